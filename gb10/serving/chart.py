@@ -135,7 +135,7 @@ LEVELS_LEFT, LEVELS_RIGHT, LEVELS_TOP, LEVELS_BOTTOM, LEVELS_HEIGHT = 52.0, WIDT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class LevelFigures:
     """A level: requests at once, and the figure of each run."""
 
     concurrency: int
@@ -151,7 +151,7 @@ class Mark:
     said: str
 
 
-def levels(title: str, measured: Sequence[Measured], marks: Sequence[Mark] = ()) -> str:
+def levels(title: str, measured: Sequence[LevelFigures], marks: Sequence[Mark] = ()) -> str:
     """The levels from left to right, on a scale of doublings."""
     counts = sorted({one.concurrency for one in measured} | {one.concurrency for one in marks})
     along = axis_of([math.log2(count) for count in counts], LEVELS_LEFT + 12, LEVELS_RIGHT, spare=0.02)

@@ -15,8 +15,8 @@ from gb10.containers.docker_containers import run_inside
 from gb10.core.store import Store
 from gb10.image.plan.catalog import ROOT
 from gb10.serving.load.endpoint import reach
-from gb10.serving.load.server_pages import counters, gained
-from gb10.serving.trial.kept_runs import JOURNAL
+from gb10.serving.load.server_pages import counter_gains, counters
+from gb10.serving.trial.launch_journal import JOURNAL
 from tests.e2e import vllm_cpu
 from tests.e2e.matrices import measured, rows_of
 from tests.e2e.word_model import TEXT
@@ -91,7 +91,7 @@ def test_vllms_own_client_counts_what_the_counters_say(two: Pair, tmp_path: Path
     asked += " --save-result --result-dir /opt --result-filename result.json"
     before = counters(endpoint, os.environ)
     code, said = run_inside(machine.engine, name, ["timeout", "300", *asked.split()])
-    ours = gained(before, counters(endpoint, os.environ))
+    ours = counter_gains(before, counters(endpoint, os.environ))
     assert code == 0, said
     theirs = json.loads(run_inside(machine.engine, name, ["cat", "/opt/result.json"])[1])
     ran("stop", "words", "--nodes", machine.host)

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gb10.serving.chart import WIDTH, Axis, Bar, Mark, Measured, Point, axis_of, bars, effects, launches, levels
+from gb10.serving.chart import WIDTH, Axis, Bar, LevelFigures, Mark, Point, axis_of, bars, effects, launches, levels
 
 HOSTILE = "<b>\"&'</b>"
 EFFECTS: list[dict[str, object]] = [
@@ -43,7 +43,7 @@ DRAWN = {
     "effects": effects(HOSTILE, EFFECTS, 0.02),
     "levels": levels(
         HOSTILE,
-        [Measured(concurrency=count, values=(10.0 * count, 11.0 * count)) for count in (1, 4, 16)],
+        [LevelFigures(concurrency=count, values=(10.0 * count, 11.0 * count)) for count in (1, 4, 16)],
         [Mark(concurrency=32, value=500.0, said=HOSTILE)],
     ),
     "bars": bars(

@@ -7,7 +7,7 @@ import pytest
 
 from gb10.cli.models.recipe_import import image_of
 from gb10.errors import UsageError
-from gb10.models.importing.imported import Imported, Wanted, written
+from gb10.models.importing.import_result import ImportChoices, ImportResult, recipe_text
 from gb10.models.importing.importing import engine_of_form, import_recipe
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.own_section import own_section
@@ -19,11 +19,13 @@ OFFICIAL = (DATA / "official.yaml").read_text(encoding="utf-8")
 PROFILE = (DATA / "profile.yaml").read_text(encoding="utf-8")
 
 
-def imported(text: str, variant: str | None = None, nodes: int | None = None, *features: str) -> Imported:
-    return import_recipe(text, "x.yaml", Wanted(variant=variant, nodes=nodes, features=features, image="gb10/vllm:1"))
+def imported(text: str, variant: str | None = None, nodes: int | None = None, *features: str) -> ImportResult:
+    return import_recipe(
+        text, "x.yaml", ImportChoices(variant=variant, nodes=nodes, features=features, image="gb10/vllm:1")
+    )
 
 
-def words_of(found: Imported) -> list[str]:
+def words_of(found: ImportResult) -> list[str]:
     return shlex.split(str(found.values["command"]).replace("\\\n", " "))
 
 
@@ -61,10 +63,10 @@ def test_several_nodes_take_their_strategy_whose_hardware_replaces_the_recipes()
 @pytest.mark.parametrize(("text", "nodes"), [(OFFICIAL, None), (OFFICIAL, 2), (PROFILE, None)])
 def test_what_is_imported_is_a_recipe_of_ours_that_renders(text: str, nodes: int | None) -> None:
     found = imported(text, None, nodes)
-    recipe = load_model_recipe(written(found, "theirs.yaml"), "x.yaml")
+    recipe = load_model_recipe(recipe_text(found, "theirs.yaml"), "x.yaml")
     assert recipe.issues == ()
     assert recipe.format == "gb10"
-    assert "theirs.yaml" in written(found, "theirs.yaml")
+    assert "theirs.yaml" in recipe_text(found, "theirs.yaml")
     assert own_section(recipe).sources
     hosts = tuple(f"spark{number}" for number in range(nodes or (4 if text == PROFILE else 1)))
     rendered = render_recipe(recipe, RenderRequest(nodes=hosts))

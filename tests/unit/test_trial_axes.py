@@ -13,7 +13,7 @@ from gb10.image.plan.catalog import ROOT
 from gb10.models.lint.engine_words import declared, known_words, releases
 from gb10.models.load.own_section import own_section
 from gb10.serving.doctor.masking import masked_environment
-from gb10.serving.trial.kept_runs import keep_texts
+from gb10.serving.trial.launch_journal import keep_texts
 from gb10.serving.trial.launch_line import Outcome, Result
 from gb10.serving.trial.launcher import Launched, fill, keep_ranks
 from gb10.serving.trial.matrix import drafting, read_matrix, rows_of

@@ -12,10 +12,10 @@ from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.moe.compiled_rows import Compiled
 from gb10.image.moe.engine_table import TITLES
-from gb10.image.moe.file_verdict import FileVerdict, TunedRow, unexplained
+from gb10.image.moe.file_verdict import FileVerdict, TunedRow, differing_verdicts
 from gb10.image.moe.release_lookups import Judge, open_judge
 from gb10.image.moe.row_rules import LIMIT
-from gb10.image.moe.tuned_name import SPELLED, Meant
+from gb10.image.moe.tuned_name import SPELLED, TunedName
 
 TAKEN = {"cuda": "the engine's CUDA kernel takes these, not Triton", "default": "the engine's default"}
 FIELDS = {"BLOCK_SIZE_M": "M", "BLOCK_SIZE_N": "N", "BLOCK_SIZE_K": "K", "GROUP_SIZE_M": "group"}
@@ -116,7 +116,7 @@ def refuse(judge: Judge, verdicts: Sequence[FileVerdict], compiled: Sequence[Com
             f"{len(broken)} of {len(compiled)} rows do not run on a GB10",
             where="\n".join(f"{row.path}, batch {row.first}: {row.found.problem}" for row in broken[:20]),
         )
-    differing = unexplained(verdicts)
+    differing = differing_verdicts(verdicts)
     if differing:
         path, (theirs, ours) = next(iter(differing.items()))
         raise VerifyError(
@@ -167,7 +167,7 @@ PerChannelOption = Annotated[
 ]
 
 
-def the_judge(ctx: Context, engine: str, release: str | None, triton: str | None) -> Judge:
+def judge_for_release(ctx: Context, engine: str, release: str | None, triton: str | None) -> Judge:
     """The look-ups of a release: the one that is named, else the lock's."""
     for option, value in (("--release", release), ("--triton", triton)):
         if value is not None and RELEASE.fullmatch(value) is None:
@@ -180,7 +180,7 @@ def the_judge(ctx: Context, engine: str, release: str | None, triton: str | None
     return open_judge(ctx, ctx.catalog.root, recipe.engine, recipe.version, triton or locked.get("triton"))
 
 
-def meant_shape(experts: int, width: int, dtype: str, block: str | None, *, per_channel: bool) -> Meant:
+def shape_from_options(experts: int, width: int, dtype: str, block: str | None, *, per_channel: bool) -> TunedName:
     """The parameters of a file of experts; raises UsageError for a type or a block that is none."""
     if dtype not in DTYPES:
         raise UsageError(f"--dtype {dtype[:40]!r} is none of {', '.join(DTYPES)}")
@@ -195,4 +195,4 @@ def meant_shape(experts: int, width: int, dtype: str, block: str | None, *, per_
         "per_channel": per_channel,
         "down": False,
     }
-    return Meant("moe", shape, SPELLED)
+    return TunedName("moe", shape, SPELLED)

@@ -20,8 +20,8 @@ from gb10.cli.look.moe_show import (
     ReleaseOption,
     TopkOption,
     WidthOption,
-    meant_shape,
-    the_judge,
+    judge_for_release,
+    shape_from_options,
 )
 from gb10.cli.values import EngineOption
 from gb10.errors import UsageError, VerifyError
@@ -32,7 +32,7 @@ from gb10.image.moe.row_rules import LADDER
 from gb10.image.moe.seeding import Model, Seed, make_seed
 from gb10.image.moe.tile_findings import Choice, choose
 from gb10.image.moe.tuned_file import write_tuned
-from gb10.image.moe.tuning import Job, Lane, Record, container_lane, counted, local_lane, rows_for, run
+from gb10.image.moe.tuning import Job, Lane, TuningJournal, container_lane, kernel_counts, local_lane, rows_for, run
 from gb10.image.plan.catalog import DEFAULT_ENGINE
 from gb10.image.request.kernel_choice import check_model, read_files
 
@@ -41,9 +41,9 @@ EXPERTS = "experts"
 
 def expert_kernel(ctx: Context, engine: str, model: str, backend: str | None) -> str:
     """The kernel of a model's experts. Raises VerifyError when it is not Triton's, or when there are no experts."""
-    asked = engine_of(ctx, engine)
-    facts, options = asked.facts, {"moe_backend": backend} if backend else {}
-    answer = asked.answer(ctx, check_model(read_files(ctx, model), model), options)
+    question = engine_of(ctx, engine)
+    facts, options = question.facts, {"moe_backend": backend} if backend else {}
+    answer = question.answer(ctx, check_model(read_files(ctx, model), model), options)
     refuse(answer, f"{engine} {facts.engine}")
     rows = [row for row in answer.rows if row.kind == EXPERTS]
     if not rows:
@@ -117,8 +117,8 @@ def tune(
     """
     _say_backend(ctx, engine, model, moe_backend)
     place = _lanes(ctx, image, host, python)
-    made = _Made(ctx, the_judge(ctx, engine, release, None), the_judge(ctx, engine, None, None))
-    meant = meant_shape(experts, width, dtype, block, per_channel=per_channel)
+    made = _Made(ctx, judge_for_release(ctx, engine, release, None), judge_for_release(ctx, engine, None, None))
+    meant = shape_from_options(experts, width, dtype, block, per_channel=per_channel)
     seed, job = made.job(Model(meant=meant, hidden=hidden, topk=topk, group=128), size or LADDER, memory)
     document = _counted(ctx, job) if count else made.run(seed, job, place, out, as_json=as_json)
     if as_json or count:
@@ -126,7 +126,7 @@ def tune(
 
 
 def _counted(ctx: Context, job: Job) -> dict[str, Any]:
-    own, upstream = counted(job)
+    own, upstream = kernel_counts(job)
     ctx.reporter.say(f"at most {own:,} kernels to compile; upstream's tuner compiles {upstream:,}")
     return {"schema": "gb10/moe-tune-count/v1", "own": own, "upstream": upstream, "rows": len(job.rows)}
 
@@ -172,7 +172,7 @@ class _Made:
         """Tune, write what was found, and print it for people."""
         _counted(self.ctx, job)
         with place as lanes:
-            record = Record(out / "findings.jsonl", job)
+            record = TuningJournal(out / "findings.jsonl", job)
             run(job, lanes, record, self.ctx.reporter)
         choices = choose(record.findings, job.defaults)
         written = write_tuned(self.judge, seed, choices, record.findings, out)
@@ -217,12 +217,12 @@ def _document(judge: Judge, seed: Seed, choices: tuple[Choice, ...], written: li
 
 def _print(choices: tuple[Choice, ...], written: list[str]) -> None:
     for choice in choices:
-        said = (
+        line = (
             "the default stays"
             if choice.kept
             else f"{choice.win:.1%} faster, spread {choice.spread:.1%}: {dict(choice.row)}"
         )
-        print(f"batch {choice.size}: {choice.microseconds:,.0f} us, {said}")
+        print(f"batch {choice.size}: {choice.microseconds:,.0f} us, {line}")
     if all(choice.kept for choice in choices):
         print("no row wins by more than 2 % and twice its spread: no file is needed")
     for path in written:

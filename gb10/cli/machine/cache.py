@@ -166,7 +166,15 @@ def gc(
     freed = sum(entry.size for entry in gone)
     pruned = _prune(ctx.store, engine, room, age, own - freed) if engine and not dry_run else 0
     if as_json:
-        print_json(_gc_document(gone, pruned, dry_run=dry_run))
+        print_json(
+            {
+                "schema": "gb10/cache-gc/v1",
+                "dry_run": dry_run,
+                "removed": list(map(document, gone)),
+                "freed_bytes": sum(entry.size for entry in gone),
+                "build_cache_freed_bytes": pruned,
+            }
+        )
         return
     print(f"{'would free' if dry_run else 'freed'} {decimal(freed)}: {_counts(gone, found)}")
     print(_about_engine(engine, cache, pruned, dry_run=dry_run))
@@ -176,17 +184,6 @@ def _counts(gone: Sequence[Entry], found: Sequence[Entry]) -> str:
     """How many entries are removed, and how many stay because they were used in the last hour."""
     fresh = sum(time.time() - entry.used < IN_USE for entry in found)
     return f"{len(gone)} entries of {len(found)}, {fresh} stay: used in the last hour"
-
-
-def _gc_document(gone: Sequence[Entry], pruned: int, *, dry_run: bool) -> dict[str, object]:
-    """What ``gc`` removed, or would remove."""
-    return {
-        "schema": "gb10/cache-gc/v1",
-        "dry_run": dry_run,
-        "removed": list(map(document, gone)),
-        "freed_bytes": sum(entry.size for entry in gone),
-        "build_cache_freed_bytes": pruned,
-    }
 
 
 @app.command()

@@ -14,7 +14,7 @@ from gb10.core.data_root import ROOT
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.image.lock.lockfile import load_recipe
-from gb10.models.importing.imported import Wanted, written
+from gb10.models.importing.import_result import ImportChoices, recipe_text
 from gb10.models.importing.importing import engine_of_form, import_recipe
 from gb10.models.issue import errors_of
 from gb10.models.load.loading import load_model_recipe
@@ -32,9 +32,9 @@ def wanted_of(
     features: Annotated[
         list[str] | None, typer.Option("--with", metavar="FEATURE", help="A feature that is off by itself. Repeatable.")
     ] = None,
-) -> Wanted:
+) -> ImportChoices:
     """What a command line chooses."""
-    return Wanted(variant=variant, nodes=nodes, features=tuple(features or ()))
+    return ImportChoices(variant=variant, nodes=nodes, features=tuple(features or ()))
 
 
 @with_reporter
@@ -42,7 +42,7 @@ def wanted_of(
 def import_file(
     *,
     reporter: Reporter,
-    wanted: Wanted,
+    wanted: ImportChoices,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to import.")],
     write: Annotated[
         Path | None, typer.Option("--write", metavar="PATH", help="Write the recipe there, in place of printing it.")
@@ -61,7 +61,7 @@ def import_file(
     text = read_text(file)
     image = image_of(engine_of_form(text, str(file)))
     found = import_recipe(text, str(file), replace(wanted, image=image))
-    recipe = written(found, str(file))
+    recipe = recipe_text(found, str(file))
     errors = errors_of(load_model_recipe(recipe, str(file)).issues)
     if errors:
         raise UsageError(f"{file} becomes no recipe: {errors[0].text}", hint="correct it there, or write one by hand")

@@ -15,7 +15,7 @@ from gb10.containers.images import ImageInfo
 from gb10.core.host import Host
 from gb10.errors import UsageError
 from gb10.image.moe.engine_table import EngineTable, Home, read_table
-from gb10.image.moe.given_files import Batch, given_file
+from gb10.image.moe.input_files import Batch, input_file
 from gb10.image.moe.release_lookups import SITE, Judge, open_judge
 from gb10.image.moe.tuned_name import SPELLED
 
@@ -51,7 +51,7 @@ def read_image(host: Host, root: Path, engine: Engine, image: ImageInfo, referen
     judge = open_judge(host, root, name, version, triton)
     tuned = {path: files[path] for path in sorted(files) if path.endswith(".json") and _of_gb10(path)}
     below = tuple(folder.removeprefix(f"{site}/") for folder in folders)
-    batch = Batch(tuple(given_file(path, content) for path, content in tuned.items()), below, "image")
+    batch = Batch(tuple(input_file(path, content) for path, content in tuned.items()), below, "image")
     return InImage(judge=judge, batch=batch, site=site, remarks=tuple(_remarks(judge, files)))
 
 

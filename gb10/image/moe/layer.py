@@ -6,7 +6,7 @@ from typing import Final
 
 from gb10.errors import EmptySelectionError, UsageError
 from gb10.image.moe.file_verdict import FileVerdict
-from gb10.image.moe.given_files import Batch
+from gb10.image.moe.input_files import Batch
 from gb10.image.moe.release_lookups import Judge
 from gb10.image.moe.staged import layer_place
 

@@ -62,7 +62,7 @@ SMALLEST: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class RowJudgement:
     """A row's bytes of shared memory (None: no formula), what stops or spoils it, and what is only worth a look."""
 
     shared: int | None
@@ -70,16 +70,16 @@ class Weighed:
     remarks: tuple[str, ...] = ()
 
 
-def weigh(
+def judge_row(
     engine: str, family: Family, shape: Mapping[str, Any], row: object, parameters: Sequence[str], *, grouped: int
-) -> Weighed:
+) -> RowJudgement:
     """A row as Triton gets it. ``parameters``: those of the kernel. ``grouped``: the group of int4 and int8 scales."""
     packed = family == "moe" and shape["dtype"] in PACKED
     problems = _keys(family, row, parameters, packed=packed)
     if problems or not isinstance(row, Mapping):
-        return Weighed(None, tuple(problems))
+        return RowJudgement(None, tuple(problems))
     if family in ("mamba", "lora"):
-        return Weighed(None, tuple(_warps(row)))
+        return RowJudgement(None, tuple(_warps(row)))
     block = shape["block"] if shape.get("block") and all(shape["block"]) else None
     whole = clamped(engine if family == "moe" else "", block, row)
     problems = [*_tiles(whole), *_warps(whole), *_scales(block, whole)]
@@ -88,7 +88,7 @@ def weigh(
     shared = moe_bytes(dtype, scales, whole)
     if shared is not None and shared > LIMIT:
         problems.append(f"it needs {shared:,} bytes of shared memory; a GB10 has {LIMIT:,}")
-    return Weighed(shared, tuple(problems), tuple(_remarks(whole)))
+    return RowJudgement(shared, tuple(problems), tuple(_remarks(whole)))
 
 
 def _keys(family: Family, row: object, parameters: Sequence[str], *, packed: bool) -> list[str]:
@@ -182,6 +182,6 @@ def candidates(engine: str, shape: Mapping[str, Any]) -> tuple[dict[str, int], .
     return tuple(found.values())
 
 
-def compiles(rows: Iterable[Mapping[str, int]]) -> int:
+def kernel_count(rows: Iterable[Mapping[str, int]]) -> int:
     """Kernels to compile: each different row once for each of the two GEMMs."""
     return 2 * len({tuple(sorted(row.items())) for row in rows})

@@ -7,11 +7,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from gb10.errors import UsageError
-from gb10.image.moe.child.asked import Question
+from gb10.image.moe.child.question import Question
 from gb10.image.moe.engine_table import Family
-from gb10.image.moe.given_files import Batch, Given, Lies
+from gb10.image.moe.input_files import Batch, InputFile, Lies
 from gb10.image.moe.release_lookups import SITE, Judge
-from gb10.image.moe.tuned_name import DEVICE, Meant
+from gb10.image.moe.tuned_name import DEVICE, TunedName
 
 VERSIONED: Final = re.compile(r"(?:.*/)?(triton_[^/]+/[^/]+)$")
 
@@ -26,7 +26,7 @@ class Sizes:
     most: int = 8192
 
 
-def layer_place(judge: Judge, given: Given, meant: Meant) -> PurePosixPath:
+def layer_place(judge: Judge, given: InputFile, meant: TunedName) -> PurePosixPath:
     """Where a layer of an image puts a file, below site-packages. Pure.
 
     With folders by version it is the one for this Triton, unless the file lies in one.
@@ -35,7 +35,7 @@ def layer_place(judge: Judge, given: Given, meant: Meant) -> PurePosixPath:
     return module.parent / home.folder / _inner(judge, given, meant)
 
 
-def _inner(judge: Judge, given: Given, meant: Meant) -> PurePosixPath:
+def _inner(judge: Judge, given: InputFile, meant: TunedName) -> PurePosixPath:
     name = given.path.rpartition("/")[2]
     if meant.family == "helion":
         return PurePosixPath(meant.shape["kernel"], name)
@@ -54,7 +54,7 @@ def root_of(judge: Judge, family: Family, work: Path, lies: Lies) -> Path:
     return beside if home.versioned else beside / home.folder
 
 
-def _place(judge: Judge, given: Given, meant: Meant, work: Path, lies: Lies) -> Path:
+def _place(judge: Judge, given: InputFile, meant: TunedName, work: Path, lies: Lies) -> Path:
     home = judge.table.families[meant.family]
     if lies == "image":
         return work / SITE / given.path
@@ -87,7 +87,7 @@ def stage(judge: Judge, batch: Batch, work: Path) -> dict[str, Path]:
     return places
 
 
-def question(judge: Judge, meant: Meant, work: Path, sizes: Sizes, lies: Lies) -> Question:
+def question(judge: Judge, meant: TunedName, work: Path, sizes: Sizes, lies: Lies) -> Question:
     """What the engine is asked for a file: its own look-up with the parameters that the name means."""
     home = judge.table.families[meant.family]
     shape: dict[str, Any] = dict(meant.shape)

@@ -44,10 +44,10 @@ def plot(title: str, choices: Sequence[Choice]) -> str:
 def _bar(choice: Choice, left: float, step: float, scale: float) -> str:
     high = max(choice.win * scale, 1.0)
     kind = "kept" if choice.kept else "win"
-    said = f"batch {choice.size}: {choice.win:.1%}, spread {choice.spread:.1%}"
+    tooltip = f"batch {choice.size}: {choice.win:.1%}, spread {choice.spread:.1%}"
     return (
         f'<rect class="{kind}" x="{left:.1f}" y="{BOTTOM - high:.1f}" width="{step * 0.7:.1f}" height="{high:.1f}">'
-        f"<title>{said}</title></rect>"
+        f"<title>{tooltip}</title></rect>"
         f'<text x="{left:.1f}" y="{BOTTOM + 16}">{choice.size}</text>'
     )
 

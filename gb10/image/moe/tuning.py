@@ -20,7 +20,7 @@ from gb10.core.log_words import first_error
 from gb10.core.proc import CommandFailedError, stream
 from gb10.core.reporter import Reporter
 from gb10.errors import EngineError, UsageError, VerifyError
-from gb10.image.moe.row_rules import candidates, compiles, upstream_space
+from gb10.image.moe.row_rules import candidates, kernel_count, upstream_space
 from gb10.image.moe.tile_findings import Done, Finding, Machine, Refused, Screened, finished, read_line
 
 HEAD: Final = "job"
@@ -76,10 +76,10 @@ class Job:
         }
 
 
-def counted(job: Job) -> tuple[int, int]:
+def kernel_counts(job: Job) -> tuple[int, int]:
     """Kernels that this run compiles at most, and that upstream's tuner compiles, for the whole ladder."""
-    own = compiles([*job.rows, *job.defaults.values()]) + 2 * GROUPS * len(job.defaults)
-    return own, compiles(upstream_space())
+    own = kernel_count([*job.rows, *job.defaults.values()]) + 2 * GROUPS * len(job.defaults)
+    return own, kernel_count(upstream_space())
 
 
 def rows_for(engine: str, shape: Mapping[str, Any]) -> tuple[Mapping[str, int], ...]:
@@ -95,7 +95,7 @@ Lane = Callable[[dict[str, Any], Callable[[str], None]], None]
 """Runs one worker with a request; its second argument gets each line that the worker prints."""
 
 
-class Record:
+class TuningJournal:
     """The findings, one line each, in a file that is appended to and never rewritten."""
 
     def __init__(self, path: Path, job: Job) -> None:
@@ -116,45 +116,36 @@ class Record:
         return found
 
 
-def run(job: Job, lanes: Mapping[str, Lane], record: Record, reporter: Reporter) -> None:
+def run(job: Job, lanes: Mapping[str, Lane], record: TuningJournal, reporter: Reporter) -> None:
     """Tune what is not finished yet, on all lanes at once. Raises VerifyError when a lane refuses or ends early."""
     left = sorted(set(job.defaults) - finished(record.findings), reverse=True)
     shares = {name: tuple(left[number :: len(lanes)]) for number, name in enumerate(lanes)}
     reporter.say(f"{len(job.defaults) - len(left)} of {len(job.defaults)} batch sizes are finished")
+
+    def run_lane(name: str) -> list[str]:
+        """Run a worker to its end; returns the lines that were no findings."""
+        other: list[str] = []
+
+        def on_line(line: str) -> None:
+            found = record.take(line, name)
+            if found is None:
+                other.append(line)
+            elif isinstance(found, Machine):
+                reporter.say(f"{name}: {found.gpu}, Triton {found.triton}, PyTorch {found.torch}")
+            elif isinstance(found, Done):
+                done = f"{name}: batch size {found.size} in {found.seconds:.0f} s"
+                reporter.say(f"{done}, {found.compiled} kernels compiled so far")
+
+        lanes[name](job.request(shares[name], list(record.findings), job.source), on_line)
+        return other
+
     with ThreadPoolExecutor(len(lanes)) as pool:
-        working = {
-            name: pool.submit(_on_lane, job, name, lanes[name], sizes, Told(record, reporter))
-            for name, sizes in shares.items()
-            if sizes
-        }
+        working = {name: pool.submit(run_lane, name) for name, sizes in shares.items() if sizes}
         for name, one in working.items():
             _judge(name, shares[name], record, one.result())
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """Where a worker's lines go: the record, and what a person reads."""
-
-    record: Record
-    reporter: Reporter
-
-
-def _on_lane(job: Job, name: str, lane: Lane, sizes: Sequence[int], told: Told) -> list[str]:
-    """Run a worker to its end; returns the lines that were no findings."""
-    other: list[str] = []
-
-    def on_line(line: str) -> None:
-        found = told.record.take(line, name)
-        if found is None:
-            other.append(line)
-        else:
-            _tell(told.reporter, name, found)
-
-    lane(job.request(sizes, list(told.record.findings), job.source), on_line)
-    return other
-
-
-def _judge(name: str, sizes: Sequence[int], record: Record, other: Sequence[str]) -> None:
+def _judge(name: str, sizes: Sequence[int], record: TuningJournal, other: Sequence[str]) -> None:
     refused = next((one for one in record.findings if isinstance(one, Refused) and one.host == name), None)
     absent = sorted(set(sizes) - finished(record.findings))
     if absent and refused:
@@ -173,15 +164,6 @@ def _judge(name: str, sizes: Sequence[int], record: Record, other: Sequence[str]
             f"{name} ended before batch sizes {', '.join(map(str, absent))}",
             where="\n".join(other[-10:]),
             hint="run the command again: it continues where this one ended",
-        )
-
-
-def _tell(reporter: Reporter, name: str, found: Finding) -> None:
-    if isinstance(found, Machine):
-        reporter.say(f"{name}: {found.gpu}, Triton {found.triton}, PyTorch {found.torch}")
-    elif isinstance(found, Done):
-        reporter.say(
-            f"{name}: batch size {found.size} in {found.seconds:.0f} s, {found.compiled} kernels compiled so far"
         )
 
 
@@ -216,7 +198,7 @@ def container_lane(host: str, image: str) -> Iterator[Lane]:
 
         def lane(request: dict[str, Any], on_line: Callable[[str], None]) -> None:
             source = Path(request["source"])
-            files = {**code(), "kernel.py": source.read_bytes()}
+            files = {**worker_files(), "kernel.py": source.read_bytes()}
             asked = {**request, "source": f"{ROOM}/kernel.py"}
             files["request.json"] = json.dumps(asked).encode()
             command = ["python3", "-c", START.format(root=ROOM), f"{ROOM}/request.json"]
@@ -227,7 +209,7 @@ def container_lane(host: str, image: str) -> Iterator[Lane]:
         yield lane
 
 
-def code() -> Mapping[str, bytes]:
+def worker_files() -> Mapping[str, bytes]:
     """The files of the worker, by their path below the folder that it imports from."""
     found = {}
     for name in CODE:

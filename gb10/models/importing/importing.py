@@ -1,7 +1,7 @@
 """One way in: a file of another form becomes a recipe, or the one sentence why not. Pure."""
 
 from gb10.errors import UsageError
-from gb10.models.importing.imported import Imported, Wanted, mapping
+from gb10.models.importing.import_result import ImportChoices, ImportResult, mapping
 from gb10.models.importing.official import import_official
 from gb10.models.importing.profile import ROOTS, import_profile
 from gb10.models.load.safe_yaml import UnreadableError, mapping_of, read_yaml
@@ -23,7 +23,7 @@ def engine_of_form(text: str, file: str) -> str:
     raise UsageError(f"{file} has none of the forms that are imported", hint=FORMS)
 
 
-def import_recipe(text: str, file: str, wanted: Wanted) -> Imported:
+def import_recipe(text: str, file: str, wanted: ImportChoices) -> ImportResult:
     """The recipe of a file's text; raises UsageError with the reason when there is none."""
     values = mapping(_values(text, file))
     if engine_of_form(text, file) == "vllm":

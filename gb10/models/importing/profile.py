@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from gb10.models.importing.imported import DEFAULTS, Imported, Wanted, command_of, mapping, refused
+from gb10.models.importing.import_result import DEFAULTS, ImportChoices, ImportResult, command_of, import_error, mapping
 
 ROOTS: Final = ("_model_profile", "sglang_model_profiles")
 NAMES: Final = {
@@ -36,24 +36,24 @@ VARIABLES: Final = {"enable_spec_v2": "SGLANG_ENABLE_SPEC_V2", "disable_deep_gem
 """Switches that the server reads from the environment; of the second the opposite."""
 
 
-def import_profile(values: Mapping[str, object], file: str, wanted: Wanted) -> Imported:
+def import_profile(values: Mapping[str, object], file: str, wanted: ImportChoices) -> ImportResult:
     """The recipe of a profile; raises UsageError when it holds several and none is named."""
     found = {name: mapping(one) for root in ROOTS for name, one in mapping(values.get(root)).items()}
     name = wanted.variant or (next(iter(found)) if len(found) == 1 else "")
     if name not in found:
-        raise refused(file, f"it has {len(found)} models", f"name one: --variant MODEL; {', '.join(found)[:300]}")
+        raise import_error(file, f"it has {len(found)} models", f"name one: --variant MODEL; {', '.join(found)[:300]}")
     profile = dict(found[name])
     nodes = profile.get("tp_size")
     if not isinstance(nodes, int) or nodes < 1:
         nodes = 1
     if wanted.nodes and wanted.nodes != nodes:
-        raise refused(file, f"its sizes are for {nodes} nodes", "leave out --nodes")
+        raise import_error(file, f"its sizes are for {nodes} nodes", "leave out --nodes")
     if not profile.get("speculative_enabled"):
         profile = {key: value for key, value in profile.items() if not key.startswith(SPECULATIVE)}
     env = _env(profile)
     left = [key for key in profile if not _known(key)]
     image = str(profile.get("sglang_image") or wanted.image)
-    return Imported(
+    return ImportResult(
         values={
             "recipe_version": "2",
             "model": name,

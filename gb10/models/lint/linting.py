@@ -7,8 +7,8 @@ from gb10.models.issue import Issue, in_order
 from gb10.models.lint.checks import CHECKS
 from gb10.models.lint.engine_source import ENGINES
 from gb10.models.lint.engine_words import releases
-from gb10.models.lint.rule import Rule, applies, issue, judged
-from gb10.models.lint.served import ImageFacts, Served, served
+from gb10.models.lint.rule import Rule, applies, issue, rule_findings
+from gb10.models.lint.served import ImageFacts, LintCase, lint_case
 from gb10.models.load.known_keys import OURS
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.load.own_section import Variant, own_section
@@ -36,10 +36,10 @@ def lint(
     ``added`` are the options that its mods add, when all of them are known; ``sizes`` are the model's, of its files.
     Each variant is looked at, too: what only it has stands at its line.
     """
-    plain = _judge(_with_image(_sized(served(recipe, own_releases()), sizes), release, image, added), rules)
+    plain = _judge(_with_image(_sized(lint_case(recipe, own_releases()), sizes), release, image, added), rules)
     cases = {
         name: _with_image(
-            _sized(served(_as_variant(recipe, variant), own_releases(), name), sizes), release, image, added
+            _sized(lint_case(_as_variant(recipe, variant), own_releases(), name), sizes), release, image, added
         )
         for name, variant in own_section(recipe).variants.items()
     }
@@ -53,7 +53,7 @@ def lint(
     return in_order((*recipe.issues, *plain, *of_variants))
 
 
-def _sized(case: Served, sizes: Model | None) -> Served:
+def _sized(case: LintCase, sizes: Model | None) -> LintCase:
     return replace(case, sizes=sizes) if sizes is not None else case
 
 
@@ -67,7 +67,9 @@ def _as_variant(recipe: ModelRecipe, variant: Variant) -> ModelRecipe:
     return replace(recipe, values=values)
 
 
-def _with_image(case: Served, release: str | None, image: ImageFacts | None, added: frozenset[str] | None) -> Served:
+def _with_image(
+    case: LintCase, release: str | None, image: ImageFacts | None, added: frozenset[str] | None
+) -> LintCase:
     """A case with what is known beside the recipe."""
     case = case if added is None else replace(case, added=added, foreign=False)
     if image:
@@ -75,7 +77,7 @@ def _with_image(case: Served, release: str | None, image: ImageFacts | None, add
     return replace(case, release=release, unknown="") if release else case
 
 
-def _judge(case: Served, rules: Sequence[Rule]) -> list[Issue]:
+def _judge(case: LintCase, rules: Sequence[Rule]) -> list[Issue]:
     """The findings of the rules, less those that others say better, and those of rendering."""
     found = [finding for rule in rules for finding in findings(rule, case)]
     better = {(other.line, code) for other in found for code, by in SUPERSEDED.items() if other.code in by}
@@ -87,10 +89,10 @@ def own_releases() -> dict[str, str]:
     return {engine: known[-1] for engine in ENGINES if (known := releases(engine))}
 
 
-def findings(rule: Rule, case: Served) -> Iterator[Issue]:
+def findings(rule: Rule, case: LintCase) -> Iterator[Issue]:
     """What one rule finds."""
     if rule.when:
-        yield from judged(rule, case)
+        yield from rule_findings(rule, case)
     elif applies(rule, case):
         for place in CHECKS[rule.code](case):
             yield issue(rule, case, place)

@@ -8,13 +8,13 @@ from gb10.errors import UsageError
 from gb10.models.issue import Issue, errors_of
 from gb10.models.lint.engine_words import declared, known_words
 from gb10.models.lint.served import (
+    LintCase,
     Options,
-    Served,
-    asked_nodes,
     engine_of,
     json_object,
     options_of,
     release_of,
+    requested_nodes,
     share,
     size_in_gib,
     vllm_drafts,
@@ -61,8 +61,8 @@ def served_model(recipe: ModelRecipe, request: RenderRequest, releases: Mapping[
     peer = request.peer or ("eugr" if recipe.format == "v1" else "sparkrun")
     most = recipe.values.get("max_nodes")
     enough = most if isinstance(most, int) and 0 < most < MOST_RANKS else MOST_RANKS  # sparkrun takes what it needs
-    asked = min(asked_nodes(recipe), MOST_RANKS) if peer == "eugr" else enough
-    nodes = request.nodes or tuple(f"node-{number}" for number in range(1, asked + 1))
+    wanted_nodes = min(requested_nodes(recipe), MOST_RANKS) if peer == "eugr" else enough
+    nodes = request.nodes or tuple(f"node-{number}" for number in range(1, wanted_nodes + 1))
     rendered = render_recipe(recipe, replace(request, nodes=nodes))
     if rendered.serve is None:  # a mistake that its own launcher does not mind does not change what it takes
         rendered = render_recipe(recipe, replace(request, nodes=nodes, peer="eugr" if peer == "eugr" else "sparkrun"))
@@ -93,7 +93,7 @@ def _engine(engine: str | None, rendered: RenderedRecipe) -> Engine:
     return "vllm"
 
 
-def launch_of_case(case: Served) -> Launch | None:
+def launch_of_case(case: LintCase) -> Launch | None:
     """The launch of what lint looks at; None for an engine that it does not know, or numbers that are none."""
     if case.engine not in ("vllm", "sglang"):
         return None

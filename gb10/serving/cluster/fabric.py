@@ -84,8 +84,10 @@ def _joined(rails: Mapping[str, Sequence[Rail]]) -> dict[IPv4Network, Members]:
     """The networks in which several hosts have addresses of their own."""
     found: dict[IPv4Network, dict[str, list[Rail]]] = defaultdict(lambda: defaultdict(list))
     for host, own in rails.items():
+        # With link-local addresses on two ports, an address does not tell which cable leads to whom.
+        ports = {one.netdev.port or one.netdev.name for one in own if one.address.is_link_local}
         for rail in own:
-            if not _leads_anywhere(rail, own):
+            if not rail.address.is_link_local or len(ports) <= 1:
                 found[rail.address.network][host].append(rail)
     joined: dict[IPv4Network, Members] = {}
     for network, members in found.items():
@@ -93,12 +95,6 @@ def _joined(rails: Mapping[str, Sequence[Rail]]) -> dict[IPv4Network, Members]:
         if len(members) > 1 and len(set(addresses)) == len(addresses):
             joined[network] = members
     return joined
-
-
-def _leads_anywhere(rail: Rail, own: Sequence[Rail]) -> bool:
-    """Whether a link-local address does not tell which cable leads to whom: two ports of a host have such ones."""
-    ports = {one.netdev.port or one.netdev.name for one in own if one.address.is_link_local}
-    return rail.address.is_link_local and len(ports) > 1
 
 
 def _used(networks: Mapping[IPv4Network, Members]) -> dict[str, tuple[Rail, ...]]:

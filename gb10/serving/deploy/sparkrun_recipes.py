@@ -65,15 +65,15 @@ def _given(**values: str | None) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _environment(recipe: ModelRecipe, told: Mapping[str, str]) -> dict[str, str]:
+def _environment(recipe: ModelRecipe, environment: Mapping[str, str]) -> dict[str, str]:
     """The variables, without the place of models, which sparkrun decides. Raises UsageError for one of version 1."""
     if recipe.format != "v1":
-        return {key: value for key, value in told.items() if key != MODELS[0] or key in recipe.env}
+        return {key: value for key, value in environment.items() if key != MODELS[0] or key in recipe.env}
     expanded = [key for key, value in recipe.env.items() if EXPANDED & set(str(value))]
     if expanded:
         hint = f"write its value into {recipe.file}"
         raise UsageError(f"a shell expands the variable {expanded[0]}, and sparkrun does not", hint=hint)
-    cap = {name: told[name] for name in NAMES if name in told and name not in recipe.env}
+    cap = {name: environment[name] for name in NAMES if name in environment and name not in recipe.env}
     return {**{key: str(value) for key, value in recipe.env.items()}, **cap}
 
 

@@ -47,28 +47,28 @@ class Progress:
         if SCHEMA not in line[:60]:
             return
         try:
-            said = json.loads(line)
-            self._take(said)
+            event = json.loads(line)
+            self._take(event)
         except (ValueError, KeyError, TypeError):
             self.status = self.status or "unreadable"
 
-    def _take(self, said: Mapping[str, object]) -> None:
-        kind = said["type"]
+    def _take(self, event: Mapping[str, object]) -> None:
+        kind = event["type"]
         if kind == "bench_complete":
-            self.status = str(said["status"])
-        if "request_id" not in said:
+            self.status = str(event["status"])
+        if "request_id" not in event:
             return
-        number, now = int(str(said["request_id"])), float(str(said["ts"]))
+        number, now = int(str(event["request_id"])), float(str(event["ts"]))
         if kind == "request_start":
-            self.run = int(str(said["run_index"]))
+            self.run = int(str(event["run_index"]))
             watch = StreamWatch(self.limits, forced=self.forced)
             self._streams[number] = _Stream(run=self.run, watch=watch, sent=now)
         elif kind == "tokens":
-            self._text(self._streams[number], str(said["snippet"]), int(str(said["count"])), now)
+            self._text(self._streams[number], str(event["snippet"]), int(str(event["count"])), now)
         elif kind == "request_end":
             stream = self._streams[number]
-            stream.tokens, stream.prompt = int(str(said["total_tokens"])), int(str(said["prompt_tokens"]))
-            stream.error, stream.ended = str(said["error"]), True
+            stream.tokens, stream.prompt = int(str(event["total_tokens"])), int(str(event["prompt_tokens"]))
+            stream.error, stream.ended = str(event["error"]), True
 
     def _text(self, stream: _Stream, text: str, count: int, now: float) -> None:
         stream.first_tokens = stream.first_tokens if stream.arrived else count

@@ -63,11 +63,11 @@ def machine_facts(env: Mapping[str, str], root: Path = Path("/")) -> Facts:
         "boot_id": boot_id(root),
         "cores": os.cpu_count(),
         "governor": _text(root / GOVERNOR) or "unknown",
-        **look(env, root),
+        **machine_now(env, root),
     }
 
 
-def look(env: Mapping[str, str], root: Path = Path("/")) -> Facts:
+def machine_now(env: Mapping[str, str], root: Path = Path("/")) -> Facts:
     """What moves while a load runs: the load of the CPU, heat, free memory, and the GPU."""
     zones = [text for path in root.glob(ZONES) if (text := _text(path))]
     heat = [int(text) / 1000 for text in zones if text.removeprefix("-").isdigit()]
@@ -100,14 +100,14 @@ def gpu_facts(env: Mapping[str, str]) -> list[dict[str, str]] | str:
 
 
 @contextmanager
-def looking(env: Mapping[str, str], every: float = EVERY) -> Iterator[list[Facts]]:
+def sample_machine(env: Mapping[str, str], every: float = EVERY) -> Iterator[list[Facts]]:
     """Look again and again while the context lasts; the list grows."""
     found: list[Facts] = []
     ended = Event()
 
     def work() -> None:
         while not ended.wait(every):
-            found.append(look(env))
+            found.append(machine_now(env))
 
     thread = Thread(target=work, daemon=True)
     thread.start()

@@ -7,7 +7,7 @@ from typing import Final
 
 from gb10.errors import UsageError
 from gb10.serving.guard.batch import judged_together
-from gb10.serving.guard.delta import REASONING, heard
+from gb10.serving.guard.delta import REASONING, parse_delta
 from gb10.serving.guard.finding import Ending, Finding, Judgement, Verdict, worst
 from gb10.serving.guard.judging import StreamWatch
 from gb10.serving.guard.limits import Limits
@@ -83,11 +83,11 @@ def _of_events(objects: Sequence[Mapping[str, object]], done: bool, limits: Limi
         if one.get("error"):
             ending = replace(ending, error=f"the server reported in its stream: {message_of(one)}")
         try:
-            said = tuple(heard(one))
+            deltas = tuple(parse_delta(one))
         except ValueError:
             unreadable += 1
             continue
-        for choice in said:
+        for choice in deltas:
             watch.feed(choice.reasoning, "reasoning")
             watch.feed(choice.content)
             reason = choice.finish_reason or ending.finish_reason

@@ -47,8 +47,8 @@ def signed_ranks(differences: Sequence[float]) -> float:
     above = sum(rank for rank, one in zip(ranks, found, strict=True) if one > 0)
     ways = {0: 1}
     for rank in ranks:
-        taken = {total + rank: count for total, count in ways.items()}
-        ways = {total: ways.get(total, 0) + taken.get(total, 0) for total in ways.keys() | taken.keys()}
+        with_rank = {total + rank: count for total, count in ways.items()}
+        ways = {total: ways.get(total, 0) + with_rank.get(total, 0) for total in ways.keys() | with_rank.keys()}
     least = min(above, sum(ranks) - above)
     tail = sum(count for total, count in ways.items() if total <= least)
     return min(1.0, 2.0 * tail / sum(ways.values()))

@@ -14,7 +14,7 @@ from gb10.core.fields import Model
 from gb10.core.journal import Journal
 from gb10.errors import UsageError
 from gb10.image.context import Context
-from gb10.serving.trial.kept_runs import MakeLauncher, kept, launches_of
+from gb10.serving.trial.launch_journal import MakeLauncher, launches_of, run_and_record
 from gb10.serving.trial.launch_line import LaunchLine, Result
 from gb10.serving.trial.measuring import Measure
 
@@ -92,8 +92,8 @@ def drafting(axes: Mapping[str, Axis], variants: Collection[str], chosen: str | 
     ``chosen`` variant drafts there is no such value; another one has its like that drafts, if the recipe has one. Pure.
     """
     if chosen and chosen.split("-")[-1] == DRAFTS:
-        kept = {name: {key: one for key, one in axis.items() if key not in DRAFTING} for name, axis in axes.items()}
-        return {name: axis for name, axis in kept.items() if axis}
+        rest = {name: {key: one for key, one in axis.items() if key not in DRAFTING} for name, axis in axes.items()}
+        return {name: axis for name, axis in rest.items() if axis}
     own = f"{chosen}-{DRAFTS}" if chosen else DRAFTS
     if own not in variants:
         return dict(axes)
@@ -152,7 +152,9 @@ def run_rows(
     for number, row in enumerate(rows):
         if not row.left_out and row.name not in done:
             with ctx.reporter.task(f"row {number + 1} of {len(rows)}: {row.name}"):
-                known[row.name] = kept(ctx, partial(make, row), measure, journal, name=row.name, number=number)
+                known[row.name] = run_and_record(
+                    ctx, partial(make, row), measure, journal, name=row.name, number=number
+                )
     return tuple(Done(row=row, line=None if row.left_out else known.get(row.name)) for row in rows)
 
 

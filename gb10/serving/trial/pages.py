@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from jinja2 import Environment, StrictUndefined
 
-from gb10.serving.chart import Bar, Mark, Measured, bars, effects, launches, levels
+from gb10.serving.chart import Bar, LevelFigures, Mark, bars, effects, launches, levels
 from gb10.serving.stats.comparison import percent
 from gb10.serving.trial.compared import FIGURES, SPEED, Compared, Row
 from gb10.serving.trial.launch_line import Result
@@ -142,8 +142,10 @@ def _sections(served: SavedServe, published: Sequence[Published]) -> Iterator[Se
     yield Section(
         title="Figures", head=SERVE_HEAD, rows=tuple(map(_row, served.levels)), charts=tuple(_charts(served, published))
     )
-    said = tuple(f"{level.concurrency} at once: {level.verdict}: {level.why}" for level in served.levels if level.why)
-    yield Section(title="What speaks against it", lines=(*said, *served.doubts) or ("nothing was found",))
+    doubt_lines = tuple(
+        f"{level.concurrency} at once: {level.verdict}: {level.why}" for level in served.levels if level.why
+    )
+    yield Section(title="What speaks against it", lines=(*doubt_lines, *served.doubts) or ("nothing was found",))
     yield from published_section(published)
     known = {**served.server, **{name: value for name, value in served.machine.items() if name != "gpu"}}
     rows = tuple((str(name), str(value)[:2000]) for name, value in known.items())
@@ -165,11 +167,11 @@ def _charts(served: SavedServe, published: Sequence[Published]) -> Iterator[str]
         for level in served.levels:
             values = [getattr(run, figure.name) for run in level.runs if not run.warm_up]
             if level.figure(figure.name) is not None:
-                found.append(Measured(concurrency=level.concurrency, values=tuple(values)))
+                found.append(LevelFigures(concurrency=level.concurrency, values=tuple(values)))
         crosses: tuple[Mark, ...] = marks(published) if figure.name == "tok_s" else ()
         if found:
-            said = "; crosses: published" if crosses else ""
-            yield levels(f"{figure.title}{said}", found, crosses)
+            doubt_lines = "; crosses: published" if crosses else ""
+            yield levels(f"{figure.title}{doubt_lines}", found, crosses)
 
 
 KINDS = {"faster": "good", "slower": "bad", "garbage": "bad", "worse answers": "bad"}

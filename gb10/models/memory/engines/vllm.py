@@ -79,20 +79,20 @@ def padding_share(cache: Cache, launch: Launch) -> float:
 def _kinds(cache: Cache, launch: Launch) -> tuple[_Kind, ...]:
     """The kinds of layers, each with its own page: a page of tokens is as large as a state at least."""
     drafts = launch.drafts.tokens if launch.drafts else 0
-    counted = Counter(cache.layers)
-    states = [layer.size + drafts * layer.step for layer in counted if layer.kind == "state"]
-    heads = [layer for layer in counted if layer.kind != "state"]
+    counts = Counter(cache.layers)
+    states = [layer.size + drafts * layer.step for layer in counts if layer.kind == "state"]
+    heads = [layer for layer in counts if layer.kind != "state"]
     block = launch.block or BLOCK
     if states and heads:
         each = max(layer.size for layer in heads)
         least = max(block, LATENT_BLOCK) if any(layer.latent for layer in heads) else block
-        least = lcm(least, *(layer.checkpoint for layer in counted if _keeps_checkpoint(layer, launch)))
+        least = lcm(least, *(layer.checkpoint for layer in counts if _keeps_checkpoint(layer, launch)))
         block = max(block, least * ceil(max(states) / (least * each)))
     return tuple(
         _Kind(layer=layer, count=count, block=0, page=layer.size + drafts * layer.step)
         if layer.kind == "state"
         else _Kind(layer=layer, count=count, block=block, page=layer.size * block)
-        for layer, count in counted.items()
+        for layer, count in counts.items()
     )
 
 
@@ -167,9 +167,9 @@ def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> B
     own = weight_items(model, launch, stage)
     work = activations(model, launch, machine, batched, requests)
     graphs = [machine.item("CUDA graphs", _graph_figure(model), graph_bytes(model, launch, machine, requests))]
-    counted = graphs if launch.graphs and _is_from(launch.release, GRAPHS_COUNTED) else []
-    late = graphs if launch.graphs and not counted else []
-    inside = [*own, work, *counted, *_workspaces(model, launch, machine, batched)]
+    counts = graphs if launch.graphs and _is_from(launch.release, GRAPHS_COUNTED) else []
+    late = graphs if launch.graphs and not counts else []
+    inside = [*own, work, *counts, *_workspaces(model, launch, machine, batched)]
     share = _share(model, launch, machine, stage, sum(item.size for item in inside))
     outside = machine_items(machine)
     items = (*outside, *inside, *late, cache_item("KV cache", share.pool, model))

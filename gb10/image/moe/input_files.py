@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from gb10.core.files import read_plain_file
 from gb10.errors import EmptySelectionError, UsageError
-from gb10.image.moe.tuned_name import Meant, meant_by
+from gb10.image.moe.tuned_name import TunedName, parse_tuned_name
 
 LARGEST: Final = 1 << 20
 HINT: Final = "a tuned file has a few kilobytes"
@@ -17,7 +17,7 @@ Lies = Literal["alone", "user", "image"]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class InputFile:
     """One file: its path below what was given, its bytes, and what its name means (None: no tuned file).
 
     ``place`` is the path with the folders that may belong to it: for a single file, the three above.
@@ -26,7 +26,7 @@ class Given:
     path: str
     place: str
     content: bytes
-    meant: Meant | None
+    meant: TunedName | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +36,18 @@ class Batch:
     ``lies``: one file ``alone``; in the ``user``'s folder; or in an ``image``, below site-packages.
     """
 
-    files: tuple[Given, ...]
+    files: tuple[InputFile, ...]
     folders: tuple[str, ...] = ()
     lies: Lies = "user"
 
 
-def read_given(path: Path) -> Batch:
+def read_input_files(path: Path) -> Batch:
     """The files at a path. Raises UsageError for what cannot be read, EmptySelectionError when there is none."""
     if path.is_file():
         place = "/".join(path.absolute().parts[-4:]).lstrip("/")
-        return Batch((Given(path.name, place, read_plain_file(path, LARGEST, HINT), meant_by(place)),), lies="alone")
+        return Batch(
+            (InputFile(path.name, place, read_plain_file(path, LARGEST, HINT), parse_tuned_name(place)),), lies="alone"
+        )
     if not path.is_dir():
         raise UsageError(f"there is no {path}", hint="give a tuned file, a folder of them, or an image")
     root = path.resolve()
@@ -55,14 +57,14 @@ def read_given(path: Path) -> Batch:
     if not places:
         raise EmptySelectionError(f"{path} holds no JSON file", hint="a tuned file's name ends in .json")
     return Batch(
-        tuple(given_file(place, read_plain_file(root / place, LARGEST, HINT)) for place in sorted(places)),
+        tuple(input_file(place, read_plain_file(root / place, LARGEST, HINT)) for place in sorted(places)),
         tuple(sorted(folders)),
     )
 
 
-def given_file(place: str, content: bytes) -> Given:
+def input_file(place: str, content: bytes) -> InputFile:
     """A file at its place below a folder."""
-    return Given(place, place, content, meant_by(place))
+    return InputFile(place, place, content, parse_tuned_name(place))
 
 
 def _walk(root: Path) -> tuple[list[str], list[str]]:
