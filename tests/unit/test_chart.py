@@ -9,9 +9,9 @@ from gb10.serving.chart import WIDTH, Axis, Bar, LevelFigures, Mark, Point, axis
 
 HOSTILE = "<b>\"&'</b>"
 EFFECTS: list[dict[str, object]] = [
-    {"label": "steps/s at 2", "word": "faster", "said": HOSTILE, "effect": 0.05, "low": 0.04, "high": 0.06},
-    {"label": "tok/s at 2", "word": "not resolved", "said": "", "effect": -0.1, "low": None, "high": None},
-    {"label": "none", "word": "no figure", "said": "", "effect": None},
+    {"label": "steps/s at 2", "word": "faster", "tooltip": HOSTILE, "effect": 0.05, "low": 0.04, "high": 0.06},
+    {"label": "tok/s at 2", "word": "not resolved", "tooltip": "", "effect": -0.1, "low": None, "high": None},
+    {"label": "none", "word": "no figure", "tooltip": "", "effect": None},
 ]
 
 
@@ -44,13 +44,13 @@ DRAWN = {
     "levels": levels(
         HOSTILE,
         [LevelFigures(concurrency=count, values=(10.0 * count, 11.0 * count)) for count in (1, 4, 16)],
-        [Mark(concurrency=32, value=500.0, said=HOSTILE)],
+        [Mark(concurrency=32, value=500.0, tooltip=HOSTILE)],
     ),
     "bars": bars(
         HOSTILE,
         [
-            Bar(name=HOSTILE * 9, result="STABLE", value=12.0, said=HOSTILE),
-            Bar(name="b", result="GARBAGE", value=None, said=""),
+            Bar(name=HOSTILE * 9, result="STABLE", value=12.0, tooltip=HOSTILE),
+            Bar(name="b", result="GARBAGE", value=None, tooltip=""),
         ],
     ),
 }

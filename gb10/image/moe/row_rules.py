@@ -82,13 +82,27 @@ def judge_row(
         return RowJudgement(None, tuple(_warps(row)))
     block = shape["block"] if shape.get("block") and all(shape["block"]) else None
     whole = clamped(engine if family == "moe" else "", block, row)
-    problems = [*_tiles(whole), *_warps(whole), *_scales(block, whole)]
-    problems += _groups(engine, family, shape, whole, grouped)
+    depth = whole["BLOCK_SIZE_K"]
+
+    odd = [name for name in TILES if whole[name] < 1 or whole[name] & (whole[name] - 1)]
+    problems = [f"{name}={whole[name]} is no power of two" for name in odd]
+    small = [name for name in TILES if name not in odd and whole[name] < SMALLEST]
+    problems += [f"{name}={whole[name]} is less than {SMALLEST}" for name in small]
+    problems += ["GROUP_SIZE_M is less than 1"] if whole["GROUP_SIZE_M"] < 1 else []
+    problems += ["num_stages is less than 1"] if whole.get("num_stages", 1) < 1 else []
+    problems += _warps(whole)
+    if block and depth > block[1]:  # such a tile is multiplied by the first of its scales alone
+        problems.append(f"BLOCK_SIZE_K={depth} spans several scales of {block[1]}, and one is used: wrong numbers")
+    if packed and engine == "vllm" and depth % grouped and grouped % depth:
+        problems.append(f"BLOCK_SIZE_K={depth} and scales of {grouped} do not divide")
+
     dtype, scales = ("fp8_w8a8", [128, 128]) if family == "dense" else (shape["dtype"], block)
     shared = moe_bytes(dtype, scales, whole)
     if shared is not None and shared > LIMIT:
         problems.append(f"it needs {shared:,} bytes of shared memory; a GB10 has {LIMIT:,}")
-    return RowJudgement(shared, tuple(problems), tuple(_remarks(whole)))
+    sums = accumulators(whole)
+    remarks = (f"each thread has {sums} sums: most such kernels spill",) if sums >= SPILLING else ()
+    return RowJudgement(shared, tuple(problems), remarks)
 
 
 def _keys(family: Family, row: object, parameters: Sequence[str], *, packed: bool) -> list[str]:
@@ -107,42 +121,9 @@ def _keys(family: Family, row: object, parameters: Sequence[str], *, packed: boo
     ]
 
 
-def _tiles(row: Mapping[str, int]) -> list[str]:
-    odd = [name for name in TILES if row[name] < 1 or row[name] & (row[name] - 1)]
-    small = [name for name in TILES if name not in odd and row[name] < SMALLEST]
-    return [
-        *(f"{name}={row[name]} is no power of two" for name in odd),
-        *(f"{name}={row[name]} is less than {SMALLEST}" for name in small),
-        *(["GROUP_SIZE_M is less than 1"] if row["GROUP_SIZE_M"] < 1 else []),
-        *(["num_stages is less than 1"] if row.get("num_stages", 1) < 1 else []),
-    ]
-
-
 def _warps(row: Mapping[str, int]) -> list[str]:
     warps = row.get("num_warps", 4)
     return [] if warps in (1, 2, 4, 8, 16, 32) else [f"num_warps={warps} is none of 1, 2, 4, 8, 16, 32"]
-
-
-def _scales(block: list[int] | None, row: Mapping[str, int]) -> list[str]:
-    """A tile deeper than a block with a scale is multiplied by the first of its scales alone: wrong numbers."""
-    depth = row["BLOCK_SIZE_K"]
-    if block and depth > block[1]:
-        return [f"BLOCK_SIZE_K={depth} spans several scales of {block[1]}, and one is used: wrong numbers"]
-    return []
-
-
-def _groups(engine: str, family: Family, shape: Mapping[str, Any], row: Mapping[str, int], grouped: int) -> list[str]:
-    depth = row["BLOCK_SIZE_K"]
-    packed = family == "moe" and engine == "vllm" and shape["dtype"] in PACKED
-    if packed and depth % grouped and grouped % depth:
-        return [f"BLOCK_SIZE_K={depth} and scales of {grouped} do not divide"]
-    return []
-
-
-def _remarks(row: Mapping[str, int]) -> list[str]:
-    if accumulators(row) >= SPILLING:
-        return [f"each thread has {accumulators(row)} sums: most such kernels spill"]
-    return []
 
 
 SPACE: Final[Mapping[str, tuple[int, ...]]] = {

@@ -20,7 +20,9 @@ from gb10.core.log_words import first_error
 from gb10.core.proc import CommandFailedError, stream
 from gb10.core.reporter import Reporter
 from gb10.errors import EngineError, UsageError, VerifyError
+from gb10.image.moe.release_lookups import SITE, Judge
 from gb10.image.moe.row_rules import candidates, kernel_count, upstream_space
+from gb10.image.moe.seeding import Model, Seed, make_seed
 from gb10.image.moe.tile_findings import Done, Finding, Machine, Refused, Screened, finished, read_line
 
 HEAD: Final = "job"
@@ -89,6 +91,26 @@ def rows_for(engine: str, shape: Mapping[str, Any]) -> tuple[Mapping[str, int], 
             f"moe tune does not know inputs of {shape['dtype']}", hint="it tunes bf16, fp8_w8a8 and int8_w8a8"
         )
     return tuple(candidates(engine, shape))
+
+
+def make_job(judge: Judge, later: Judge, model: Model, sizes: Iterable[int], memory: int) -> tuple[Seed, Job]:
+    """The seed of a shape, and the job that starts from its rows; ``memory`` in bytes. Raises UsageError."""
+    shape = model.meant.shape
+    rows = rows_for(judge.engine, shape)
+    with judge.host.store.folder("moe") as work:
+        seed = make_seed(judge, later, model, work)
+    job = Job(
+        engine=judge.engine,
+        version=judge.version,
+        shape=shape,
+        hidden=model.hidden,
+        topk=model.topk,
+        defaults={at: next(s.row for s in seed.spans if s.first <= at <= s.last) for at in sorted(set(sizes))},
+        rows=rows,
+        memory=memory,
+        source=str(judge.files / SITE / (judge.kernel("moe") or "")),
+    )
+    return seed, job
 
 
 Lane = Callable[[dict[str, Any], Callable[[str], None]], None]

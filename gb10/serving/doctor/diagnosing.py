@@ -8,7 +8,7 @@ from gb10.models.issue import LEVELS
 from gb10.serving.doctor.container_checks import ContainerState, sign_of
 from gb10.serving.doctor.diagnosis import Diagnosis, Finding
 from gb10.serving.doctor.doctor_rule import DoctorRule, Outcome
-from gb10.serving.doctor.host_checks import HOST_CHECKS
+from gb10.serving.doctor.host_checks import host_signs
 from gb10.serving.doctor.host_state import Machine
 from gb10.serving.doctor.image_record import ImageRecord
 from gb10.serving.doctor.log_judging import judge_logs
@@ -72,10 +72,12 @@ def _once(found: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _of_machine(rules: Sequence[DoctorRule], machine: Machine) -> Iterator[Finding]:
+    signs = tuple(host_signs(machine))
     for rule in rules:
         for check in rule.host:
-            for value in HOST_CHECKS[check](machine):
-                yield Finding(rule=rule, place="machine", where=machine.host, value=value)
+            for name, value in signs:
+                if name == check:
+                    yield Finding(rule=rule, place="machine", where=machine.host, value=value)
 
 
 def _of_container(rules: Sequence[DoctorRule], container: ContainerState) -> Iterator[Finding]:

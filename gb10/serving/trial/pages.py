@@ -114,7 +114,7 @@ def marks(found: Sequence[Published]) -> tuple[Mark, ...]:
         Mark(
             concurrency=one.row.concurrency,
             value=one.row.tokens_per_s,
-            said=f"{one.row.tokens_per_s:g} tok/s, {one.row.engine}, {one.row.measured_by}: {one.row.source}",
+            tooltip=f"{one.row.tokens_per_s:g} tok/s, {one.row.engine}, {one.row.measured_by}: {one.row.source}",
         )
         for one in found
         if one.row.tokens_per_s is not None
@@ -223,10 +223,10 @@ def _compare_sections(found: Compared) -> Iterator[Section]:
 def _shares(row: Row) -> dict[str, object]:
     ratio = row.found.ratio
     if ratio is None:
-        return {"effect": None, "said": row.words}
+        return {"effect": None, "tooltip": row.words}
     whole = ratio.freedom > 0
     low, high = (ratio.effect - ratio.half, ratio.effect + ratio.half) if whole else (None, None)
-    return {"effect": ratio.effect, "low": low, "high": high, "said": row.words}
+    return {"effect": ratio.effect, "low": low, "high": high, "tooltip": row.words}
 
 
 def table_row(row: Row) -> tuple[str, ...]:
@@ -335,7 +335,7 @@ def _matrix_charts(done: Sequence[Done]) -> tuple[str, ...]:
                     name=one.row.name,
                     result=str(one.line.result) if one.line else "left out",
                     value=figure(one, level),
-                    said=one.row.name,
+                    tooltip=one.row.name,
                 )
                 for one in done
             ],
