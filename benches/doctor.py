@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gb10.serving.checkup.collect import look_at
+from gb10.serving.checkup.collect import collect_host
 from gb10.serving.doctor.log_scan import BLOCK, scan_log
 from gb10.serving.doctor.rule_files import load_doctor_rules
 
@@ -35,7 +35,7 @@ def main() -> None:
         print(f"{scan.size / 1e6:.0f} MB, {len(rules)} rules: {wall:.2f} s, {cpu:.2f} CPU s; {found}", flush=True)
     for _ in range(RUNS):
         began = time.perf_counter()
-        machine = look_at("localhost")
+        machine = collect_host("localhost")
         print(f"one machine: {time.perf_counter() - began:.2f} s, {len(machine.look.cores)} cores", flush=True)
 
 

@@ -23,7 +23,7 @@ from gb10.cli.models.recipe_files import find_recipe, load_file  # noqa: E402
 from gb10.core.document import parse_document  # noqa: E402
 from gb10.core.fields import Model  # noqa: E402
 from gb10.image.gemm.gemm_benchmarks import published_gemms  # noqa: E402
-from gb10.models.lint.served import served  # noqa: E402
+from gb10.models.lint.served import lint_case  # noqa: E402
 from gb10.models.load.model_recipe import ModelRecipe  # noqa: E402
 from gb10.models.load.own_section import Measurement, own_section  # noqa: E402
 from gb10.serving.trial.published import published  # noqa: E402
@@ -206,7 +206,7 @@ def _variant(wanted: AsVariant) -> Iterator[str]:
     if wanted.name not in variants:
         yield f"{name}: no such variant"
         return
-    options = served(recipe, {}, wanted.name).options
+    options = lint_case(recipe, {}, wanted.name).options
     for option, value in wanted.options.items():
         found = options.get(option.replace("_", "-"), ("absent",))[-1]  # names are with dashes there
         if found != value:

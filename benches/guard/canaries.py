@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benches.guard.collapse import COLLAPSES, SALADS, Maker, collapsed, seeded
 from gb10.image.plan.catalog import ROOT
-from gb10.serving.guard.canary import Answered, Canary, judge_canary, make_canaries, read_facts
+from gb10.serving.guard.canary import AnswerKind, Canary, judge_canary, make_canaries, read_facts
 
 BATCHES, SIZE = 100, 8
 FORMS = ("{nonce}\n{fact}.", "Code: **{nonce}**\n\nThe answer is {fact}.", "`{nonce}` - {fact}!")
@@ -49,7 +49,7 @@ def found(spoil: Spoil) -> int:
         judged = [
             judge_canary(canary, answer, "", "stop", nonces) for canary, answer in zip(canaries, answers, strict=True)
         ]
-        wrong = [at for at, one in enumerate(judged) if one.answered is not Answered.RIGHT]
+        wrong = [at for at, one in enumerate(judged) if one.answered is not AnswerKind.RIGHT]
         hits += wrong == [place]
     return hits
 

@@ -12,8 +12,8 @@ WIDTH = 340
 
 def svg(height: float, title: str, parts: str) -> str:
     """A whole chart. ``title`` is what a screen reader says."""
-    said = escape(title, quote=True)
-    return f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{said}"><title>{said}</title>{parts}</svg>'
+    label = escape(title, quote=True)
+    return f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{label}"><title>{label}</title>{parts}</svg>'
 
 
 def words(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
@@ -27,16 +27,16 @@ def line(one: tuple[float, float], two: tuple[float, float], kind: str) -> str:
     return f'<line class="{kind}" x1="{one[0]:.1f}" y1="{one[1]:.1f}" x2="{two[0]:.1f}" y2="{two[1]:.1f}"/>'
 
 
-def box(x: float, y: float, size: tuple[float, float], kind: str, said: str = "") -> str:
-    """A rectangle; ``said`` is shown when a pointer rests on it."""
-    inside = f"<title>{escape(said)}</title>" if said else ""
+def box(x: float, y: float, size: tuple[float, float], kind: str, tooltip: str = "") -> str:
+    """A rectangle; ``tooltip`` is shown when a pointer rests on it."""
+    inside = f"<title>{escape(tooltip)}</title>" if tooltip else ""
     place = f'x="{x:.1f}" y="{y:.1f}" width="{max(0.5, size[0]):.1f}" height="{size[1]:.1f}"'
     return f'<rect class="{kind}" {place}>{inside}</rect>'
 
 
-def dot(x: float, y: float, kind: str, said: str) -> str:
-    """A point; ``said`` is shown when a pointer rests on it."""
-    return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{escape(said)}</title></circle>'
+def dot(x: float, y: float, kind: str, tooltip: str) -> str:
+    """A point; ``tooltip`` is shown when a pointer rests on it."""
+    return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{escape(tooltip)}</title></circle>'
 
 
 def path(points: list[tuple[float, float]], kind: str) -> str:
@@ -110,7 +110,7 @@ class Bar:
     name: str
     result: str
     value: float | None
-    said: str
+    tooltip: str
 
 
 def bars(title: str, rows: Sequence[Bar]) -> str:
@@ -126,7 +126,7 @@ def bars(title: str, rows: Sequence[Bar]) -> str:
         if one.value is None:
             parts.append(words(BARS_LEFT, y + 15, one.result, one.result.lower()))
         else:
-            parts.append(box(BARS_LEFT, y + 4, (along.at(one.value) - BARS_LEFT, 12), one.result.lower(), one.said))
+            parts.append(box(BARS_LEFT, y + 4, (along.at(one.value) - BARS_LEFT, 12), one.result.lower(), one.tooltip))
             parts.append(words(along.at(one.value) + 4, y + 14, f"{one.value:.4g}"))
     return svg(height, f"{title}: {len(rows)} rows", "".join(parts))
 
@@ -135,7 +135,7 @@ LEVELS_LEFT, LEVELS_RIGHT, LEVELS_TOP, LEVELS_BOTTOM, LEVELS_HEIGHT = 52.0, WIDT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class LevelFigures:
     """A level: requests at once, and the figure of each run."""
 
     concurrency: int
@@ -148,10 +148,10 @@ class Mark:
 
     concurrency: int
     value: float
-    said: str
+    tooltip: str
 
 
-def levels(title: str, measured: Sequence[Measured], marks: Sequence[Mark] = ()) -> str:
+def levels(title: str, measured: Sequence[LevelFigures], marks: Sequence[Mark] = ()) -> str:
     """The levels from left to right, on a scale of doublings."""
     counts = sorted({one.concurrency for one in measured} | {one.concurrency for one in marks})
     along = axis_of([math.log2(count) for count in counts], LEVELS_LEFT + 12, LEVELS_RIGHT, spare=0.02)
@@ -166,7 +166,7 @@ def levels(title: str, measured: Sequence[Measured], marks: Sequence[Mark] = ())
     parts.append(words((LEVELS_LEFT + LEVELS_RIGHT) / 2, LEVELS_HEIGHT - 4, "requests at once", "", "middle"))
     means = [(along.at(math.log2(one.concurrency)), up.at(sum(one.values) / len(one.values))) for one in measured]
     parts.append(path(means, "meanline"))
-    parts += [_cross(along.at(math.log2(one.concurrency)), up.at(one.value), one.said) for one in marks]
+    parts += [_cross(along.at(math.log2(one.concurrency)), up.at(one.value), one.tooltip) for one in marks]
     for one in measured:
         parts += [
             dot(along.at(math.log2(one.concurrency)), up.at(value), "sideA", f"{one.concurrency} at once: {value:.4g}")
@@ -175,8 +175,8 @@ def levels(title: str, measured: Sequence[Measured], marks: Sequence[Mark] = ())
     return svg(LEVELS_HEIGHT, title, "".join(parts))
 
 
-def _cross(x: float, y: float, said: str) -> str:
-    inside = dot(x, y, "unseen", said)
+def _cross(x: float, y: float, tooltip: str) -> str:
+    inside = dot(x, y, "unseen", tooltip)
     return line((x - 5, y - 5), (x + 5, y + 5), "mark") + line((x - 5, y + 5), (x + 5, y - 5), "mark") + inside
 
 
@@ -223,7 +223,7 @@ def launches(title: str, points: Sequence[Point]) -> str:
 
 
 def effects(title: str, rows: Sequence[Mapping[str, object]], margin: float) -> str:
-    """A line for each row: its ``label``, ``word`` and ``said``, and ``effect``, ``low``, ``high`` as shares (0.05)."""
+    """A line for each row: its ``label``, ``word`` and ``tooltip``, and ``effect``, ``low``, ``high`` as shares."""
     known = [row for row in rows if isinstance(row.get("effect"), float)]
     values = [
         100 * value for row in known for name in ("effect", "low", "high") if isinstance(value := row.get(name), float)
@@ -249,5 +249,5 @@ def _effect(row: Mapping[str, object], y: float, at: Callable[[float], float]) -
     if isinstance(low, float) and isinstance(high, float):
         parts.append(line((at(100 * low), y), (at(100 * high), y), f"span {kind}"))
     if isinstance(effect, float):
-        parts.append(dot(at(100 * effect), y, kind, str(row["said"])))
+        parts.append(dot(at(100 * effect), y, kind, str(row["tooltip"])))
     return parts

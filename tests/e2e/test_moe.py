@@ -13,10 +13,10 @@ from gb10.errors import VerifyError
 from gb10.image.context import Context, build_architecture
 from gb10.image.lock.lockfile import load_lock
 from gb10.image.moe.compiled_rows import compile_rows
-from gb10.image.moe.file_verdict import judge_batches, judge_files, unexplained
-from gb10.image.moe.given_files import Batch, Given, Sizes, given_file
+from gb10.image.moe.file_verdict import differing_verdicts, judge_batches, judge_files
+from gb10.image.moe.input_files import Batch, InputFile, Sizes, input_file
 from gb10.image.moe.release_lookups import Judge, open_judge
-from gb10.image.moe.tuned_name import meant_by
+from gb10.image.moe.tuned_name import parse_tuned_name
 from gb10.image.plan.catalog import ROOT
 from gb10.image.recipe.locked import LockedWheel
 from gb10.patches.release_files import Library, open_release, parse_version
@@ -59,9 +59,9 @@ def test_a_wrong_name_means_what_its_author_meant(judge: Judge) -> None:
     laid = [one for seed, base in enumerate(bases(judge)) for one in mistakes(base, 12, 90 + seed)]
     right = [base for base in bases(judge) for _ in range(12)]
     pairs = [
-        (one, Given(one.path, one.path, one.content, meant_by(base.path)))
+        (one, InputFile(one.path, one.path, one.content, parse_tuned_name(base.path)))
         for one, base in zip(laid, right, strict=True)
-        if meant_by(one.path) is not None and not of_another_kind(one)
+        if parse_tuned_name(one.path) is not None and not of_another_kind(one)
     ]
     own = judge_batches(judge, [batch_of(one) for one, _ in pairs], FEW)
     asked = judge_batches(judge, [Batch((given,), one.folders) for one, given in pairs], FEW)
@@ -82,13 +82,13 @@ def test_every_shipped_file_as_one_for_a_gb10(ctx: Context, judge: Judge) -> Non
     """Files for other GPUs, renamed: whatever the engine does with them, our rules say the same."""
     library = Library(root=ROOT / "patches", store=ctx.store, env=ctx.env, reporter=ctx.reporter)
     tree = open_release(library, load_releases(ROOT / "patches"), judge.engine, parse_version(judge.version)).tree
-    names = [path for path in tree.paths() if path.endswith(".json") and meant_by(path)]
-    files = [given_file(as_gb10(path), tree.read(path) or b"") for path in names]
+    names = [path for path in tree.paths() if path.endswith(".json") and parse_tuned_name(path)]
+    files = [input_file(as_gb10(path), tree.read(path) or b"") for path in names]
     once = {given.path: given for given in files}
     found = judge_batches(judge, [Batch((given,), (), "image") for given in once.values()], Sizes(most=300))
     verdicts = [verdict for (verdict,) in found]
     assert len(verdicts) >= 200
-    assert unexplained(verdicts) == {}
+    assert differing_verdicts(verdicts) == {}
     assert Counter(verdict.verdict for verdict in verdicts)["found"] >= 150
 
 
@@ -118,7 +118,7 @@ def test_the_formula_is_what_the_compiler_needs(ctx: Context, kind: str) -> None
     judge = open_judge(ctx, ROOT, "vllm", "0.33.0", "3.8.0")
     rows = {str(4**number * 1024): tile(*sides) for number, sides in enumerate(TILES)}
     name = ",".join(filter(None, ("E=64,N=512,device_name=NVIDIA_GB10", kind)))
-    batch = Batch((given_file(f"{name}.json", json.dumps(rows).encode()),))
+    batch = Batch((input_file(f"{name}.json", json.dumps(rows).encode()),))
     sizes = Sizes(most=1 << 17)
     found = list(compile_rows(judge, ROOT, batch, judge_files(judge, batch, sizes), sizes, nvcc=nvcc()))
     assert len(found) == len(TILES)
@@ -140,7 +140,7 @@ def test_the_default_that_does_not_fit_is_compiled(ctx: Context) -> None:
     for triton, instruction in (("3.5.1", "f16"), ("3.8.0", "e4m3")):
         judge = open_judge(ctx, ROOT, "sglang", "0.5.10", triton)
         name = f"configs/triton_{triton.replace('.', '_')}/E=160,N=384,device_name=NVIDIA_GB10,dtype=fp8_w8a8.json"
-        batch = Batch((given_file(name, json.dumps({"1024": row}).encode()),))
+        batch = Batch((input_file(name, json.dumps({"1024": row}).encode()),))
         verdicts = judge_files(judge, batch, FEW)
         (found,) = compile_rows(judge, ROOT, batch, verdicts, FEW, nvcc=nvcc())
         assert [kernel.shared for kernel in found.found.kernels] == [147_456, 147_456]

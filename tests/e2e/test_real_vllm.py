@@ -16,9 +16,9 @@ from gb10.core.store import Store
 from gb10.image.plan.catalog import ROOT
 from gb10.serving.load.endpoint import reach
 from gb10.serving.load.request_fields import request_fields
-from gb10.serving.load.server_pages import counters, gained
+from gb10.serving.load.server_pages import counter_gains, counters
 from gb10.serving.load.stream_client import ask_all, payload
-from gb10.serving.trial.kept_runs import JOURNAL
+from gb10.serving.trial.launch_journal import JOURNAL
 from tests.e2e import vllm_cpu
 from tests.e2e.matrices import measured, rows_of
 from tests.e2e.word_model import TEXT
@@ -93,7 +93,7 @@ def test_vllms_own_client_counts_what_the_counters_say(two: Pair, tmp_path: Path
     asked += " --save-result --result-dir /opt --result-filename result.json"
     before = counters(endpoint, os.environ)
     code, said = run_inside(machine.engine, name, ["timeout", "300", *asked.split()])
-    ours = gained(before, counters(endpoint, os.environ))
+    ours = counter_gains(before, counters(endpoint, os.environ))
     assert code == 0, said
     theirs = json.loads(run_inside(machine.engine, name, ["cat", "/opt/result.json"])[1])
     ran("stop", "words", "--nodes", machine.host)

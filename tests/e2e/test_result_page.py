@@ -13,7 +13,7 @@ from gb10.core.store import Store
 from gb10.image.inspect.report_page import page
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.rootfs.unpack import write_rootfs
-from gb10.serving.trial.compared import compared
+from gb10.serving.trial.compared import compare_launches
 from gb10.serving.trial.matrix import Done, read_matrix, rows_of
 from gb10.serving.trial.pages import compare_page, html, matrix_page, serve_page
 from gb10.serving.trial.published import published
@@ -40,7 +40,7 @@ def pages() -> Mapping[str, str]:
     assert served is not None
     known = published("openai/gpt-oss-120b")
     return {
-        "compare": html(compare_page(compared(lines(a, b), ("image=a " * 20, "b"), margin=0.02), "by a test")),
+        "compare": html(compare_page(compare_launches(lines(a, b), ("image=a " * 20, "b"), margin=0.02), "by a test")),
         "matrix": html(matrix_page(done, {"recipe": "x"}, known, "by a test")),
         "serve": html(serve_page(served, known, "by a test")),
         "image": page(portrait(reference="gb10/test:1" + "-long" * 20), Catalog(ROOT).templates),

@@ -27,7 +27,7 @@ from gb10.image.recipe.image_recipe import Layout
 from gb10.image.recipe.kernel_sets import model_set
 from gb10.image.request.kernel_choice import read_config
 from gb10.inside.binary import scan_buffer
-from gb10.models.importing.imported import Wanted, written
+from gb10.models.importing.import_result import ImportChoices, recipe_text
 from gb10.models.importing.importing import import_recipe
 from gb10.models.lint.linting import lint
 from gb10.models.lint.rule import load_rules
@@ -284,7 +284,9 @@ def some_foreign_recipe(rng: random.Random) -> bytes:
 def read_foreign_recipe(data: bytes, _: Path) -> None:
     """A file to import: what becomes of it is a recipe, or one error."""
     text = data.decode("utf-8", "replace")
-    load_model_recipe(written(import_recipe(text, "x.yaml", Wanted(image="gb10/vllm:1")), "x.yaml"), "x.yaml")
+    load_model_recipe(
+        recipe_text(import_recipe(text, "x.yaml", ImportChoices(image="gb10/vllm:1")), "x.yaml"), "x.yaml"
+    )
 
 
 FUZZERS: Final[Mapping[str, Fuzzer]] = {

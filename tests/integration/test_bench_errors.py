@@ -12,7 +12,7 @@ import pytest
 
 from gb10.cli import main
 from gb10.serving.load.endpoint import Endpoint, reach
-from gb10.serving.load.server_pages import counters, gained, server_facts
+from gb10.serving.load.server_pages import counter_gains, counters, server_facts
 from tests.integration.byte_tokenizer import write_byte_tokenizer
 from tests.integration.nodes import free_port
 from tests.integration.openai_server import Handler, State, serving
@@ -146,7 +146,7 @@ def test_the_counters_of_a_server_are_read() -> None:
         endpoint = reach(url, "luck", {})
         before = counters(endpoint, {})
         state.drafts, state.accepted = 50, 20
-        found = gained(before, counters(endpoint, {}))
+        found = counter_gains(before, counters(endpoint, {}))
         assert (found.tokens_per_draft, found.accepted, found.preempted) == (1.4, (0.4,), 0)
         assert server_facts(endpoint, {}) == {}
     gone = Endpoint(url=url, model="m")

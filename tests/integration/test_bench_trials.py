@@ -16,7 +16,7 @@ import pytest
 from gb10.cli import main
 from gb10.core.child_sessions import started
 from gb10.image.plan.catalog import ROOT
-from gb10.serving.trial.kept_runs import JOURNAL
+from gb10.serving.trial.launch_journal import JOURNAL
 from gb10.serving.trial.launch_line import BegunLine
 from tests.integration.byte_tokenizer import write_byte_tokenizer
 from tests.integration.openai_server import serving

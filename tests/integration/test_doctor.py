@@ -22,9 +22,9 @@ from gb10.containers.docker_containers import put_files
 from gb10.containers.reach import connect_or_start
 from gb10.core.store import open_store
 from gb10.image.plan.catalog import ROOT
-from gb10.serving.checkup.collect import look_at
+from gb10.serving.checkup.collect import collect_host
 from gb10.serving.cluster.fact_reading import read_facts
-from gb10.serving.doctor.diagnosing import Shown, diagnose
+from gb10.serving.doctor.diagnosing import Evidence, diagnose
 from gb10.serving.doctor.host_state import Machine, read_look
 from gb10.serving.doctor.image_record import PLACE
 from gb10.serving.doctor.log_scan import BLOCK, scan_log
@@ -65,7 +65,7 @@ def test_the_script_reads_what_the_rules_judge(tmp_path: Path) -> None:
 
     def codes(one: tuple[str, str, dict[str, Any]]) -> set[str]:
         machine = machine_of_folder(tmp_path / f"{one[0]}-{one[1]}", one[2])
-        return {seen.code for seen in diagnose(RULES, Shown(machines=(machine,))).seen}
+        return {seen.code for seen in diagnose(RULES, Evidence(machines=(machine,))).seen}
 
     with ThreadPoolExecutor(4) as pool:
         for (code, kind, _), found in zip(asked, pool.map(codes, asked), strict=True):
@@ -83,7 +83,7 @@ def test_shells_agree(shell: str, tmp_path: Path) -> None:
 
 def test_this_machine_is_looked_at_in_two_seconds() -> None:
     began = time.monotonic()
-    machine = look_at("localhost")
+    machine = collect_host("localhost")
     assert time.monotonic() - began < 2 + 2 * os.getloadavg()[0] / (os.cpu_count() or 1)
     assert len(machine.look.cores) == os.cpu_count()
     assert machine.look.page == os.sysconf("SC_PAGE_SIZE")

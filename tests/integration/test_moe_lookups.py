@@ -11,10 +11,16 @@ from gb10.cli.look.moe_show import refuse
 from gb10.core.proc import capture
 from gb10.errors import VerifyError
 from gb10.image.context import Context
-from gb10.image.moe.child.asked import Question
-from gb10.image.moe.file_verdict import FileVerdict, judge_batches, judge_files, unexplained, write_layer
-from gb10.image.moe.given_files import Batch, Sizes, given_file, read_given
-from gb10.image.moe.release_lookups import SITE, Judge, Said, ask, open_judge
+from gb10.image.moe.child.question import Question
+from gb10.image.moe.file_verdict import (
+    FileVerdict,
+    differing_verdicts,
+    judge_batches,
+    judge_files,
+    write_layer,
+)
+from gb10.image.moe.input_files import Batch, Sizes, input_file, read_input_files
+from gb10.image.moe.release_lookups import SITE, EngineAnswer, Judge, ask, open_judge
 from gb10.image.moe.row_rules import LIMIT, moe_bytes
 from gb10.image.plan.catalog import ROOT
 from tests.integration.moe_mistakes import Laid, mistakes
@@ -67,7 +73,7 @@ def bases(judge: Judge) -> Iterator[Laid]:
 
 
 def batch_of(laid: Laid) -> Batch:
-    return Batch((given_file(laid.path, laid.content),), laid.folders)
+    return Batch((input_file(laid.path, laid.content),), laid.folders)
 
 
 def test_right_files_are_found(judge: Judge) -> None:
@@ -88,19 +94,19 @@ def test_mistakes_and_no_disagreement(judge: Judge) -> None:
 
 def differing(laid: list[Laid], found: list[FileVerdict]) -> Iterator[tuple[str, object]]:
     for one, verdict in zip(laid, found, strict=True):
-        if unexplained([verdict]):
+        if differing_verdicts([verdict]):
             yield f"{one.label}: {one.path}", (verdict.verdict, verdict.expected, verdict.told)
 
 
 def test_files_that_upstream_ships_for_a_gb10_are_good(judge: Judge) -> None:
     site = judge.files / SITE
     paths = sorted(path.relative_to(site).as_posix() for path in site.rglob("*NVIDIA_GB10*.json"))
-    files = tuple(given_file(path, (site / path).read_bytes()) for path in paths)
+    files = tuple(input_file(path, (site / path).read_bytes()) for path in paths)
     expected = {("vllm", "0.24.0"): 0, ("sglang", "0.5.10"): 0}.get((judge.engine, judge.version))
     assert len(files) == (expected if expected is not None else 2 if judge.engine == "vllm" else 1)
     folders = tuple(path.relative_to(site).as_posix() for path in site.rglob("triton_*"))
     found = judge_files(judge, Batch(files, folders, "image"), Sizes())
-    assert [(one.verdict, one.good, unexplained([one])) for one in found] == [("found", True, {})] * len(files)
+    assert [(one.verdict, one.good, differing_verdicts([one])) for one in found] == [("found", True, {})] * len(files)
     assert all(row.shared and row.shared <= LIMIT for one in found for row in one.rows)
 
 
@@ -109,12 +115,12 @@ def test_the_files_of_both_gemms_lie_together(ctx: Context) -> None:
         judge = open_judge(ctx, ROOT, "sglang", version, "3.8.0")
         up = f"configs/triton_3_8_0/E=160,N=384,{GB10},dtype=fp8_w8a8.json"
         names = (up, up.replace(".json", "_down.json"))
-        alike = judge_files(judge, Batch(tuple(given_file(name, ROWS) for name in names)), FEW)
+        alike = judge_files(judge, Batch(tuple(input_file(name, ROWS) for name in names)), FEW)
         assert [one.verdict for one in alike] == ["found", "found"]
-        files = tuple(given_file(name, content) for name, content in zip(names, (ROWS, DOWN), strict=True))
+        files = tuple(input_file(name, content) for name, content in zip(names, (ROWS, DOWN), strict=True))
         apart = judge_files(judge, Batch(files), FEW)
         assert [one.verdict for one in apart] == ["found", verdict]
-        assert unexplained([*alike, *apart]) == {}
+        assert differing_verdicts([*alike, *apart]) == {}
 
 
 DEFAULTS = {
@@ -150,7 +156,7 @@ def needed(judge: Judge, work: Path, block: list[int] | None, first: int = 1) ->
         triton=judge.triton,
     )
     (said,) = ask(judge, [question], work).answers
-    assert isinstance(said, Said)
+    assert isinstance(said, EngineAnswer)
     assert said.keys is None
     return [moe_bytes("fp8_w8a8", block, span[4]) or 0 for span in said.spans if span[1] >= first]
 
@@ -165,7 +171,7 @@ def test_a_layer_is_read_by_the_engine(ctx: Context, tmp_path: Path) -> None:
     (tmp_path / "tuned" / dense).write_bytes(ROWS)
     (tuned / experts).write_bytes(ROWS)
     (tuned / experts.replace("160", "161")).write_bytes(b"{}}")
-    given = read_given(tmp_path / "tuned")
+    given = read_input_files(tmp_path / "tuned")
     verdicts = judge_files(judge, given, FEW)
     assert sum(one.good for one in verdicts) == 2
     with pytest.raises(VerifyError, match="1 of 3 tuned files"):
@@ -174,7 +180,7 @@ def test_a_layer_is_read_by_the_engine(ctx: Context, tmp_path: Path) -> None:
     site = tmp_path / "out/usr/local/lib/python3.11/dist-packages"
     laid = tuple(path.relative_to(site).as_posix() for path in sorted(site.rglob("*.json")))
     assert len(places) == len(laid) == 2
-    files = tuple(given_file(path, (site / path).read_bytes()) for path in laid)
+    files = tuple(input_file(path, (site / path).read_bytes()) for path in laid)
     again = judge_files(judge, Batch(files, (), "image"), FEW)
     assert [(one.path.rpartition("/")[2], one.good) for one in again] == [(dense, True), (experts, True)]
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.look.moe_show import meant_shape
+from gb10.cli.look.moe_show import shape_from_options
 from gb10.errors import UsageError
 from gb10.image.context import Context
-from gb10.image.moe.child.asked import Question
+from gb10.image.moe.child.question import Question
 from gb10.image.moe.expected import nearest
 from gb10.image.moe.release_lookups import Judge, ask, open_judge
 from gb10.image.moe.row_rules import LIMIT
@@ -26,7 +26,7 @@ def seed_of(
     judge: Judge, later: Judge, work: Path, shape: tuple[int, int], kind: tuple[str, str | None]
 ) -> tuple[Model, Seed]:
     dtype, block = kind
-    model = Model(meant=meant_shape(*shape, dtype, block, per_channel=False), hidden=4096, topk=8, group=128)
+    model = Model(meant=shape_from_options(*shape, dtype, block, per_channel=False), hidden=4096, topk=8, group=128)
     return model, make_seed(judge, later, model, work)
 
 

@@ -16,10 +16,10 @@ from gb10.core.store import Store
 from gb10.errors import EmptySelectionError, FetchError, UsageError
 from gb10.models.registries import content
 from gb10.models.registries.content import root_of
-from gb10.models.registries.moving import Wish, add_registries, remove_registry, update_registries
 from gb10.models.registries.origin import Origin, origin_of
 from gb10.models.registries.recipe_file import recipe_files
 from gb10.models.registries.registry import read_registries
+from gb10.models.registries.updating import UpdateOptions, add_registries, remove_registry, update_registries
 from gb10.sources.git.archive import Limits
 from tests.integration.debian_git import env as env  # noqa: PLC0414 - fixtures, these three
 from tests.integration.debian_git import root as root  # noqa: PLC0414
@@ -75,11 +75,11 @@ def origin(url: str = "file:///theirs") -> Origin:
 
 def test_a_repository_is_pinned_and_moves_by_an_update(commit: Commit, host: Host) -> None:
     first = commit({"a.yaml": RECIPE})
-    (made,), _ = add_registries(host, origin(), Wish(trust=True))
+    (made,), _ = add_registries(host, origin(), UpdateOptions(trust=True))
     assert (made.name, made.pin, made.trusted) == ("theirs", first, True)
     second = commit({"b.yaml": f"{RECIPE}pre_exec: [id]\n"})
     assert list(recipe_files(root_of(host, made), made)) == ["a"]
-    (moved,) = update_registries(host, read_registries(host.env), Wish())
+    (moved,) = update_registries(host, read_registries(host.env), UpdateOptions())
     assert (moved.old, moved.registry.pin, moved.registry.trusted) == (first, second, False)
     assert [(change.kind, change.what) for change in moved.changes] == [("added", "recipe b.yaml")]
     (kept,) = read_registries(host.env)
@@ -94,7 +94,7 @@ def test_a_commit_that_the_store_lost_is_fetched_again_though_the_branch_moved(
 ) -> None:
     git("config", "uploadpack.allowAnySHA1InWant", "true")
     first = commit({"a.yaml": RECIPE})
-    (made,), _ = add_registries(host, origin(), Wish())
+    (made,), _ = add_registries(host, origin(), UpdateOptions())
     commit({"a.yaml": f"{RECIPE}env: {{A: 1}}\n"})
     shutil.rmtree(host.store.root / "registries")
     assert "env" not in (root_of(host, made) / "a.yaml").read_text(encoding="utf-8")
@@ -103,16 +103,16 @@ def test_a_commit_that_the_store_lost_is_fetched_again_though_the_branch_moved(
 
 def test_the_parts_of_a_manifest_move_together(commit: Commit, host: Host) -> None:
     commit({".sparkrun/registry.yaml": MANIFEST, "one/a.yaml": RECIPE, "two/b.yaml": RECIPE, "mods/m/run.sh": "x"})
-    made, _ = add_registries(host, origin(), Wish())
+    made, _ = add_registries(host, origin(), UpdateOptions())
     assert [(one.name, one.visible) for one in made] == [("first", True), ("second", False)]
     assert list(recipe_files(root_of(host, made[0]), made[0])) == ["a"]
     newest = commit({"two/b.yaml": f"{RECIPE}env: {{A: 1}}\n"})
-    moved = update_registries(host, made[:1], Wish())
+    moved = update_registries(host, made[:1], UpdateOptions())
     assert [(one.registry.name, one.registry.pin, len(one.changes)) for one in moved] == [
         ("first", newest, 0),
         ("second", newest, 1),
     ]
-    (whole,), _ = add_registries(host, origin(), Wish(name="whole"))
+    (whole,), _ = add_registries(host, origin(), UpdateOptions(name="whole"))
     assert sorted(recipe_files(root_of(host, whole), whole)) == ["one/a", "two/b"]
 
 
@@ -122,10 +122,10 @@ def test_a_branch_and_a_tag_are_followed(commit: Commit, git: Git, host: Host) -
     git("branch", "old")
     commit({"a.yaml": f"{RECIPE}env: {{A: 1}}\n"})
     for ref in ("v1", "old"):
-        (made,), _ = add_registries(host, origin(), Wish(name=ref, ref=ref))
+        (made,), _ = add_registries(host, origin(), UpdateOptions(name=ref, ref=ref))
         assert made.pin == old
     with pytest.raises(FetchError, match="the branch nope"):
-        add_registries(host, origin(), Wish(name="x", ref="nope"))
+        add_registries(host, origin(), UpdateOptions(name="x", ref="nope"))
 
 
 def loose(tree: Path, kind: bytes, content: bytes) -> str:
@@ -147,12 +147,12 @@ def test_a_hostile_tree_leaves_only_plain_files_of_recipes(commit: Commit, git: 
     blob = bytes.fromhex(git("rev-parse", "HEAD:good.yaml"))
     up = loose(tree, b"tree", b"".join(b"100644 %s\0%s" % (name, blob) for name in (b"../up.yaml", b"good.yaml")))
     git("update-ref", "refs/heads/up", git("commit-tree", "-m", "x", up))
-    (made,), taken = add_registries(host, origin(), Wish())
+    (made,), taken = add_registries(host, origin(), UpdateOptions())
     assert sorted(taken.content.files) == ["fix/run.sh", "good.yaml"]
     assert taken.content.left_out == 2
     assert not [path for path in root_of(host, made).rglob("*") if path.is_symlink()]
     try:
-        _, taken = add_registries(host, origin(), Wish(name="up", ref="up"))
+        _, taken = add_registries(host, origin(), UpdateOptions(name="up", ref="up"))
         assert sorted(taken.content.files) == ["good.yaml"]
     except FetchError as error:
         assert "cannot take the branch up" in str(error)  # a git that refuses such a tree itself
@@ -164,14 +164,14 @@ def test_a_repository_without_recipes_and_one_that_is_too_large_are_refused(
 ) -> None:
     commit({"README.md": "x"})
     with pytest.raises(EmptySelectionError, match="has no recipe"):
-        add_registries(host, origin(), Wish())
+        add_registries(host, origin(), UpdateOptions())
     commit({"a.yaml": RECIPE, "large": os.urandom(1 << 20).hex()})
     monkeypatch.setattr(content, "LIMITS", Limits(pack=1 << 18, hint="check the URL"))
     with pytest.raises(FetchError, match="has more than 0 MiB, packed"):
-        add_registries(host, origin(), Wish())
+        add_registries(host, origin(), UpdateOptions())
     monkeypatch.setattr(content, "LIMITS", Limits(files=1, hint="a registry has less"))
     with pytest.raises(FetchError, match="holds more than 1 files"):
-        add_registries(host, origin(), Wish())
+        add_registries(host, origin(), UpdateOptions())
     assert read_registries(host.env) == ()
     assert not (host.store.root / "registries").exists()
     assert not list((host.store.root / "tmp").iterdir())
@@ -182,14 +182,14 @@ def test_a_host_behind_a_login_is_asked_by_the_users_own_git(commit: Commit, hos
     with git_host(root, "me:secret") as server:
         url = f"http://{server.address.replace('127.0.0.1', 'localhost')}/theirs/.git"
         with pytest.raises(FetchError, match="cannot take the branch HEAD"):
-            add_registries(host, origin(url), Wish())
+            add_registries(host, origin(url), UpdateOptions())
         helper = {
             "GIT_CONFIG_COUNT": "1",
             "GIT_CONFIG_KEY_0": "credential.helper",
             "GIT_CONFIG_VALUE_0": "!f() { echo username=me; echo password=secret; }; f",
         }
         allowed = Host(env={**host.env, **helper}, store=host.store, reporter=host.reporter)
-        (made,), _ = add_registries(allowed, origin(url), Wish())
+        (made,), _ = add_registries(allowed, origin(url), UpdateOptions())
     assert made.pin == pin
     assert not [line for line in server.lines if "password=secret" in line and "git fetch" in line]
     written = (Path(host.env["XDG_CONFIG_HOME"]) / "gb10/registries.json").read_text(encoding="utf-8")
@@ -199,7 +199,7 @@ def test_a_host_behind_a_login_is_asked_by_the_users_own_git(commit: Commit, hos
 def test_a_broken_manifest_stops_and_leaves_nothing(commit: Commit, host: Host) -> None:
     commit({".sparkrun/registry.yaml": "registries: [{name: '../../x', recipes: y}]", "a.yaml": RECIPE})
     with pytest.raises(UsageError, match="cannot be read"):
-        add_registries(host, origin(), Wish())
+        add_registries(host, origin(), UpdateOptions())
     assert read_registries(host.env) == ()
-    (made,), _ = add_registries(host, origin(), Wish(name="mine"))
+    (made,), _ = add_registries(host, origin(), UpdateOptions(name="mine"))
     assert made.name == "mine"

@@ -13,9 +13,9 @@ from gb10.errors import UsageError, VerifyError
 from gb10.image.context import open_context
 from gb10.serving.load.benchy import Book
 from gb10.serving.trial.bench_bundle import LIMITS, read_bundle, write_bundle
-from gb10.serving.trial.kept_runs import open_journal
-from gb10.serving.trial.launch_line import Outcome, Result, left_behind, read_launch
-from gb10.serving.trial.replaying import chosen_side, held_against, settings_of_side, text_of_side
+from gb10.serving.trial.launch_journal import open_journal
+from gb10.serving.trial.launch_line import Outcome, Result, leftover_server, read_launch
+from gb10.serving.trial.replaying import chosen_side, compare_with_bundle, settings_of_side, text_of_side
 from gb10.serving.trial.saved_results import read_result
 from tests.served import SETTINGS, document
 
@@ -117,7 +117,7 @@ def test_a_side_is_chosen_and_held_against_what_was_measured_here(bundle: Path) 
     name, before = chosen_side(found, "B")
     assert (name, text_of_side(found.head, name), settings_of_side(found.head, name)) == ("B", "rate=2", {})
     here = [line for number in range(3) if (line := read_launch(launch("here", number, 120)))]
-    compared = held_against(before, here, margin=0.02, unit="launches")
+    compared = compare_with_bundle(before, here, margin=0.02, unit="launches")
     assert compared.rows[0].found.launches == (2, 3)
     assert compared.verdict == "faster"
 
@@ -177,9 +177,9 @@ def test_a_secret_never_enters_a_journal(tmp_path: Path, value: object) -> None:
 
 def test_only_a_server_that_no_launch_follows_was_left_behind() -> None:
     begun = '{"kind": "begun", "pid": 4711, "started": 99}'
-    found = left_behind([launch("A", 0, 1), begun, '{"kind": "launch", "half'])
+    found = leftover_server([launch("A", 0, 1), begun, '{"kind": "launch", "half'])
     assert found is not None
     assert (found.pid, found.started) == (4711, 99)
-    assert left_behind([begun, launch("A", 0, 1)]) is None
-    assert left_behind([]) is None
-    assert left_behind(['{"kind": "begun", "pid": 1, "started": 0}']) is None
+    assert leftover_server([begun, launch("A", 0, 1)]) is None
+    assert leftover_server([]) is None
+    assert leftover_server(['{"kind": "begun", "pid": 1, "started": 0}']) is None

@@ -5,13 +5,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gb10.serving.chart import WIDTH, Axis, Bar, Mark, Measured, Point, axis_of, bars, effects, launches, levels
+from gb10.serving.chart import WIDTH, Axis, Bar, LevelFigures, Mark, Point, axis_of, bars, effects, launches, levels
 
 HOSTILE = "<b>\"&'</b>"
 EFFECTS: list[dict[str, object]] = [
-    {"label": "steps/s at 2", "word": "faster", "said": HOSTILE, "effect": 0.05, "low": 0.04, "high": 0.06},
-    {"label": "tok/s at 2", "word": "not resolved", "said": "", "effect": -0.1, "low": None, "high": None},
-    {"label": "none", "word": "no figure", "said": "", "effect": None},
+    {"label": "steps/s at 2", "word": "faster", "tooltip": HOSTILE, "effect": 0.05, "low": 0.04, "high": 0.06},
+    {"label": "tok/s at 2", "word": "not resolved", "tooltip": "", "effect": -0.1, "low": None, "high": None},
+    {"label": "none", "word": "no figure", "tooltip": "", "effect": None},
 ]
 
 
@@ -43,14 +43,14 @@ DRAWN = {
     "effects": effects(HOSTILE, EFFECTS, 0.02),
     "levels": levels(
         HOSTILE,
-        [Measured(concurrency=count, values=(10.0 * count, 11.0 * count)) for count in (1, 4, 16)],
-        [Mark(concurrency=32, value=500.0, said=HOSTILE)],
+        [LevelFigures(concurrency=count, values=(10.0 * count, 11.0 * count)) for count in (1, 4, 16)],
+        [Mark(concurrency=32, value=500.0, tooltip=HOSTILE)],
     ),
     "bars": bars(
         HOSTILE,
         [
-            Bar(name=HOSTILE * 9, result="STABLE", value=12.0, said=HOSTILE),
-            Bar(name="b", result="GARBAGE", value=None, said=""),
+            Bar(name=HOSTILE * 9, result="STABLE", value=12.0, tooltip=HOSTILE),
+            Bar(name="b", result="GARBAGE", value=None, tooltip=""),
         ],
     ),
 }

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gb10.serving.doctor.container_checks import CONTAINER_CHECKS, ContainerShown, sign_of
+from gb10.serving.doctor.container_checks import CONTAINER_CHECKS, ContainerState, sign_of
 from gb10.serving.doctor.doctor_rule import ContainerSign
 from gb10.serving.doctor.image_record import ImageRecord
 from tests.doctor_trees import machine_of
@@ -14,8 +14,8 @@ GIB_IN_KIB = 1 << 20
 CABLE = {"cables": {"p0": ("10.0.0.1/24", "10.0.1.1/24")}}
 
 
-def shown(**fields: Any) -> ContainerShown:  # noqa: ANN401 # fields of ContainerShown
-    return ContainerShown(name="c", host="h", **fields)
+def shown(**fields: Any) -> ContainerState:  # noqa: ANN401 # fields of ContainerShown
+    return ContainerState(name="c", host="h", **fields)
 
 
 def seen(check: str, **fields: Any) -> str | None:  # noqa: ANN401

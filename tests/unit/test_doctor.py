@@ -24,16 +24,16 @@ from gb10.image.recipe.arch import parse_arch
 from gb10.serving.checkup.bundle import EACH, MOST, bundle, file_name, write_bundle
 from gb10.serving.checkup.endpoint_probe import Probe, outcomes_of, two_modes
 from gb10.serving.checkup.saved_logs import read_log
-from gb10.serving.doctor.container_checks import ContainerShown
-from gb10.serving.doctor.diagnosing import Shown, diagnose, fitting
+from gb10.serving.doctor.container_checks import ContainerState
+from gb10.serving.doctor.diagnosing import Evidence, diagnose, fitting
+from gb10.serving.doctor.diagnosis import Diagnosis
 from gb10.serving.doctor.host_state import read_look
 from gb10.serving.doctor.image_record import ImageRecord, read_installed, read_plan
 from gb10.serving.doctor.log_judging import remedy_of
 from gb10.serving.doctor.log_scan import LONGEST, MANY, Moment, Scan, last_lines_of, moment_of, scan_log, whole_lines
 from gb10.serving.doctor.masking import masked, masked_environment
 from gb10.serving.doctor.rule_files import left_out, load_doctor_rules, load_slim_rules
-from gb10.serving.doctor.seen import Diagnosis
-from gb10.serving.guard.canary import Answered, Canary, CanaryAnswer, Fact
+from gb10.serving.guard.canary import AnswerKind, Canary, CanaryAnswer, Fact
 from gb10.serving.guard.finding import Judgement, Verdict
 from gb10.serving.load.canary_batch import CanaryBatch
 from gb10.serving.load.exchange import Exchange
@@ -50,7 +50,7 @@ def scanned(text: str | bytes, image: ImageRecord | None = None) -> Scan:
 
 
 def diagnosed(**logs: str) -> Diagnosis:
-    return diagnose(RULES, Shown(logs={name: scanned(text) for name, text in logs.items()}))
+    return diagnose(RULES, Evidence(logs={name: scanned(text) for name, text in logs.items()}))
 
 
 def test_the_first_error_of_all_nodes_comes_first_not_the_loudest() -> None:
@@ -327,9 +327,9 @@ def test_two_speeds_are_two_groups_with_a_wide_gap() -> None:
     assert two_modes([10.0, 16.0]) is None
 
 
-def batch(*answered: Answered, exchange: Exchange | None = None) -> CanaryBatch:
+def batch(*answered: AnswerKind, exchange: Exchange | None = None) -> CanaryBatch:
     canary = Canary(nonce="amber-1-opal", fact=Fact(ask="?", accept=("x",)))
-    right = {Answered.RIGHT}
+    right = {AnswerKind.RIGHT}
     answers = tuple(
         CanaryAnswer(canary=canary, answered=one, nonce=one in right, fact=one in right) for one in answered
     )
@@ -340,10 +340,10 @@ def batch(*answered: Answered, exchange: Exchange | None = None) -> CanaryBatch:
 
 
 def test_what_canaries_show_of_an_endpoint() -> None:
-    good, crossed = batch(*[Answered.RIGHT] * 4), batch(*[Answered.RIGHT] * 6, *[Answered.CROSSED] * 2)
-    assert outcomes_of(Probe(alone=good, together=batch(*[Answered.RIGHT] * 8))) == {}
+    good, crossed = batch(*[AnswerKind.RIGHT] * 4), batch(*[AnswerKind.RIGHT] * 6, *[AnswerKind.CROSSED] * 2)
+    assert outcomes_of(Probe(alone=good, together=batch(*[AnswerKind.RIGHT] * 8))) == {}
     assert [*outcomes_of(Probe(alone=good, together=crossed))] == ["garbage-together"]
-    silent = batch(Answered.FAILED, exchange=Exchange(status=200, error="the server was silent"))
+    silent = batch(AnswerKind.FAILED, exchange=Exchange(status=200, error="the server was silent"))
     assert outcomes_of(Probe(alone=silent, together=silent, running=2.0))["stalled"].startswith("2 requests run")
     assert "stalled" not in outcomes_of(Probe(alone=silent, together=silent, running=0.0))
 
@@ -401,8 +401,8 @@ def test_there_are_fifty_healthy_logs() -> None:
 
 
 def test_a_container_that_nobody_knows_makes_no_claim() -> None:
-    container = ContainerShown(name="c", host="h", command="vllm serve m -tp 2", environment={"NCCL_IB_HCA": "x"})
-    assert diagnose(RULES, Shown(containers=(container,))).seen == ()
+    container = ContainerState(name="c", host="h", command="vllm serve m -tp 2", environment={"NCCL_IB_HCA": "x"})
+    assert diagnose(RULES, Evidence(containers=(container,))).seen == ()
 
 
 def test_the_rules_are_in_the_checkout() -> None:

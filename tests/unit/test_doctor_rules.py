@@ -8,13 +8,13 @@ import pytest
 import yaml
 
 from gb10.errors import UsageError
-from gb10.serving.doctor.container_checks import CONTAINER_CHECKS, ContainerShown
-from gb10.serving.doctor.diagnosing import Asked, Shown, diagnose, fitting
-from gb10.serving.doctor.host_checks import HOST_CHECKS
+from gb10.serving.doctor.container_checks import CONTAINER_CHECKS, ContainerState
+from gb10.serving.doctor.diagnosing import EndpointOutcomes, Evidence, diagnose, fitting
+from gb10.serving.doctor.diagnosis import Finding
+from gb10.serving.doctor.host_checks import HOST_SIGNS
 from gb10.serving.doctor.image_record import ImageRecord
 from gb10.serving.doctor.log_scan import Scan, scan_log
 from gb10.serving.doctor.rule_files import left_out, load_doctor_rules, load_slim_rules
-from gb10.serving.doctor.seen import Seen
 from tests.doctor_trees import machine_of
 
 DATA = Path(__file__).parent / "data/doctor"
@@ -48,20 +48,20 @@ def scanned(text: str, image: ImageRecord | None = None) -> Scan:
     )
 
 
-def shown(need: str, case: Any, image: ImageRecord | None) -> Shown:  # noqa: ANN401 - a case of the file
+def shown(need: str, case: Any, image: ImageRecord | None) -> Evidence:  # noqa: ANN401 - a case of the file
     if need == "log":
-        return Shown(logs={"log": scanned(case, image)})
+        return Evidence(logs={"log": scanned(case, image)})
     if need == "host":
-        return Shown(machines=(machine_of(**case),))
+        return Evidence(machines=(machine_of(**case),))
     if need == "endpoint":
-        return Shown(endpoints=(Asked(url="http://x/v1", outcomes=case),))
+        return Evidence(endpoints=(EndpointOutcomes(url="http://x/v1", outcomes=case),))
     fields = {key: value for key, value in case.items() if key not in ("machine", "record")}
     machine = machine_of(**case["machine"]) if "machine" in case else None
-    container = ContainerShown(name="c", host="h", record=record_of(case.get("record")), machine=machine, **fields)
-    return Shown(containers=(replace(container, devices=tuple(container.devices)),))
+    container = ContainerState(name="c", host="h", record=record_of(case.get("record")), machine=machine, **fields)
+    return Evidence(containers=(replace(container, devices=tuple(container.devices)),))
 
 
-def seen(code: str, need: str, kind: str) -> list[Seen]:
+def seen(code: str, need: str, kind: str) -> list[Finding]:
     case = CASES[code][need]
     image = record_of(case.get("image"))
     return [one for one in diagnose(RULES, shown(need, case[kind], image)).seen if one.rule]
@@ -73,7 +73,7 @@ def test_every_rule_has_a_case_for_each_way_to_see_it() -> None:
 
 
 def test_every_check_belongs_to_a_rule() -> None:
-    assert {check for rule in RULES for check in rule.host} == set(HOST_CHECKS)
+    assert {check for rule in RULES for check in rule.host} == set(HOST_SIGNS)
     checks = {sign.check for rule in RULES for sign in rule.container or () if sign.check}
     assert checks == set(CONTAINER_CHECKS)
 

@@ -4,7 +4,7 @@ import pytest
 import requests
 
 from gb10.errors import UsageError
-from gb10.serving.load.endpoint import Endpoint, base_url, not_compatible, refused, unreachable
+from gb10.serving.load.endpoint import Endpoint, base_url, connection_error, http_error, not_compatible
 
 BASE = "http://me:secret@spark-1:8000/v1"
 
@@ -52,7 +52,7 @@ def test_a_wrong_url_is_repeated_without_its_password() -> None:
     ],
 )
 def test_a_status_that_is_no_success(status: int, message: str, hint: str) -> None:
-    error = refused(BASE, status, "Why")
+    error = http_error(BASE, status, "Why")
     assert error.message == message
     assert hint in (error.hint or "")
     assert "secret" not in (error.where or "")
@@ -77,7 +77,7 @@ def wrapped(outer: Exception) -> Exception:
     ],
 )
 def test_a_connection_that_was_not_made(error: Exception, message: str, where: str) -> None:
-    found = unreachable(BASE, wrapped(error))
+    found = connection_error(BASE, wrapped(error))
     assert found.message.startswith(message)
     assert (found.where or "").endswith(where)
     assert "secret" not in (found.where or "")

@@ -59,7 +59,6 @@ def test_a_command_without_options_is_the_default_launch() -> None:
         ("--no-enable-prefix-caching", {"prefix_caching": False}),
         ("--no-async-scheduling", {"scheduled_ahead": False}),
         ("--block-size 32", {"block": 32}),
-        ("--disable-hybrid-kv-cache-manager", {"shared_pages": False}),
         ("--moe-backend marlin", {"experts": "marlin"}),
         ("--language-model-only", {"text_only": True}),
         ("--limit-mm-per-prompt {\"image\":0}", {"pictures": False}),

@@ -7,14 +7,14 @@ import pytest
 
 from gb10.errors import UsageError
 from gb10.image.plan.catalog import ROOT
-from gb10.serving.guard.canary import Answered, Canary, CanaryAnswer, Fact
+from gb10.serving.guard.canary import AnswerKind, Canary, CanaryAnswer, Fact
 from gb10.serving.guard.finding import Judgement, Verdict
 from gb10.serving.load.benchy import Shape, arguments, find_book, find_tokenizer
 from gb10.serving.load.canary_batch import CanaryBatch, at_least, canary_verdict, guard_limits, joined
 from gb10.serving.load.endpoint import Endpoint, base_url
 from gb10.serving.load.exchange import Exchange
 from gb10.serving.load.load_progress import SCHEMA, Progress
-from gb10.serving.load.results import Level, Served, mean_of
+from gb10.serving.load.results import Level, ServeResult, mean_of
 from gb10.serving.load.saved import judge_saved
 from gb10.serving.load.serving import level_verdict
 
@@ -82,10 +82,10 @@ def test_lines_that_are_broken_are_noted() -> None:
     assert read(line("tokens", 7, 1.0, count=1, snippet="x")).status == "unreadable"
 
 
-def canaries(*answered: Answered, touched: bool = True) -> CanaryBatch:
+def canaries(*answered: AnswerKind, touched: bool = True) -> CanaryBatch:
     canary = Canary(nonce="amber-1000-basil", fact=Fact(ask="?", accept=("x",)))
     answers = tuple(
-        CanaryAnswer(canary=canary, answered=one, nonce=touched, fact=one is Answered.RIGHT) for one in answered
+        CanaryAnswer(canary=canary, answered=one, nonce=touched, fact=one is AnswerKind.RIGHT) for one in answered
     )
     return CanaryBatch(
         answers=answers,
@@ -94,7 +94,7 @@ def canaries(*answered: Answered, touched: bool = True) -> CanaryBatch:
     )
 
 
-R, W, X, U = Answered.RIGHT, Answered.WRONG, Answered.CROSSED, Answered.UNFINISHED
+R, W, X, U = AnswerKind.RIGHT, AnswerKind.WRONG, AnswerKind.CROSSED, AnswerKind.UNFINISHED
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ R, W, X, U = Answered.RIGHT, Answered.WRONG, Answered.CROSSED, Answered.UNFINISH
     ],
 )
 def test_a_batch_of_canaries_is_held_against_canaries_alone(
-    batch: list[Answered], alone: list[Answered], verdict: Verdict
+    batch: list[AnswerKind], alone: list[AnswerKind], verdict: Verdict
 ) -> None:
     found, why = canary_verdict(canaries(*batch), canaries(*alone))
     assert found is verdict
@@ -163,7 +163,7 @@ def test_the_document_follows_its_schema() -> None:
         ("prompt", "answer", "depth", "runs", "warm_up", "exact", "canary_tokens", "tool", "tool_version"), 1
     )
     machine = dict.fromkeys(RESULT_SCHEMA["properties"]["machine"]["required"], "x")
-    served = Served(
+    served = ServeResult(
         run_id="a" * 32,
         started="2026-01-02T03:04:05Z",
         endpoint="http://a/v1",

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import EmptySelectionError, UsageError
-from gb10.image.moe.expected import Look, expect, nearest, reached
-from gb10.image.moe.given_files import read_given
-from gb10.image.moe.tuned_name import meant_by, read_table, spelled
+from gb10.image.moe.expected import Look, expected_verdict, nearest, used_rows
+from gb10.image.moe.input_files import read_input_files
+from gb10.image.moe.tuned_name import format_tuned_name, parse_tuned_name, read_table
 from gb10.image.plan.catalog import ROOT
 
 NAMES = {
@@ -27,13 +27,13 @@ NAMES = {
 
 @pytest.mark.parametrize(("name", "engine"), NAMES.items())
 def test_a_right_name_is_spelled_as_its_engine_does(name: str, engine: str) -> None:
-    meant = meant_by(f"configs/{name}")
+    meant = parse_tuned_name(f"configs/{name}")
     assert meant is not None
     for one in ("vllm", "sglang") if engine == "both" else (engine,):
-        assert spelled(one, meant) == name
+        assert format_tuned_name(one, meant) == name
     other = {"vllm": "sglang", "sglang": "vllm"}.get(engine)
     if other and meant.family in ("moe", "dense"):
-        assert spelled(other, meant) != name
+        assert format_tuned_name(other, meant) != name
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def test_a_right_name_is_spelled_as_its_engine_does(name: str, engine: str) -> N
     ],
 )
 def test_a_wrong_name_is_understood(name: str) -> None:
-    right, wrong = meant_by(next(iter(NAMES))), meant_by(name)
+    right, wrong = parse_tuned_name(next(iter(NAMES))), parse_tuned_name(name)
     assert right and wrong
     assert wrong.shape == right.shape
 
 
 @pytest.mark.parametrize("name", ["config.json", "package.json", "E=256.json", "nvidia_gb10.json", "N=1,K=2.json", ""])
 def test_other_files_are_no_tuned_files(name: str) -> None:
-    assert meant_by(name) is None
+    assert parse_tuned_name(name) is None
 
 
 ROW = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 128, "GROUP_SIZE_M": 1}
@@ -87,15 +87,15 @@ def sglang(version: str, files: dict[str, bytes], *more: str) -> Look:
 )
 def test_folders_of_triton(version: str, folder: str, more: tuple[str, ...], verdict: str, reason: str) -> None:
     place = f"{folder}/{NAME}"
-    found = expect(sglang(version, {place: GOOD}, *more), meant_by(place), place)
+    found = expected_verdict(sglang(version, {place: GOOD}, *more), parse_tuned_name(place), place)
     assert (found.verdict, reason in " ".join(found.reasons)) == (verdict, True)
 
 
 def test_the_newest_folder_hides_the_older() -> None:
     old, new = (f"configs/triton_{version}/{NAME}" for version in ("3_5_0", "3_7_1"))
     look = sglang("0.5.23", {old: GOOD, new: GOOD})
-    assert expect(look, meant_by(new), new).verdict == "found"
-    assert expect(look, meant_by(old), old).reasons == (f"{new} is read before it",)
+    assert expected_verdict(look, parse_tuned_name(new), new).verdict == "found"
+    assert expected_verdict(look, parse_tuned_name(old), old).reasons == (f"{new} is read before it",)
 
 
 @pytest.mark.parametrize(
@@ -111,13 +111,13 @@ def test_the_newest_folder_hides_the_older() -> None:
 )
 def test_contents(content: bytes, verdict: str) -> None:
     place = f"configs/triton_3_8_0/{NAME}"
-    assert expect(sglang("0.5.23", {place: content}), meant_by(place), place).verdict == verdict
+    assert expected_verdict(sglang("0.5.23", {place: content}), parse_tuned_name(place), place).verdict == verdict
 
 
 def test_the_nearest_row_is_taken_and_of_two_the_first() -> None:
     rows = {16: "b", 8: "a", 4096: "c"}
     assert [nearest(rows, size) for size in (1, 12, 13, 2052, 2057, 9999)] == [8, 16, 16, 16, 4096, 4096]
-    assert reached(rows, 64) == {8: "a", 16: "b"}
+    assert used_rows(rows, 64) == {8: "a", 16: "b"}
 
 
 def test_a_folder_is_read_without_its_links(tmp_path: Path) -> None:
@@ -126,17 +126,17 @@ def test_a_folder_is_read_without_its_links(tmp_path: Path) -> None:
     (tmp_path / "in/a.JSON").write_text("{}", encoding="ascii")
     (tmp_path / "in/link.json").symlink_to(tmp_path / "secret.json")
     (tmp_path / "in/up").symlink_to(tmp_path)
-    assert [given.path for given in read_given(tmp_path / "in").files] == ["a.JSON"]
+    assert [given.path for given in read_input_files(tmp_path / "in").files] == ["a.JSON"]
 
 
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no"):
-        read_given(tmp_path / "x.json")
+        read_input_files(tmp_path / "x.json")
     with pytest.raises(EmptySelectionError, match="no JSON"):
-        read_given(tmp_path)
+        read_input_files(tmp_path)
     (tmp_path / "large.json").write_bytes(b" " * ((1 << 20) + 1))
     with pytest.raises(UsageError, match="larger than 1 MiB"):
-        read_given(tmp_path / "large.json")
+        read_input_files(tmp_path / "large.json")
 
 
 def test_the_table_knows_two_engines() -> None:

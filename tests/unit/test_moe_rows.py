@@ -3,7 +3,7 @@
 import pytest
 
 from gb10.image.moe.child.cut import Cut, Module
-from gb10.image.moe.row_rules import LIMIT, accumulators, clamped, moe_bytes, weigh
+from gb10.image.moe.row_rules import LIMIT, accumulators, clamped, judge_row, moe_bytes
 
 
 def row(m: int, n: int, k: int, warps: int = 4, stages: int = 3, **more: object) -> dict[str, int]:
@@ -66,12 +66,12 @@ PARAMETERS = ("a_ptr", "BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SI
     ],
 )
 def test_problems_of_rows(engine: str, block: list[int] | None, tile: object, problem: str) -> None:
-    found = weigh(engine, "moe", {**SHAPE, "block": block}, tile, PARAMETERS, grouped=128)
+    found = judge_row(engine, "moe", {**SHAPE, "block": block}, tile, PARAMETERS, grouped=128)
     assert (problem in " ".join(found.problems)) if problem else found.problems == ()
 
 
 def test_a_row_at_the_limit_fits() -> None:
-    found = weigh("vllm", "moe", SHAPE, row(32, 64, 256, 4, 4), PARAMETERS, grouped=128)
+    found = judge_row("vllm", "moe", SHAPE, row(32, 64, 256, 4, 4), PARAMETERS, grouped=128)
     assert found.shared == 73_728
     assert found.shared <= LIMIT
     assert found.problems == ()
@@ -112,7 +112,7 @@ def problems(
     tile: object, family: str = "moe", engine: str = "sglang", grouped: int = 128, **shape: object
 ) -> list[str]:
     whole = {**(DENSE if family == "dense" else SHAPE), **shape}
-    return list(weigh(engine, family, whole, tile, PARAMETERS, grouped=grouped).problems)  # type: ignore[arg-type]
+    return list(judge_row(engine, family, whole, tile, PARAMETERS, grouped=grouped).problems)  # type: ignore[arg-type]
 
 
 def test_a_good_row_has_no_problem_at_its_limits() -> None:
@@ -159,7 +159,7 @@ def test_packed_weights_of_vllm_need_their_split_and_scales_that_divide() -> Non
     with_split = (*PARAMETERS, "SPLIT_K")
 
     def found(engine: str, tile: dict[str, int], grouped: int, parameters: tuple[str, ...] = with_split) -> list[str]:
-        return list(weigh(engine, "moe", {**SHAPE, **packed}, tile, parameters, grouped=grouped).problems)
+        return list(judge_row(engine, "moe", {**SHAPE, **packed}, tile, parameters, grouped=grouped).problems)
 
     assert found("vllm", row(16, 64, 128), 128) == ["SPLIT_K is missing"]
     assert found("vllm", row(16, 64, 128, SPLIT_K=1), 128) == []

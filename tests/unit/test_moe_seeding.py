@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.look.moe_show import meant_shape
+from gb10.cli.look.moe_show import shape_from_options
 from gb10.errors import UsageError
 from gb10.image.context import open_context
 from gb10.image.moe.release_lookups import SITE, Judge
@@ -61,7 +61,7 @@ def judge(tmp_path: Path, *, line: str = "pass", keys: str = KEYS, folder: str =
 
 
 def model(dtype: str = "fp8_w8a8", *, per_channel: bool = False) -> Model:
-    meant = meant_shape(16, 384, dtype, None, per_channel=per_channel)
+    meant = shape_from_options(16, 384, dtype, None, per_channel=per_channel)
     return Model(meant=meant, hidden=4096, topk=8, group=128)
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gb10.image.moe.expected import nearest, reached, stopping
-from gb10.image.moe.tuned_name import Meant, meant_by
+from gb10.image.moe.expected import nearest, stop_reason, used_rows
+from gb10.image.moe.tuned_name import TunedName, parse_tuned_name
 
 MOE = "E=8,N=64,device_name=NVIDIA_GB10"
 DENSE = "N=64,K=64,device_name=NVIDIA_GB10,dtype=fp8_w8a8,block_shape=[128,128]"
@@ -14,14 +14,14 @@ MAMBA = "headdim=64,dstate=128,device_name=NVIDIA_GB10,cache_dtype=float32"
 GOOD = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_K": 64, "num_warps": 4}
 
 
-def meant(name: str) -> Meant:
-    found = meant_by(f"configs/{name}.json")
+def meant(name: str) -> TunedName:
+    found = parse_tuned_name(f"configs/{name}.json")
     assert found
     return found
 
 
 def stops(engine: str, name: str, row: object, release: str = "0.33.0") -> str | None:
-    return stopping(engine, release, meant(name), {1: row}, 64)
+    return stop_reason(engine, release, meant(name), {1: row}, 64)
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
@@ -66,22 +66,24 @@ def test_a_row_that_is_no_object(engine: str, name: str, stopped: bool) -> None:
 def test_rows_that_no_batch_gets_are_read_by_newer_sglang_and_for_down_alone() -> None:
     rows: Mapping[int, Any] = {1: GOOD, 4096: {}}
     dense = meant(DENSE)
-    assert stopping("sglang", "0.5.14", dense, rows, 64) == "the row of 4096 has no BLOCK_SIZE_K"
-    assert stopping("sglang", "0.5.13", dense, rows, 64) is None
-    assert stopping("sglang", "0.5.13", dense, rows, 4096) == "the row of 4096 has no BLOCK_SIZE_K"
-    assert stopping("vllm", "0.33.0", dense, rows, 64) is None
-    assert stopping("vllm", "0.33.0", meant(MAMBA), rows, 64) is None
-    assert stopping("sglang", "0.5.13", meant(f"{MOE}_down"), rows, 64) == "the row of 4096 has no BLOCK_SIZE_M"
+    assert stop_reason("sglang", "0.5.14", dense, rows, 64) == "the row of 4096 has no BLOCK_SIZE_K"
+    assert stop_reason("sglang", "0.5.13", dense, rows, 64) is None
+    assert stop_reason("sglang", "0.5.13", dense, rows, 4096) == "the row of 4096 has no BLOCK_SIZE_K"
+    assert stop_reason("vllm", "0.33.0", dense, rows, 64) is None
+    assert stop_reason("vllm", "0.33.0", meant(MAMBA), rows, 64) is None
+    assert stop_reason("sglang", "0.5.13", meant(f"{MOE}_down"), rows, 64) == "the row of 4096 has no BLOCK_SIZE_M"
 
 
 def test_sizes_of_two_kinds_cannot_be_compared() -> None:
     rows = {1: GOOD, 2: {**GOOD, "BLOCK_SIZE_M": "16"}}
-    assert "a text in one row and a number in another" in (stopping("sglang", "1", meant(f"{MOE}_down"), rows, 2) or "")
-    assert stopping("sglang", "1", meant(MOE), rows, 2) is None
+    assert "a text in one row and a number in another" in (
+        stop_reason("sglang", "1", meant(f"{MOE}_down"), rows, 2) or ""
+    )
+    assert stop_reason("sglang", "1", meant(MOE), rows, 2) is None
 
 
 def test_a_batch_gets_the_nearest_row_and_of_two_the_first() -> None:
     rows = {4: "a", 2: "b", 64: "c"}
     assert [nearest(rows, size) for size in (1, 2, 3, 4, 33, 34, 35)] == [2, 2, 4, 4, 4, 4, 64]
-    assert reached(rows, 3) == {2: "b", 4: "a"}
-    assert reached(rows, 64) == rows
+    assert used_rows(rows, 3) == {2: "b", 4: "a"}
+    assert used_rows(rows, 64) == rows

@@ -12,9 +12,18 @@ import pytest
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError, VerifyError
 from gb10.image.moe.child.launching import grouped
-from gb10.image.moe.row_rules import LADDER, LIMIT, candidates, compiles, moe_bytes, upstream_space
+from gb10.image.moe.row_rules import LADDER, LIMIT, candidates, kernel_count, moe_bytes, upstream_space
 from gb10.image.moe.tile_findings import Choice, Finding, Machine, Screened, Timed, choose, finished, read_line, spread
-from gb10.image.moe.tuning import Job, Lane, Record, code, counted, plot, rows_for, run
+from gb10.image.moe.tuning import (
+    Job,
+    Lane,
+    TuningJournal,
+    kernel_counts,
+    plot,
+    rows_for,
+    run,
+    worker_files,
+)
 
 DATA = Path(__file__).parent / "data/moe"
 FP8 = {"E": 128, "N": 768, "dtype": "fp8_w8a8", "block": None, "per_channel": False, "down": False}
@@ -98,7 +107,7 @@ def test_one_slow_turn_is_no_spread() -> None:
 def test_fewer_kernels_than_upstream_and_none_of_another_shape() -> None:
     rows = candidates("vllm", FP8)
     assert (len(list(upstream_space())), len(rows)) == (1920, 342)
-    assert (compiles(rows), compiles(upstream_space())) == (684, 3840)
+    assert (kernel_count(rows), kernel_count(upstream_space())) == (684, 3840)
     assert all((moe_bytes("fp8_w8a8", None, row) or LIMIT + 1) <= LIMIT for row in rows)
     blocked = candidates("vllm", {**FP8, "block": [128, 128]})
     assert {row["BLOCK_SIZE_K"] for row in blocked} == {64, 128}
@@ -126,7 +135,7 @@ def job(**more: Any) -> Job:  # noqa: ANN401
 
 
 def test_the_count_covers_what_a_worker_may_compile() -> None:
-    assert counted(job(defaults=dict.fromkeys(LADDER, ROW), rows=candidates("vllm", FP8))) == (684 + 72, 3840)
+    assert kernel_counts(job(defaults=dict.fromkeys(LADDER, ROW), rows=candidates("vllm", FP8))) == (684 + 72, 3840)
 
 
 MACHINE = json.dumps(
@@ -140,7 +149,7 @@ def test_a_worker_that_does_not_start_says_what_it_lacks(tmp_path: Path) -> None
         on_line("Traceback (most recent call last):\n  import torch\nModuleNotFoundError: No module named 'torch'")
 
     with pytest.raises(VerifyError, match="here cannot tune") as caught:
-        run(job(), {"here": lane}, Record(tmp_path / "findings.jsonl", job()), Reporter({}, verbosity=-1))
+        run(job(), {"here": lane}, TuningJournal(tmp_path / "findings.jsonl", job()), Reporter({}, verbosity=-1))
     assert caught.value.where == "ModuleNotFoundError: No module named 'torch'"
 
 
@@ -176,23 +185,23 @@ def test_machines_share_the_sizes_and_an_interrupted_run_goes_on(tmp_path: Path)
     asked: list[list[int]] = []
     reporter, path = Reporter({}, verbosity=-1), tmp_path / "findings.jsonl"
     with pytest.raises(VerifyError, match="two ended before batch sizes 16") as caught:
-        run(job(), {"one": works(asked), "two": works(asked, 16)}, Record(path, job()), reporter)
+        run(job(), {"one": works(asked), "two": works(asked, 16)}, TuningJournal(path, job()), reporter)
     assert "Killed" in str(caught.value)
     assert sorted(map(sorted, asked)) == [[1, 256], [16]]
     asked.clear()
-    again = Record(path, job(memory=2 << 30))
+    again = TuningJournal(path, job(memory=2 << 30))
     assert finished(again.findings) == {1, 256}
     run(job(), {"one": works(asked)}, again, reporter)
     assert asked == [[16]]
-    run(job(), {"one": works(asked)}, Record(path, job()), reporter)
+    run(job(), {"one": works(asked)}, TuningJournal(path, job()), reporter)
     assert asked == [[16]]
 
 
 def test_findings_of_another_job_are_not_taken(tmp_path: Path) -> None:
     path = tmp_path / "findings.jsonl"
-    Record(path, job())
+    TuningJournal(path, job())
     with pytest.raises(UsageError, match="another job"):
-        Record(path, job(hidden=4096))
+        TuningJournal(path, job(hidden=4096))
 
 
 def test_a_shape_beyond_the_limit_is_refused(tmp_path: Path) -> None:
@@ -201,7 +210,7 @@ def test_a_shape_beyond_the_limit_is_refused(tmp_path: Path) -> None:
             on_line(line)
 
     with pytest.raises(VerifyError, match="needs 583 MiB, the limit is 50 MiB"):
-        run(job(), {"here": refuses}, Record(tmp_path / "f.jsonl", job()), Reporter({}, verbosity=-1))
+        run(job(), {"here": refuses}, TuningJournal(tmp_path / "f.jsonl", job()), Reporter({}, verbosity=-1))
 
 
 def test_the_picture_is_xml_with_a_bar_for_each_size() -> None:
@@ -211,7 +220,7 @@ def test_the_picture_is_xml_with_a_bar_for_each_size() -> None:
 
 
 def test_the_worker_travels_with_all_that_it_imports() -> None:
-    files = code()
+    files = worker_files()
     assert "gb10/image/moe/child/tune_worker.py" in files
     for path, content in files.items():
         for line in content.decode().splitlines():

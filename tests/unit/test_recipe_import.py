@@ -9,9 +9,9 @@ import yaml
 from gb10.cli import main
 from gb10.cli.models.recipe_import import image_of
 from gb10.errors import UsageError
-from gb10.models.importing.imported import Imported, Wanted, written
+from gb10.models.importing.import_result import ImportChoices, ImportResult, recipe_text
 from gb10.models.importing.importing import engine_of_form, import_recipe
-from gb10.models.lint.served import served
+from gb10.models.lint.served import lint_case
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.own_section import own_section
 from gb10.models.render.rendered import RenderRequest
@@ -23,11 +23,13 @@ BY_DIGEST = f"x.io/y@sha256:{'0' * 64}"
 PROFILE = (DATA / "profile.yaml").read_text(encoding="utf-8")
 
 
-def imported(text: str, variant: str | None = None, nodes: int | None = None, *features: str) -> Imported:
-    return import_recipe(text, "x.yaml", Wanted(variant=variant, nodes=nodes, features=features, image="gb10/vllm:1"))
+def imported(text: str, variant: str | None = None, nodes: int | None = None, *features: str) -> ImportResult:
+    return import_recipe(
+        text, "x.yaml", ImportChoices(variant=variant, nodes=nodes, features=features, image="gb10/vllm:1")
+    )
 
 
-def words_of(found: Imported) -> list[str]:
+def words_of(found: ImportResult) -> list[str]:
     return shlex.split(str(found.values["command"]).replace("\\\n", " "))
 
 
@@ -65,10 +67,10 @@ def test_several_nodes_take_their_strategy_whose_hardware_replaces_the_recipes()
 @pytest.mark.parametrize(("text", "nodes"), [(OFFICIAL, None), (OFFICIAL, 2), (PROFILE, None)])
 def test_what_is_imported_is_a_recipe_of_ours_that_renders(text: str, nodes: int | None) -> None:
     found = imported(text, None, nodes)
-    recipe = load_model_recipe(written(found, "theirs.yaml"), "x.yaml")
+    recipe = load_model_recipe(recipe_text(found, "theirs.yaml"), "x.yaml")
     assert recipe.issues == ()
     assert recipe.format == "gb10"
-    assert "theirs.yaml" in written(found, "theirs.yaml")
+    assert "theirs.yaml" in recipe_text(found, "theirs.yaml")
     assert own_section(recipe).sources
     hosts = tuple(f"spark{number}" for number in range(nodes or (4 if text == PROFILE else 1)))
     rendered = render_recipe(recipe, RenderRequest(nodes=hosts))
@@ -195,5 +197,5 @@ def test_an_image_that_no_node_can_pull_is_said(capsys: pytest.CaptureFixture[st
 
 def test_lint_knows_the_release_of_a_recipe_that_is_for_one_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["recipe", "import", str(DATA / "profile.yaml"), "--image", BY_DIGEST, "--release", "0.5.11"]) == 0
-    case = served(load_model_recipe(capsys.readouterr().out, "x.yaml"), {"sglang": "0.5.23"})
+    case = lint_case(load_model_recipe(capsys.readouterr().out, "x.yaml"), {"sglang": "0.5.23"})
     assert (case.release, case.unknown) == ("0.5.11", "")

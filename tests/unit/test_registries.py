@@ -23,10 +23,10 @@ from gb10.errors import UsageError
 from gb10.image.request.planning import Request
 from gb10.models.registries import content
 from gb10.models.registries.content import Content, content_of_folder, content_of_tar
-from gb10.models.registries.moving import changes_of, parts_of
 from gb10.models.registries.origin import check_ref, check_registry_name, origin_of
 from gb10.models.registries.recipe_file import RecipeFile
 from gb10.models.registries.registry import read_registries
+from gb10.models.registries.updating import changes_of, parts_of
 from gb10.models.render.rendered import RenderRequest
 from gb10.serving.run.service import Options
 from gb10.serving.run.service_nodes import nodes_of

@@ -4,7 +4,15 @@ import json
 
 import pytest
 
-from gb10.models.lint.served import asked_nodes, engine_of, options_of, release_of, served, unknown_image, words_of
+from gb10.models.lint.served import (
+    engine_of,
+    lint_case,
+    options_of,
+    release_of,
+    requested_nodes,
+    unknown_image,
+    words_of,
+)
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
 
@@ -68,7 +76,7 @@ def test_options_have_long_names_and_keep_their_spelling() -> None:
     ],
 )
 def test_the_nodes_that_a_recipe_asks_for(keys: dict[str, object], nodes: int) -> None:
-    assert asked_nodes(recipe(**keys)) == nodes
+    assert requested_nodes(recipe(**keys)) == nodes
 
 
 @pytest.mark.parametrize(
@@ -108,7 +116,7 @@ def test_images_of_which_a_release_is_known(container: str, known: bool) -> None
 
 def test_a_recipe_as_it_runs() -> None:
     keys = {"command": "vllm serve org/m -tp {tensor_parallel} --port {port}", "defaults": {"port": 8000}}
-    case = served(recipe(**{**keys, "defaults": {"port": 8000, "tensor_parallel": 2}}), {"vllm": "0.33.0"})
+    case = lint_case(recipe(**{**keys, "defaults": {"port": 8000, "tensor_parallel": 2}}), {"vllm": "0.33.0"})
     assert (case.engine, case.release, case.nodes, case.first) == ("vllm", "0.33.0", 2, ("org/m",))
     assert case.number("--port") == 8000
     assert case.number("--tensor-parallel-size") == 2

@@ -3,7 +3,7 @@
 import pytest
 
 from gb10.image.plan.catalog import ROOT
-from gb10.serving.guard.delta import Heard, heard
+from gb10.serving.guard.delta import Delta, parse_delta
 from gb10.serving.guard.finding import Ending, Verdict, worst
 from gb10.serving.guard.judging import KEPT, StreamWatch
 from gb10.serving.guard.limits import read_limits
@@ -11,38 +11,38 @@ from gb10.serving.guard.limits import read_limits
 LIMITS = read_limits((ROOT / "recipes/guard/limits.toml").read_text(encoding="utf-8"))
 
 
-def one(**choice: object) -> Heard:
-    [found] = heard({"choices": [choice]})
+def one(**choice: object) -> Delta:
+    [found] = parse_delta({"choices": [choice]})
     return found
 
 
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
-        ({"delta": {"content": "a"}}, Heard(content="a")),
-        ({"delta": {"content": None}, "finish_reason": "stop"}, Heard(finish_reason="stop")),
-        ({"text": "a", "index": 3}, Heard(content="a", index=3)),
-        ({"message": {"content": "a"}}, Heard(content="a")),
-        ({"delta": {"content": [{"type": "text", "text": "a"}, {"text": "b"}, {}]}}, Heard(content="ab")),
-        ({"delta": {"reasoning": "a"}}, Heard(reasoning="a", spelling="reasoning")),
-        ({"delta": {"reasoning_content": "a"}}, Heard(reasoning="a", spelling="reasoning_content")),
-        ({"delta": {"reasoning": "a", "reasoning_content": "a"}}, Heard(reasoning="a", spelling="both")),
+        ({"delta": {"content": "a"}}, Delta(content="a")),
+        ({"delta": {"content": None}, "finish_reason": "stop"}, Delta(finish_reason="stop")),
+        ({"text": "a", "index": 3}, Delta(content="a", index=3)),
+        ({"message": {"content": "a"}}, Delta(content="a")),
+        ({"delta": {"content": [{"type": "text", "text": "a"}, {"text": "b"}, {}]}}, Delta(content="ab")),
+        ({"delta": {"reasoning": "a"}}, Delta(reasoning="a", spelling="reasoning")),
+        ({"delta": {"reasoning_content": "a"}}, Delta(reasoning="a", spelling="reasoning_content")),
+        ({"delta": {"reasoning": "a", "reasoning_content": "a"}}, Delta(reasoning="a", spelling="both")),
         (
             {"delta": {"reasoning": "b", "reasoning_content": "a"}},
-            Heard(reasoning="ab", spelling="reasoning_content+reasoning"),
+            Delta(reasoning="ab", spelling="reasoning_content+reasoning"),
         ),
-        ({"delta": {"tool_calls": [{}, {}]}}, Heard(tool_calls=2)),
-        ({"delta": {"tool_calls": None}, "index": "x", "finish_reason": 7}, Heard()),
-        ({}, Heard()),
+        ({"delta": {"tool_calls": [{}, {}]}}, Delta(tool_calls=2)),
+        ({"delta": {"tool_calls": None}, "index": "x", "finish_reason": 7}, Delta()),
+        ({}, Delta()),
     ],
 )
-def test_what_a_choice_says(choice: dict[str, object], said: Heard) -> None:
+def test_what_a_choice_says(choice: dict[str, object], said: Delta) -> None:
     assert one(**choice) == said
 
 
 def test_each_choice_is_heard_and_none_without_choices() -> None:
-    assert [said.content for said in heard({"choices": [{"text": "a"}, {"text": "b"}]})] == ["a", "b"]
-    assert list(heard({})) == list(heard({"choices": None})) == list(heard({"choices": []})) == []
+    assert [said.content for said in parse_delta({"choices": [{"text": "a"}, {"text": "b"}]})] == ["a", "b"]
+    assert list(parse_delta({})) == list(parse_delta({"choices": None})) == list(parse_delta({"choices": []})) == []
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_each_choice_is_heard_and_none_without_choices() -> None:
 )
 def test_an_event_of_another_shape_is_refused(event: dict[str, object], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        list(heard(event))
+        list(parse_delta(event))
 
 
 @pytest.mark.parametrize(

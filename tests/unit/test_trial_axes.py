@@ -15,7 +15,7 @@ from gb10.models.load.own_section import Variant, own_section
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
 from gb10.serving.doctor.masking import masked_environment
-from gb10.serving.trial.kept_runs import keep_texts
+from gb10.serving.trial.launch_journal import keep_texts
 from gb10.serving.trial.launch_line import Outcome, Result
 from gb10.serving.trial.launcher import Launched, fill, keep_ranks
 from gb10.serving.trial.matrix import drafting, read_matrix, rows_of, without_effect

@@ -11,7 +11,7 @@ import pytest
 from gb10.errors import UsageError
 from gb10.image.plan.catalog import ROOT
 from gb10.serving.load.quality import Judge
-from gb10.serving.trial.compared import answers_of, compared
+from gb10.serving.trial.compared import answers_of, compare_launches
 from gb10.serving.trial.launch_line import LaunchLine, SavedQuality
 from gb10.serving.trial.pages import COMPARE_HEAD, compare_page, html, markdown, serve_page, table_row
 from gb10.serving.trial.saved_results import is_saved, saved_launches
@@ -36,7 +36,7 @@ def test_made_up_documents_are_what_serve_writes() -> None:
 
 
 def test_steps_are_found_where_tokens_are_not_resolved() -> None:
-    found = compared(lines(*sides(1.05)), ("a", "b"), margin=0.02)
+    found = compare_launches(lines(*sides(1.05)), ("a", "b"), margin=0.02)
     words = {row.figure.name: row.word for row in found.rows}
     assert words == {
         "steps_s": "faster",
@@ -61,17 +61,17 @@ def test_runs_of_a_launch_are_averaged_and_its_warm_up_is_left_out() -> None:
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.05, "faster"), (0.95, "slower"), (1.0, "not resolved")])
 def test_the_verdict_is_of_steps_and_tokens(factor: float, verdict: str) -> None:
-    assert compared(lines(*sides(factor)), ("a", "b"), margin=0.02).verdict == verdict
+    assert compare_launches(lines(*sides(factor)), ("a", "b"), margin=0.02).verdict == verdict
 
 
 def test_equal_launches_are_the_same() -> None:
     equal = [document(100 * noise) for noise in NOISE]
-    assert compared(lines(equal, equal[::-1]), ("a", "b"), margin=0.02).verdict == "same"
+    assert compare_launches(lines(equal, equal[::-1]), ("a", "b"), margin=0.02).verdict == "same"
 
 
 def test_a_side_whose_answers_are_garbage_is_not_fast() -> None:
     a, b = sides(2.0)
-    found = compared(lines(a, [*b[:2], document(500, verdict="GARBAGE")]), ("a", "b"), margin=0.02)
+    found = compare_launches(lines(a, [*b[:2], document(500, verdict="GARBAGE")]), ("a", "b"), margin=0.02)
     assert found.verdict == "garbage"
     assert found.garbage == "the answers of B are GARBAGE: the last 256 characters are '!'"
     jsonschema.validate(json.loads(json.dumps(found.document())), SCHEMA)
@@ -83,7 +83,7 @@ def test_what_speaks_against_a_comparison_is_said_once_for_each_side() -> None:
         one["doubts"] = [f"other programs run on this machine: load {number}.5 on 20 cores"]
         one["machine"] = {**one["machine"], "kernel": "6.2"}
         one["settings"] = {**one["settings"], "tokenizer": "2" * 64}
-    found = compared(lines(a, b), ("a", "b"), margin=0.02)
+    found = compare_launches(lines(a, b), ("a", "b"), margin=0.02)
     assert found.doubts == (
         "B: other programs run on this machine: load 0.5 on 20 cores (5 of 5)",
         "kernel differs: 6.1 with A, 6.2 with B",
@@ -94,8 +94,8 @@ def test_what_speaks_against_a_comparison_is_said_once_for_each_side() -> None:
 def test_sides_that_did_not_run_in_turn_and_passes_are_doubted() -> None:
     a, b = sides(1.0)
     after = [line("A" if number < 5 else "B", number, made) for number, made in enumerate([*a, *b])]
-    assert "did not run in turn" in compared(after, ("a", "b"), margin=0.02).doubts[0]
-    passes = compared(lines(a, b), ("a", "b"), margin=0.02, unit="passes")
+    assert "did not run in turn" in compare_launches(after, ("a", "b"), margin=0.02).doubts[0]
+    passes = compare_launches(lines(a, b), ("a", "b"), margin=0.02, unit="passes")
     assert passes.doubts == ("each side was started once: the next start may be as different",)
     assert "5 passes a side" in passes.rows[0].words
 
@@ -110,7 +110,7 @@ def judged(judge: Judge) -> list[LaunchLine]:
 
 
 def test_worse_answers_win_over_speed() -> None:
-    found = compared(judged("canaries"), ("a", "b"), margin=0.02)
+    found = compare_launches(judged("canaries"), ("a", "b"), margin=0.02)
     assert found.verdict == "worse answers"
     assert found.answers is not None
     assert (found.answers.points, found.answers.of) == ((200, 150), (200, 200))
@@ -118,7 +118,7 @@ def test_worse_answers_win_over_speed() -> None:
 
 
 def test_the_same_questions_in_every_launch_are_no_new_ones() -> None:
-    found = compared(judged("lm-eval"), ("a", "b"), margin=0.02).answers
+    found = compare_launches(judged("lm-eval"), ("a", "b"), margin=0.02).answers
     assert found is not None
     assert (found.points, found.of) == ((40, 30), (40, 40))
     both = [*judged("lm-eval"), *judged("canaries")]
@@ -148,7 +148,7 @@ def test_a_page_loads_nothing_and_takes_no_words_for_markup() -> None:
     a, b = sides(1.05)
     for one in (*a, *b):
         one["model"], one["doubts"] = hostile, [hostile]
-    page = compare_page(compared(lines(a, b), (hostile, "b"), margin=0.02), "made by a test")
+    page = compare_page(compare_launches(lines(a, b), (hostile, "b"), margin=0.02), "made by a test")
     reader = Reader()
     reader.feed(html(page))
     assert reader.loads == []
@@ -173,7 +173,7 @@ def test_saved_results_are_compared(tmp_path: Path) -> None:
     a, b = sides(1.05)
     one, two = write(tmp_path / "a", a), write(tmp_path / "b", b)
     assert is_saved(one, two)
-    found = compared(saved_launches(one, two), (one, two), margin=0.02)
+    found = compare_launches(saved_launches(one, two), (one, two), margin=0.02)
     assert found.rows[0].word == "faster"
     assert "".join(launch.name for launch in found.launches) == "ABABABABAB"
 
@@ -211,7 +211,7 @@ def test_several_answer_lengths_are_sections_of_a_page_and_no_side_of_a_comparis
 
 
 def test_the_cells_of_a_figure_are_its_own() -> None:
-    found = compared(lines(*sides(1.05)), ("a", "b"), margin=0.02)
+    found = compare_launches(lines(*sides(1.05)), ("a", "b"), margin=0.02)
     cells = {row.figure.name: table_row(row) for row in found.rows}
     steps, tokens = cells["steps_s"], cells["tok_s"]
     assert len(steps) == len(COMPARE_HEAD)
@@ -229,7 +229,7 @@ def test_the_cells_of_a_figure_are_its_own() -> None:
     ("factor", "kind"), [(1.05, "good"), (0.95, "bad"), (1.0, "unsure")], ids=["faster", "slower", "not resolved"]
 )
 def test_the_page_of_a_comparison_has_the_colour_of_its_verdict(factor: float, kind: str) -> None:
-    page = compare_page(compared(lines(*sides(factor)), ("", "b"), margin=0.02), "now")
+    page = compare_page(compare_launches(lines(*sides(factor)), ("", "b"), margin=0.02), "now")
     assert page.kind == kind
     assert page.lead[:2] == ("A: as the recipe is", "B: b")
     launches = next(section for section in page.sections if section.title == "Launches")

@@ -10,7 +10,7 @@ from gb10.cli import main
 from gb10.cli.models.recipe_files import find_recipe, load_file
 from gb10.cli.models.recipe_render import script_of
 from gb10.models.lint.linting import own_releases
-from gb10.models.lint.served import served
+from gb10.models.lint.served import lint_case
 from gb10.models.lint.served_launch import served_model
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
@@ -138,5 +138,5 @@ def test_continued_lines_need_no_indentation() -> None:
     unindented = load_model_recipe(
         f'{HEAD}command: "vllm serve m \\\\\\n--a 1 \\\\\\n--gpu-memory-utilization 0.9"\n', "x.yaml"
     )
-    assert served(unindented, {}).options == served(one, {}).options
-    assert served(unindented, {}).number("--gpu-memory-utilization") == 0.9
+    assert lint_case(unindented, {}).options == lint_case(one, {}).options
+    assert lint_case(unindented, {}).number("--gpu-memory-utilization") == 0.9

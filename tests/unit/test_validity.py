@@ -8,8 +8,8 @@ import pytest
 from gb10.serving.guard.finding import Verdict
 from gb10.serving.load.machine_facts import Clock, boot_id, gpu_facts, machine_facts
 from gb10.serving.load.results import LoadRun, LoadStream
-from gb10.serving.load.server_pages import Counted, gained, running
-from gb10.serving.load.validity import at_start, not_warm, stepped, unknown, while_loaded
+from gb10.serving.load.server_pages import ServerCounts, counter_gains, running
+from gb10.serving.load.validity import clock_step_doubt, load_doubts, start_doubts, unknown, warm_up_doubt
 
 IDLE: Mapping[str, object] = {"load_1min": 0.3, "cores": 20, "gpu": [{"utilization.gpu": "0 %"}]}
 
@@ -20,13 +20,13 @@ def look(clock: str = "2418 MHz", reasons: str = "0x0000000000000000", **more: o
 
 
 def test_a_quiet_machine_is_not_doubted() -> None:
-    assert at_start(IDLE, 0) == ()
-    assert while_loaded([look(), look("2400 MHz", "0x0000000000000001")], Counted(preempted=0)) == ()
+    assert start_doubts(IDLE, 0) == ()
+    assert load_doubts([look(), look("2400 MHz", "0x0000000000000001")], ServerCounts(preempted=0)) == ()
 
 
 def test_other_work_before_the_first_request_is_said() -> None:
     busy = {"load_1min": 7.25, "cores": 20, "gpu": [{"utilization.gpu": "97 %"}]}
-    assert at_start(busy, 3) == (
+    assert start_doubts(busy, 3) == (
         "other programs run on this machine: load 7.25 on 20 cores",
         "the GPU of this machine was busy before the first request",
         "3 other requests ran on the server",
@@ -35,7 +35,7 @@ def test_other_work_before_the_first_request_is_said() -> None:
 
 def test_what_moved_under_load_is_said() -> None:
     looks = [look(), look("1800 MHz", "0x0000000000000024", celsius=88.4, memory_free_mib=700)]
-    assert while_loaded(looks, Counted(preempted=2)) == (
+    assert load_doubts(looks, ServerCounts(preempted=2)) == (
         "the GPU's clock moved between 1,800 and 2,418 MHz",
         "the GPU was slowed down by its power limit in 1 of 2 looks",
         "the GPU was slowed down by heat (software) in 1 of 2 looks",
@@ -47,16 +47,19 @@ def test_what_moved_under_load_is_said() -> None:
 
 def test_gpus_that_nobody_can_read_are_no_figures() -> None:
     odd = {"gpu": [{"utilization.gpu": "[N/A]", "clocks.sm": "", "clocks_event_reasons.active": "?"}], "celsius": None}
-    assert while_loaded([odd, {"gpu": "no nvidia-smi on this machine"}], Counted()) == ()
+    assert load_doubts([odd, {"gpu": "no nvidia-smi on this machine"}], ServerCounts()) == ()
 
 
 def test_a_clock_that_is_set_is_one_sentence() -> None:
     start = Clock(1000.0, 50.0)
-    assert stepped(start.stepped(Clock(1010.0005, 60.0))) == ""
+    assert clock_step_doubt(start.stepped(Clock(1010.0005, 60.0))) == ""
     assert (
-        stepped(start.stepped(Clock(1013.2, 60.0))) == "the clock of this machine was set by +3.20 s while the load ran"
+        clock_step_doubt(start.stepped(Clock(1013.2, 60.0)))
+        == "the clock of this machine was set by +3.20 s while the load ran"
     )
-    assert stepped(start.stepped(Clock(6410.0, 60.0))).startswith("the clock of this machine was set by +5400.00 s")
+    assert clock_step_doubt(start.stepped(Clock(6410.0, 60.0))).startswith(
+        "the clock of this machine was set by +5400.00 s"
+    )
 
 
 def test_an_unreadable_sys_is_said_and_stops_nothing(tmp_path: Path) -> None:
@@ -115,7 +118,7 @@ def run(steps: int, *, warm_up: bool = False) -> LoadRun:
     ],
 )
 def test_a_cold_first_run_is_said(steps: tuple[int, ...], said: str) -> None:
-    assert not_warm([run(10, warm_up=True), *map(run, steps)]) == said
+    assert warm_up_doubt([run(10, warm_up=True), *map(run, steps)]) == said
 
 
 def test_the_counters_of_a_load_are_the_difference_of_two_readings() -> None:
@@ -129,9 +132,9 @@ def test_the_counters_of_a_load_are_the_difference_of_two_readings() -> None:
         (f"{name}_accepted_tokens_per_pos_total", "x"): 9.0,
         ("vllm:num_preemptions_total", ""): 1.0,
     }
-    found = gained(before, after)
+    found = counter_gains(before, after)
     assert (found.tokens_per_draft, found.accepted, found.preempted) == (2.2, (0.8, 0.4), 1)
-    assert gained({}, {}) == Counted()
-    assert gained(after, after).tokens_per_draft is None
+    assert counter_gains({}, {}) == ServerCounts()
+    assert counter_gains(after, after).tokens_per_draft is None
     assert running({("vllm:num_requests_running", ""): 3.0}) == 3
     assert running({}) is None

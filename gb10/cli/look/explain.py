@@ -1,7 +1,7 @@
 """``explain``: which kernel the engine takes for each layer of a model on a GB10."""
 
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -51,20 +51,17 @@ def print_rows(answer: Answer, facts: EngineFacts, judged: Iterable[Judged] | No
         if row.chosen in facts.about:
             print(f"    about    {facts.about[row.chosen]}")
         if row.upstream:
-            print(f"    upstream {row.upstream}: {_by_ours(row, facts)}")
+            patch = facts.patches.get(row.kind)
+            choice = f"our patch {patch} makes the choice above" if patch else "our patches make the choice above"
+            print(f"    upstream {row.upstream}: {choice}")
         for kernel in row.before:
             print(f"    before   {kernel}")
         print(f"    code     {code_of(row.chosen, facts, judged)}")
         for kernel, reason in sorted(row.refused.items()):
-            told = "unknown " if reason.startswith("unknown:") else "refused "
-            print(f"    {told} {kernel}: {' '.join(reason.split())}")
+            state = "unknown " if reason.startswith("unknown:") else "refused "
+            print(f"    {state} {kernel}: {' '.join(reason.split())}")
         for line in _options(row, facts):
             print(f"    option   {line}")
-
-
-def _by_ours(row: LayerRow, facts: EngineFacts) -> str:
-    patch = facts.patches.get(row.kind)
-    return f"our patch {patch} makes the choice above" if patch else "our patches make the choice above"
 
 
 def _options(row: LayerRow, facts: EngineFacts) -> list[str]:
@@ -135,22 +132,19 @@ def explain(
     )
     scan = inspect_image(ctx, image).found.scan if image else None
     config = check_model(read_files(ctx, model), model)
-    asked = engine_of(ctx, engine)
+    question = engine_of(ctx, engine)
     if image and scan:
-        check_engine(image, scan.distributions, asked.facts)
-    asked = _of_image(asked, None if scan is None else {one.name for one in scan.distributions}, upstream=upstream)
-    judged = judge(scan, parse_arch("12.1f")).judged if scan else None
-    answer = asked.answer(ctx, config, options)
-    print_json(as_document(answer, asked.facts, judged)) if as_json else print_rows(answer, asked.facts, judged)
-    with reported(as_json):
-        refuse(answer, f"{engine} {asked.facts.engine}{' as upstream ships it' if upstream else ''}")
-
-
-def _of_image(asked: AskedEngine, packages: Set[str] | None, *, upstream: bool) -> AskedEngine:
-    """The engine with what the image holds, ``packages``; None without an image: what ours holds."""
+        check_engine(image, scan.distributions, question.facts)
+    # An image without our package has only what the stock release has.
+    packages = None if scan is None else {one.name for one in scan.distributions}
     without = upstream or (packages is not None and OWN not in packages)
-    held = Held(kernels="" if without else asked.held.kernels, stock=upstream, beside=not upstream)
-    return replace(asked, held=held)
+    held = Held(kernels="" if without else question.held.kernels, stock=upstream, beside=not upstream)
+    question = replace(question, held=held)
+    judged = judge(scan, parse_arch("12.1f")).judged if scan else None
+    answer = question.answer(ctx, config, options)
+    print_json(as_document(answer, question.facts, judged)) if as_json else print_rows(answer, question.facts, judged)
+    with reported(as_json):
+        refuse(answer, f"{engine} {question.facts.engine}{' as upstream ships it' if upstream else ''}")
 
 
 def _words(**options: str | None) -> dict[str, str]:

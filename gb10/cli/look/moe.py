@@ -14,10 +14,10 @@ from gb10.cli.look.moe_show import (
     TopkOption,
     TritonOption,
     as_document,
+    judge_for_release,
     print_compiled,
     print_verdicts,
     refuse,
-    the_judge,
 )
 from gb10.cli.look.moe_tune import tune
 from gb10.cli.values import EngineOption
@@ -30,8 +30,8 @@ from gb10.image.context import Context, build_architecture
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.moe.compiled_rows import Compiled, compile_rows
 from gb10.image.moe.file_verdict import FileVerdict, judge_files, write_layer
-from gb10.image.moe.given_files import Batch, Sizes, read_given
 from gb10.image.moe.image_files import read_image
+from gb10.image.moe.input_files import Batch, Sizes, read_input_files
 from gb10.image.moe.release_lookups import Judge
 from gb10.image.plan.catalog import DEFAULT_ENGINE
 
@@ -119,7 +119,7 @@ def _compiled(
 def _given(ctx: Context, target: str, engine: str, release: str | None, triton: str | None) -> tuple[Judge, Batch]:
     """The files of a path or an image, and who judges them."""
     if Path(target).exists() or not is_reference(target) or target.endswith(".json"):
-        return the_judge(ctx, engine, release, triton), read_given(Path(target))
+        return judge_for_release(ctx, engine, release, triton), read_input_files(Path(target))
     holder = engine_with_images(ctx)
     image = find_image(holder, target) if holder else None
     if holder is None or image is None:

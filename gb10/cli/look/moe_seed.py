@@ -18,8 +18,8 @@ from gb10.cli.look.moe_show import (
     TopkOption,
     TritonOption,
     WidthOption,
-    meant_shape,
-    the_judge,
+    judge_for_release,
+    shape_from_options,
 )
 from gb10.cli.values import EngineOption
 from gb10.errors import UsageError
@@ -62,12 +62,12 @@ def seed(
     Safe, not fast: no row was measured. Give no file to an engine whose defaults fit. docs/moe.md says when.
     """
     model = Model(
-        meant=meant_shape(experts, width, dtype, block, per_channel=per_channel),
+        meant=shape_from_options(experts, width, dtype, block, per_channel=per_channel),
         hidden=hidden,
         topk=topk,
         group=group_size,
     )
-    judge, later = the_judge(ctx, engine, release, triton), the_judge(ctx, engine, None, None)
+    judge, later = judge_for_release(ctx, engine, release, triton), judge_for_release(ctx, engine, None, None)
     with ctx.reporter.task("the engine's own defaults"), ctx.store.folder("moe") as work:
         made = make_seed(judge, later, model, work)
         if made.needed or always:

@@ -10,11 +10,11 @@ import typer
 from gb10.errors import UsageError, VerifyError
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.image.moe.compiled_rows import Compiled, Kernel
-from gb10.image.moe.file_verdict import FileVerdict, TunedRow, unexplained
+from gb10.image.moe.compiled_rows import Compiled
+from gb10.image.moe.file_verdict import FileVerdict, TunedRow, differing_verdicts
 from gb10.image.moe.release_lookups import Judge, open_judge
 from gb10.image.moe.row_rules import LIMIT
-from gb10.image.moe.tuned_name import SPELLED, TITLES, Meant
+from gb10.image.moe.tuned_name import SPELLED, TITLES, TunedName
 
 TAKEN = {"cuda": "the engine's CUDA kernel takes these, not Triton", "default": "the engine's default"}
 FIELDS = {"BLOCK_SIZE_M": "M", "BLOCK_SIZE_N": "N", "BLOCK_SIZE_K": "K", "GROUP_SIZE_M": "group"}
@@ -39,8 +39,10 @@ def print_verdicts(judge: Judge, verdicts: Sequence[FileVerdict], *, rows: bool)
     print(f"{judge.engine} {judge.version}{triton}")
     for verdict in verdicts:
         print(f"\n{verdict.path}")
-        print(f"  {verdict.verdict}{_family(verdict)}")
-        for line in _reasons(verdict):
+        family = f" ({TITLES[verdict.family]})" if verdict.family else ""
+        print(f"  {verdict.verdict}{family}")
+        stops = [f"the engine stops: {verdict.told}"] if verdict.verdict == "raises" else []
+        for line in (*stops, *verdict.reasons, *verdict.remarks):
             print(f"  {line}")
         for row in _merged(verdict.rows):
             if rows or row.problems:
@@ -59,27 +61,12 @@ def print_compiled(compiled: Sequence[Compiled]) -> None:
         path = row.path
         print(f"  batch {row.first}: {_tile(row.config)}")
         for kernel in row.found.kernels:
-            print(f"      {_kernel(kernel)}")
+            spills = f", {kernel.spilled:,} bytes spilled" if kernel.spilled else ""
+            stack = f", {kernel.stack} bytes of stack" if kernel.stack else ""
+            mma = ", ".join(kernel.mma) or "no matrix instruction"
+            print(f"      {kernel.shared:,} bytes, {kernel.registers} registers{stack}{spills}, {mma}")
         if row.found.problem:
             print(f"      {row.found.problem}")
-
-
-def _kernel(kernel: Kernel) -> str:
-    spills = f", {kernel.spilled:,} bytes spilled" if kernel.spilled else ""
-    stack = f", {kernel.stack} bytes of stack" if kernel.stack else ""
-    mma = ", ".join(kernel.mma) or "no matrix instruction"
-    return f"{kernel.shared:,} bytes, {kernel.registers} registers{stack}{spills}, {mma}"
-
-
-def _family(verdict: FileVerdict) -> str:
-    return f" ({TITLES[verdict.family]})" if verdict.family else ""
-
-
-def _reasons(verdict: FileVerdict) -> Iterable[str]:
-    if verdict.verdict == "raises":
-        yield f"the engine stops: {verdict.told}"
-    yield from verdict.reasons
-    yield from verdict.remarks
 
 
 def _merged(rows: Iterable[TunedRow]) -> list[TunedRow]:
@@ -128,7 +115,7 @@ def refuse(judge: Judge, verdicts: Sequence[FileVerdict], compiled: Sequence[Com
             f"{len(broken)} of {len(compiled)} rows do not run on a GB10",
             where="\n".join(f"{row.path}, batch {row.first}: {row.found.problem}" for row in broken[:20]),
         )
-    differing = unexplained(verdicts)
+    differing = differing_verdicts(verdicts)
     if differing:
         path, (theirs, ours) = next(iter(differing.items()))
         raise VerifyError(
@@ -179,7 +166,7 @@ PerChannelOption = Annotated[
 ]
 
 
-def the_judge(ctx: Context, engine: str, release: str | None, triton: str | None) -> Judge:
+def judge_for_release(ctx: Context, engine: str, release: str | None, triton: str | None) -> Judge:
     """The look-ups of a release: the one that is named, else the lock's."""
     for option, value in (("--release", release), ("--triton", triton)):
         if value is not None and RELEASE.fullmatch(value) is None:
@@ -192,7 +179,7 @@ def the_judge(ctx: Context, engine: str, release: str | None, triton: str | None
     return open_judge(ctx, ctx.catalog.root, recipe.engine, recipe.version, triton or locked.get("triton"))
 
 
-def meant_shape(experts: int, width: int, dtype: str, block: str | None, *, per_channel: bool) -> Meant:
+def shape_from_options(experts: int, width: int, dtype: str, block: str | None, *, per_channel: bool) -> TunedName:
     """The parameters of a file of experts; raises UsageError for a type or a block that is none."""
     if dtype not in DTYPES:
         raise UsageError(f"--dtype {dtype[:40]!r} is none of {', '.join(DTYPES)}")
@@ -207,4 +194,4 @@ def meant_shape(experts: int, width: int, dtype: str, block: str | None, *, per_
         "per_channel": per_channel,
         "down": False,
     }
-    return Meant("moe", shape, SPELLED)
+    return TunedName("moe", shape, SPELLED)

@@ -1,9 +1,8 @@
 """``moe tune``: time rows of the fused MoE kernel on a Spark, and keep the default unless another clearly wins."""
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,18 +19,27 @@ from gb10.cli.look.moe_show import (
     ReleaseOption,
     TopkOption,
     WidthOption,
-    meant_shape,
-    the_judge,
+    judge_for_release,
+    shape_from_options,
 )
 from gb10.cli.values import EngineOption
 from gb10.errors import UsageError, VerifyError
 from gb10.image.context import Context
 from gb10.image.explain.engine_choice import refuse
-from gb10.image.moe.release_lookups import SITE, Judge
+from gb10.image.moe.release_lookups import Judge
 from gb10.image.moe.row_rules import LADDER
-from gb10.image.moe.seeding import Model, Seed, make_seed
+from gb10.image.moe.seeding import Model, Seed
 from gb10.image.moe.tile_findings import Choice, choose
-from gb10.image.moe.tuning import Job, Lane, Record, container_lane, counted, local_lane, rows_for, run, write_tuned
+from gb10.image.moe.tuning import (
+    Lane,
+    TuningJournal,
+    container_lane,
+    kernel_counts,
+    local_lane,
+    make_job,
+    run,
+    write_tuned,
+)
 from gb10.image.plan.catalog import DEFAULT_ENGINE
 from gb10.image.request.kernel_choice import check_model, read_files
 
@@ -40,9 +48,9 @@ EXPERTS = "experts"
 
 def expert_kernel(ctx: Context, engine: str, model: str, backend: str | None) -> str:
     """The kernel of a model's experts. Raises VerifyError when it is not Triton's, or when there are no experts."""
-    asked = engine_of(ctx, engine)
-    facts, options = asked.facts, {"moe_backend": backend} if backend else {}
-    answer = asked.answer(ctx, check_model(read_files(ctx, model), model), options)
+    question = engine_of(ctx, engine)
+    facts, options = question.facts, {"moe_backend": backend} if backend else {}
+    answer = question.answer(ctx, check_model(read_files(ctx, model), model), options)
     refuse(answer, f"{engine} {facts.engine}")
     rows = [row for row in answer.rows if row.kind == EXPERTS]
     if not rows:
@@ -116,18 +124,21 @@ def tune(
     """
     _say_backend(ctx, engine, model, moe_backend)
     place = _lanes(ctx, image, host, python)
-    made = _Made(ctx, the_judge(ctx, engine, release, None), the_judge(ctx, engine, None, None))
-    meant = meant_shape(experts, width, dtype, block, per_channel=per_channel)
-    seed, job = made.job(Model(meant=meant, hidden=hidden, topk=topk, group=128), size or LADDER, memory)
-    document = _counted(ctx, job) if count else made.run(seed, job, place, out, as_json=as_json)
-    if as_json or count:
-        print_json(document)
-
-
-def _counted(ctx: Context, job: Job) -> dict[str, Any]:
-    own, upstream = counted(job)
+    judge, later = judge_for_release(ctx, engine, release, None), judge_for_release(ctx, engine, None, None)
+    meant = shape_from_options(experts, width, dtype, block, per_channel=per_channel)
+    shape = Model(meant=meant, hidden=hidden, topk=topk, group=128)
+    seed, job = make_job(judge, later, shape, size or LADDER, memory << 30)
+    own, upstream = kernel_counts(job)
     ctx.reporter.say(f"at most {own:,} kernels to compile; upstream's tuner compiles {upstream:,}")
-    return {"schema": "gb10/moe-tune-count/v1", "own": own, "upstream": upstream, "rows": len(job.rows)}
+    if count:
+        print_json({"schema": "gb10/moe-tune-count/v1", "own": own, "upstream": upstream, "rows": len(job.rows)})
+        return
+    with place as lanes:
+        record = TuningJournal(out / "findings.jsonl", job)
+        run(job, lanes, record, ctx.reporter)
+    choices = choose(record.findings, job.defaults)
+    written = write_tuned(judge, seed, choices, record.findings, out)
+    print_json(_document(judge, seed, choices, written)) if as_json else _print(choices, written)
 
 
 def _say_backend(ctx: Context, engine: str, model: str | None, backend: str | None) -> None:
@@ -137,47 +148,6 @@ def _say_backend(ctx: Context, engine: str, model: str | None, backend: str | No
         ctx.reporter.say("whether the engine uses Triton for your model is not known: name it with --model")
         return
     ctx.reporter.say(f"{expert_kernel(ctx, engine, model, backend)} serves the experts of {model}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Made:
-    ctx: Context
-    judge: Judge
-    later: Judge
-
-    def job(self, model: Model, sizes: Sequence[int], memory: int) -> tuple[Seed, Job]:
-        """The seed of a shape, and the job that starts from its rows."""
-        rows = rows_for(self.judge.engine, model.meant.shape)
-        with self.ctx.store.folder("moe") as work:
-            seed = make_seed(self.judge, self.later, model, work)
-        defaults = {
-            at: next(span.row for span in seed.spans if span.first <= at <= span.last) for at in sorted(set(sizes))
-        }
-        return seed, Job(
-            engine=self.judge.engine,
-            version=self.judge.version,
-            shape=model.meant.shape,
-            hidden=model.hidden,
-            topk=model.topk,
-            defaults=defaults,
-            rows=rows,
-            memory=memory << 30,
-            source=str(self.judge.files / SITE / (self.judge.kernel("moe") or "")),
-        )
-
-    def run(
-        self, seed: Seed, job: Job, place: AbstractContextManager[dict[str, Lane]], out: Path, *, as_json: bool
-    ) -> dict[str, Any]:
-        """Tune, write what was found, and print it for people."""
-        _counted(self.ctx, job)
-        with place as lanes:
-            record = Record(out / "findings.jsonl", job)
-            run(job, lanes, record, self.ctx.reporter)
-        choices = choose(record.findings, job.defaults)
-        written = write_tuned(self.judge, seed, choices, record.findings, out)
-        if not as_json:
-            _print(choices, written)
-        return _document(self.judge, seed, choices, written)
 
 
 @contextmanager
@@ -216,12 +186,12 @@ def _document(judge: Judge, seed: Seed, choices: tuple[Choice, ...], written: li
 
 def _print(choices: tuple[Choice, ...], written: list[str]) -> None:
     for choice in choices:
-        said = (
+        line = (
             "the default stays"
             if choice.kept
             else f"{choice.win:.1%} faster, spread {choice.spread:.1%}: {dict(choice.row)}"
         )
-        print(f"batch {choice.size}: {choice.microseconds:,.0f} us, {said}")
+        print(f"batch {choice.size}: {choice.microseconds:,.0f} us, {line}")
     if all(choice.kept for choice in choices):
         print("no row wins by more than 2 % and twice its spread: no file is needed")
     for path in written:

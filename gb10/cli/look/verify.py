@@ -1,7 +1,7 @@
 """``verify``: list the GPU code of a file, a wheel, a directory or an image."""
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,29 +11,16 @@ import typer
 from gb10.cli.common import JsonOption, print_json, reported, verb_app, with_context
 from gb10.cli.values import ArchOption, completer, fits
 from gb10.containers.reference import is_reference
-from gb10.core.host import Host
 from gb10.core.reporter import NORMAL, terminal
 from gb10.errors import EmptySelectionError, UsageError
 from gb10.image.build.inspect import facts_of, inspect_image, try_imports
 from gb10.image.context import Context
-from gb10.image.proof.arch_match import Verdict, judge, parse_fits
+from gb10.image.proof.arch_match import judge, parse_fits
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checking import all_checks, findings, refuse
 from gb10.image.proof.reading import read_manifests, read_markers, scan_path
 from gb10.image.proof.report import document, render_notes, render_rows, render_summary, render_table
 from gb10.image.recipe.arch import Arch, parse_arch
-from gb10.inside.loader import Fit
-
-
-def print_verdict(host: Host, verdict: Verdict, shown: Collection[Fit]) -> None:
-    """The binaries of these fits, then the counts of all."""
-    if host.reporter.verbosity < NORMAL:
-        print(render_summary(verdict))
-    elif sys.stdout.isatty():
-        terminal(host.env, stderr=False).print(render_table(verdict, shown))
-    else:
-        print("\n".join((*render_rows(verdict, shown), str(render_summary(verdict)))))
-
 
 app = verb_app("""List the GPU code of every binary, what a GPU of the arch does with it, and what is wrong in an image.
 
@@ -126,7 +113,12 @@ def verify(
     if as_json:
         print_json(document(verdict, found, shown))
     else:
-        print_verdict(ctx, verdict, shown)
+        if ctx.reporter.verbosity < NORMAL:
+            print(render_summary(verdict))
+        elif sys.stdout.isatty():
+            terminal(ctx.env, stderr=False).print(render_table(verdict, shown))
+        else:
+            print("\n".join((*render_rows(verdict, shown), str(render_summary(verdict)))))
         for line in render_notes(found):
             print(line)
     with reported(as_json):
@@ -139,21 +131,17 @@ def _subject(ctx: Context, target: str, claims: Mapping[str, Arch], *, imports: 
     """The scan of a path or an image, its declarations and the claims to check. Raises UsageError, VerifyError."""
     path = Path(target)
     if not _is_path(path, target):
-        return _image_subject(ctx, target, claims, imports=imports)
+        one = inspect_image(ctx, target)
+        facts = facts_of(ctx, one)
+        if imports:
+            facts = replace(facts, imported=try_imports(ctx, one))
+        return Subject(scan=one.found.scan, linked=one.found.linked, image=facts, claims=claims)
     if imports:
         raise UsageError("--imports is for an image", where=target, hint="name an image of the container engine")
     scan, manifests = scan_path(path), read_manifests(path)
     markers = read_markers(path) if path.is_dir() else {}
     marked = {name: parse_arch(text) for name, text in markers.items()}
     return Subject(scan=scan, manifests=manifests, claims={**marked, **claims})
-
-
-def _image_subject(ctx: Context, reference: str, claims: Mapping[str, Arch], *, imports: bool) -> Subject:
-    one = inspect_image(ctx, reference)
-    facts = facts_of(ctx, one)
-    if imports:
-        facts = replace(facts, imported=try_imports(ctx, one))
-    return Subject(scan=one.found.scan, linked=one.found.linked, image=facts, claims=claims)
 
 
 def _is_path(path: Path, target: str) -> bool:

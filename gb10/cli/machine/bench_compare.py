@@ -19,9 +19,9 @@ from gb10.image.context import Context
 from gb10.serving.load.endpoint import reach
 from gb10.serving.load.load_plan import Plan
 from gb10.serving.stats.comparison import Side
-from gb10.serving.trial.compared import Unit, compared
-from gb10.serving.trial.comparing import Contest, contest
-from gb10.serving.trial.kept_runs import MakeLauncher, open_journal
+from gb10.serving.trial.compared import Unit, compare_launches
+from gb10.serving.trial.comparing import Contest, run_comparison
+from gb10.serving.trial.launch_journal import MakeLauncher, open_journal
 from gb10.serving.trial.launcher import running_already
 from gb10.serving.trial.measuring import Measure
 from gb10.serving.trial.saved_results import is_saved, saved_launches
@@ -86,25 +86,20 @@ def compare(
     interruption, or with more --launches: nothing is measured twice. Exit 9 when the answers of a side are bad.
     """
     if not starting.recipe and not starting.launch and is_saved(a, b):
-        found = compared(saved_launches(a, b), (a, b), margin=margin / 100)
+        found = compare_launches(saved_launches(a, b), (a, b), margin=margin / 100)
         give_compared(ctx, found, out, as_json=as_json)
         return
     plan.of_one_length("bench compare")
     folder = out or Path(time.strftime(FOLDER))
     sides = _sides(ctx, starting, (a, b), folder)
-    _check_endpoints(ctx, sides, target)
-    measure = target.measure(ctx, plan)
-    head = {"kind": "compare", "names": list(sides.names), "unit": sides.unit, **sides.what, **measure.document}
-    lines = contest(ctx, sides.contest(launches, measure), open_journal(ctx, folder, head))
-    keep_bundle(ctx, folder, measure.book, starting.recipe)
-    found = compared(lines, sides.names, margin=margin / 100, unit=sides.unit)
-    give_compared(ctx, found, folder, as_json=as_json)
-
-
-def _check_endpoints(ctx: Context, sides: Sides, target: Target) -> None:
-    """Raise EndpointError or UsageError when one of two endpoints does not serve the model."""
     for url in sides.names if sides.unit == "passes" else ():
         reach(url, target.model, ctx.env)
+    measure = target.measure(ctx, plan)
+    head = {"kind": "compare", "names": list(sides.names), "unit": sides.unit, **sides.what, **measure.document}
+    lines = run_comparison(ctx, sides.contest(launches, measure), open_journal(ctx, folder, head))
+    keep_bundle(ctx, folder, measure.book, starting.recipe)
+    found = compare_launches(lines, sides.names, margin=margin / 100, unit=sides.unit)
+    give_compared(ctx, found, folder, as_json=as_json)
 
 
 def _sides(ctx: Context, starting: Starting, texts: tuple[str, str], folder: Path) -> Sides:

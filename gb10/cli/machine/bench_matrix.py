@@ -30,7 +30,7 @@ from gb10.models.load.known_keys import OURS
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.load.own_section import own_section
 from gb10.serving.load.load_plan import Plan
-from gb10.serving.trial.kept_runs import MakeLauncher, open_journal
+from gb10.serving.trial.launch_journal import MakeLauncher, open_journal
 from gb10.serving.trial.launcher import ENV
 from gb10.serving.trial.matrix import (
     ARGS,
@@ -127,16 +127,18 @@ def matrix(
     tells why. After an interruption run the same command with the same --out. Exit 9 when no row is stable.
     """
     plan.of_one_length("bench matrix")
-    asked = _asked(ctx, what, starting.wanted.request.variant)
-    if asked.recipe or asked.launch:
-        starting = replace(starting, recipe=asked.recipe or starting.recipe, launch=asked.launch or starting.launch)
-    found = _judged(ctx, starting, rows_of(asked), skip=skip_refused)
+    matrix_file = _asked(ctx, what, starting.wanted.request.variant)
+    if matrix_file.recipe or matrix_file.launch:
+        starting = replace(
+            starting, recipe=matrix_file.recipe or starting.recipe, launch=matrix_file.launch or starting.launch
+        )
+    found = _judged(ctx, starting, rows_of(matrix_file), skip=skip_refused)
     if dry_run:
         _list(found, as_json=as_json)
         return
     folder = out or Path(time.strftime(FOLDER))
     measure = target.measure(ctx, plan)
-    head = {"kind": "matrix", "matrix": asked.model_dump(mode="json"), **starting.document, **measure.document}
+    head = {"kind": "matrix", "matrix": matrix_file.model_dump(mode="json"), **starting.document, **measure.document}
     journal = open_journal(ctx, folder, head)
     make = partial(_launcher, ctx, starting, folder)
     done = run_rows(ctx, found, make, measure, journal, retry=retry)
@@ -163,16 +165,16 @@ def _asked(ctx: Context, what: str, variant: str | None) -> MatrixFile:
         raise UsageError(
             f"no axes for the engine {engine}", hint=f"there are some for {names}; or write a file of axes"
         )
-    asked = read_matrix(own.read_text(encoding="utf-8"), str(own.relative_to(ROOT)))
+    matrix_file = read_matrix(own.read_text(encoding="utf-8"), str(own.relative_to(ROOT)))
     variants = own_section(recipe).variants
     if variant in variants and drafts(variants[variant]):
         ctx.reporter.say(f"every row drafts, by the variant {variant}: no axis for that")
-    axes = drafting(asked.axes, variants, variant)
+    axes = drafting(matrix_file.axes, variants, variant)
     lost = without_effect(axes, recipe.defaults)
     for (name, value), parameter in lost.items():
         ctx.reporter.say(f"no rows with {name}={value}: {recipe.name} has no parameter '{parameter}'")
     kept = {name: {key: one for key, one in axis.items() if (name, key) not in lost} for name, axis in axes.items()}
-    return asked.model_copy(update={"recipe": what, "axes": {name: axis for name, axis in kept.items() if axis}})
+    return matrix_file.model_copy(update={"recipe": what, "axes": {name: axis for name, axis in kept.items() if axis}})
 
 
 def _judged(ctx: Context, starting: Starting, rows: Sequence[MatrixRow], *, skip: bool) -> tuple[MatrixRow, ...]:

@@ -13,17 +13,16 @@ from gb10.cli.machine.bench_results import give_compared, keep_bundle
 from gb10.cli.machine.bench_sides import Starting, launcher_of, parameters_of, starting_of
 from gb10.cli.machine.bench_target import ModelOption, TokenizerOption
 from gb10.cli.verb import inject
-from gb10.core.journal import Journal
 from gb10.core.store import file_sha256
 from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.serving.trial.bench_bundle import Bundle, read_bundle
 from gb10.serving.trial.compared import Unit
-from gb10.serving.trial.kept_runs import MakeLauncher, kept, launches_of, open_journal
-from gb10.serving.trial.launch_line import LaunchLine, Result
+from gb10.serving.trial.launch_journal import MakeLauncher, launches_of, open_journal, run_and_record
+from gb10.serving.trial.launch_line import Result
 from gb10.serving.trial.launcher import running_already
 from gb10.serving.trial.measuring import Measure
-from gb10.serving.trial.replaying import chosen_side, held_against, settings_of_side, text_of_side
+from gb10.serving.trial.replaying import chosen_side, compare_with_bundle, settings_of_side, text_of_side
 
 FOLDER: Final = "gb10-replay-%Y%m%d-%H%M%S"
 BundleArgument = Annotated[Path, typer.Argument(metavar="BUNDLE", help="bundle.zip of bench compare, matrix or serve.")]
@@ -66,19 +65,15 @@ def replay(
     measure = Measure(plan=read.plan, model=model, tokenizer=tokenizer, book=read.book)
     head = {"kind": "replay", "bundle": file_sha256(bundle), "side": name, "url": url, **measure.document}
     journal = open_journal(ctx, folder, head)
-    here = _measured(ctx, make, measure, journal, launches)
-    keep_bundle(ctx, folder, measure.book, None)
-    give_compared(ctx, held_against(before, here, margin=margin / 100, unit=unit), folder, as_json=as_json)
-
-
-def _measured(ctx: Context, make: MakeLauncher, measure: Measure, journal: Journal, launches: int) -> list[LaunchLine]:
-    """So many launches here; those that the folder has stay."""
+    # Launches that the folder has already are not run again.
     known = {one.number: one for one in launches_of(journal) if one.result is not Result.FAIL}
     for number in range(launches):
         if number not in known:
             with ctx.reporter.task(f"launch {number + 1} of {launches}"):
-                known[number] = kept(ctx, lambda: make, measure, journal, name="here", number=number)
-    return [known[number] for number in sorted(known)]
+                known[number] = run_and_record(ctx, lambda: make, measure, journal, name="here", number=number)
+    here = [known[number] for number in sorted(known)]
+    keep_bundle(ctx, folder, measure.book, None)
+    give_compared(ctx, compare_with_bundle(before, here, margin=margin / 100, unit=unit), folder, as_json=as_json)
 
 
 def _running(url: str) -> MakeLauncher:
@@ -103,19 +98,19 @@ def _started(ctx: Context, starting: Starting, bundle: Bundle, side: str, folder
 def _of_bundle(ctx: Context, starting: Starting, bundle: Bundle, folder: Path) -> Starting:
     """The command or the recipe that the bundle has; only when the user trusts it."""
     launch, recipe = bundle.head.get("launch"), bundle.recipe
-    said = str(launch) if launch else recipe
-    if said is None:
+    start_text = str(launch) if launch else recipe
+    if start_text is None:
         raise UsageError("the bundle does not say how its server was started", hint="name a server: replay BUNDLE URL")
     if not starting.wanted.trust:
         raise UsageError(
             "the bundle says how to start its server, and that is another's command",
-            where=said[:4000],
+            where=start_text[:4000],
             hint="read it; then --trust starts it. Or start a server yourself: replay BUNDLE URL, --launch COMMAND",
         )
     if launch:
         return replace(starting, launch=str(launch), endpoint=str(bundle.head.get("endpoint") or starting.endpoint))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "recipe.yaml"
-    path.write_text(said, encoding="utf-8")
+    path.write_text(start_text, encoding="utf-8")
     ctx.reporter.say(f"the recipe of the bundle: {path}")
     return replace(starting, recipe=str(path))

@@ -14,7 +14,7 @@ from gb10.image.context import Context
 from gb10.serving.load.benchy import Book
 from gb10.serving.trial.bench_bundle import BUNDLE, write_bundle
 from gb10.serving.trial.compared import Compared
-from gb10.serving.trial.kept_runs import JOURNAL
+from gb10.serving.trial.launch_journal import JOURNAL
 from gb10.serving.trial.matrix import Done, counts, document
 from gb10.serving.trial.pages import COMPARE_HEAD, Page, compare_page, head_of, matrix_page, table_row, table_rows, why
 from gb10.serving.trial.published import published

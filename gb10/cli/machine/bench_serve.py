@@ -17,8 +17,8 @@ from gb10.image.context import Context
 from gb10.serving.load.benchy import find_tokenizer
 from gb10.serving.load.endpoint import reach
 from gb10.serving.load.load_plan import Plan, make_bench
-from gb10.serving.load.results import Level, Served, mean_of
-from gb10.serving.load.server_pages import Counted
+from gb10.serving.load.results import Level, ServeResult, mean_of
+from gb10.serving.load.server_pages import ServerCounts
 from gb10.serving.load.serving import serve as measure
 from gb10.serving.trial.bench_bundle import write_serve_bundle
 from gb10.serving.trial.published import published
@@ -29,7 +29,7 @@ FORMS: Final = ("{:.2f}", "{:.2f}", "{:.3f}", "{:.3f} s")
 """Of tok/s, steps/s, tokens a step, the time to the first token."""
 
 
-def print_served(ctx: Context, served: Served) -> None:
+def print_served(ctx: Context, served: ServeResult) -> None:
     """A line for each level, then what was found."""
     print_table(ctx.env, served_table(served), least=100)
     alone = served.alone
@@ -55,7 +55,7 @@ def print_served(ctx: Context, served: Served) -> None:
         print(f"published at {row.concurrency}: {row.tokens_per_s:g} tok/s, {one.model}, {runs}: {row.source}")
 
 
-def _accepted(counted: Counted) -> str:
+def _accepted(counted: ServerCounts) -> str:
     """``2.31 tokens a draft, accepted at each position: 81 %, 50 %``."""
     shares = ", ".join(f"{share:.0%}" for share in counted.accepted)
     return f"{counted.tokens_per_draft:.2f} tokens a draft" + (
@@ -63,7 +63,7 @@ def _accepted(counted: Counted) -> str:
     )
 
 
-def served_table(served: Served) -> Table:
+def served_table(served: ServeResult) -> Table:
     """Means of the runs that count, warm-up apart; no figures where they mean nothing. A block for each length."""
     table = Table(box=None, pad_edge=False)
     several = len(served.lengths) > 1
@@ -74,7 +74,9 @@ def served_table(served: Served) -> Table:
         if answer != served.lengths[0]:
             table.add_row()
         for level in (one for one in served.levels if one.answer == answer):
-            row = (str(level.concurrency), *_figures(level), _right(level), str(level.verdict))
+            right = sum(batch.right for batch in level.canaries)
+            asked = sum(len(batch.answers) for batch in level.canaries)
+            row = (str(level.concurrency), *_figures(level), f"{right} of {asked} right", str(level.verdict))
             table.add_row(*(f"{answer:,}", *row) if several else row)
     return table
 
@@ -87,11 +89,6 @@ def _figures(level: Level) -> tuple[str, ...]:
     texts = [form.format(one) if one is not None else "" for form, one in zip(FORMS, figures, strict=True)]
     first = mean_of(warm, "tok_s")
     return (*texts, f"{first:.2f}" if first is not None else "")
-
-
-def _right(level: Level) -> str:
-    right = sum(batch.right for batch in level.canaries)
-    return f"{right} of {sum(len(batch.answers) for batch in level.canaries)} right"
 
 
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="http://HOST:PORT, with or without /v1.")]
@@ -146,22 +143,17 @@ def serve(
     else:
         print_served(ctx, served)
     with reported(as_json):
-        refuse_bad(served)
+        if served.verdict.bad:
+            raise VerifyError(
+                f"the answers are {served.verdict}: the figures mean nothing",
+                where=served.why,
+                hint="docs/guard.md says what each verdict means; the server's log comes next",
+            )
 
 
-def write(path: Path, served: Served) -> None:
+def write(path: Path, served: ServeResult) -> None:
     """The document to a file; raises UsageError."""
     try:
         path.write_text(json.dumps(served.document(), indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}", hint="choose another file for --out") from error
-
-
-def refuse_bad(served: Served) -> None:
-    """Raise VerifyError when the figures mean nothing."""
-    if served.verdict.bad:
-        raise VerifyError(
-            f"the answers are {served.verdict}: the figures mean nothing",
-            where=served.why,
-            hint="docs/guard.md says what each verdict means; the server's log comes next",
-        )

@@ -23,7 +23,7 @@ from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.serving.run.running import Wish
 from gb10.serving.run.service import LEAST, Options
-from gb10.serving.trial.kept_runs import MakeLauncher
+from gb10.serving.trial.launch_journal import MakeLauncher
 from gb10.serving.trial.launcher import ENV, Command, Launcher, by_command, by_recipe
 from gb10.serving.trial.matrix import ARGS, IMAGE, VARIANT
 

@@ -16,7 +16,6 @@ from gb10.cli.verb import print_table
 from gb10.containers.buildx.build_cache import build_cache, prune
 from gb10.containers.connection import Engine
 from gb10.containers.embedded.daemon import status as embedded_status
-from gb10.core.host import Host
 from gb10.core.store import Store
 from gb10.core.store_gc import IN_USE, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries, idle
 from gb10.errors import UsageError, VerifyError
@@ -158,11 +157,24 @@ def gc(
     check_clock(ctx.store, found, time.time())
     own, cache = sum(entry.size for entry in found), build_cache(engine) if engine else 0
     chosen = choose(found, own + cache, keep=room, age=age, now=time.time())
-    gone = chosen if dry_run else [entry for entry in chosen if _dropped(ctx, entry)]
+    gone: list[Entry] = []
+    for entry in chosen:
+        if dry_run or drop(ctx.store, entry, idle):
+            gone.append(entry)
+        else:
+            ctx.reporter.say(f"{entry.room}/{entry.key[:12]} stays: another run uses it")
     freed = sum(entry.size for entry in gone)
     pruned = _prune(ctx.store, engine, room, age, own - freed) if engine and not dry_run else 0
     if as_json:
-        print_json(_gc_document(gone, pruned, dry_run=dry_run))
+        print_json(
+            {
+                "schema": "gb10/cache-gc/v1",
+                "dry_run": dry_run,
+                "removed": list(map(document, gone)),
+                "freed_bytes": sum(entry.size for entry in gone),
+                "build_cache_freed_bytes": pruned,
+            }
+        )
         return
     print(f"{'would free' if dry_run else 'freed'} {decimal(freed)}: {_counts(gone, found)}")
     print(_about_engine(engine, cache, pruned, dry_run=dry_run))
@@ -172,17 +184,6 @@ def _counts(gone: Sequence[Entry], found: Sequence[Entry]) -> str:
     """How many entries are removed, and how many stay because they were used in the last hour."""
     fresh = sum(time.time() - entry.used < IN_USE for entry in found)
     return f"{len(gone)} entries of {len(found)}, {fresh} stay: used in the last hour"
-
-
-def _gc_document(gone: Sequence[Entry], pruned: int, *, dry_run: bool) -> dict[str, object]:
-    """What ``gc`` removed, or would remove."""
-    return {
-        "schema": "gb10/cache-gc/v1",
-        "dry_run": dry_run,
-        "removed": list(map(document, gone)),
-        "freed_bytes": sum(entry.size for entry in gone),
-        "build_cache_freed_bytes": pruned,
-    }
 
 
 @app.command()
@@ -239,13 +240,6 @@ def document(entry: Entry) -> dict[str, object]:
         "used": int(entry.used),
         "why": entry.why or None,
     }
-
-
-def _dropped(host: Host, entry: Entry) -> bool:
-    if drop(host.store, entry, idle):
-        return True
-    host.reporter.say(f"{entry.room}/{entry.key[:12]} stays: another run uses it")
-    return False
 
 
 def _embedded(store: Store) -> Engine | None:

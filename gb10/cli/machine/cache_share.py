@@ -49,7 +49,10 @@ def push(
     Only missing wheels are sent. The token is HF_TOKEN, or the one of `hf auth login`. Your key, and the key that
     signed the present listing, must be in the file wheel-cache-signers (allowed_signers in man ssh-keygen).
     """
-    cache, signing = named_cache(ctx.env, repo), _signing(ctx.env, key)
+    found = key or ctx.env.get(variable("wheel-cache-key"))
+    if not found:
+        raise UsageError("cache push needs a key to sign with", hint="--key ~/.ssh/id_ed25519, or set wheel-cache-key")
+    cache, signing = named_cache(ctx.env, repo), Path(found)
     _print(
         ctx.reporter,
         share(ctx, cache, compiled_wheels(ctx.store) if every else _named(ctx, asked), signing),
@@ -84,13 +87,6 @@ def pull(
 def _named(ctx: Context, asked: Request) -> Mapping[str, str]:
     """The compiled wheels of a plan, by key."""
     return {step.key: step.name for step in make_plan(ctx, asked).of_kind("wheel")}
-
-
-def _signing(env: Mapping[str, str], key: Path | None) -> Path:
-    found = key or env.get(variable("wheel-cache-key"))
-    if not found:
-        raise UsageError("cache push needs a key to sign with", hint="--key ~/.ssh/id_ed25519, or set wheel-cache-key")
-    return Path(found)
 
 
 def _print(reporter: Reporter, done: Exchange, verb: str, as_json: bool) -> None:

@@ -18,12 +18,12 @@ from gb10.core.ssh import HERE
 from gb10.errors import EngineError, ServeError, UsageError
 from gb10.image.context import Context
 from gb10.serving.checkup.bundle import as_text, write_bundle
-from gb10.serving.checkup.collect import Checkup, Request, check_up
+from gb10.serving.checkup.collect import Checkup, Request, collect
 from gb10.serving.checkup.saved_logs import SavedLog, log_size, read_log
+from gb10.serving.doctor.diagnosis import Diagnosis, Finding
 from gb10.serving.doctor.doctor_rule import DoctorRule
 from gb10.serving.doctor.image_record import PLACE, ImageRecord, read_plan
 from gb10.serving.doctor.rule_files import load_doctor_rules
-from gb10.serving.doctor.seen import Diagnosis, Seen
 
 WIDTH: Final = 116
 TITLES: Final = {
@@ -71,7 +71,7 @@ def _counted(count: int, name: str) -> str:
     return f"{count} {name}{'s' * (count > 1)}" if count else ""
 
 
-def _print_seen(one: Seen, *, first: bool) -> None:
+def _print_seen(one: Finding, *, first: bool) -> None:
     print(f"  {one.level}: {one.code}{'  (the first error)' if first else ''}")
     for line in (_place(one), *_sentences(one)):
         print(
@@ -81,7 +81,7 @@ def _print_seen(one: Seen, *, first: bool) -> None:
         )
 
 
-def _place(one: Seen) -> str:
+def _place(one: Finding) -> str:
     """Where it was seen, and how often."""
     others = ", ".join(f"{name} {count} times" for name, count in one.others.items())
     parts = [
@@ -94,7 +94,7 @@ def _place(one: Seen) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _sentences(one: Seen) -> tuple[str, ...]:
+def _sentences(one: Finding) -> tuple[str, ...]:
     if one.rule is None:
         return (one.value[:LINE], "No rule knows this error.")
     note = (one.note,) if one.note else ()
@@ -127,7 +127,7 @@ def doctor_document(found: Checkup, rules: Sequence[DoctorRule]) -> dict[str, An
     }
 
 
-def _finding(one: Seen, diagnosis: Diagnosis) -> dict[str, Any]:
+def _finding(one: Finding, diagnosis: Diagnosis) -> dict[str, Any]:
     rule = one.rule
     return {
         "code": one.code,
@@ -249,7 +249,7 @@ def doctor(
         model=model,
     )
     with ctx.reporter.task(f"looking at {', '.join(request.hosts)}") if request.hosts else nullcontext():
-        found = check_up(ctx, request, uuid.uuid4().hex)
+        found = collect(ctx, request, uuid.uuid4().hex)
     document = doctor_document(found, load_doctor_rules())
     written = _written(ctx, bundle, found, document) if bundle else None
     if as_json:

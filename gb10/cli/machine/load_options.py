@@ -63,7 +63,7 @@ BootOption = Annotated[
 ]
 
 
-def planned(
+def plan_from_options(
     *,
     concurrency: ConcurrencyOption = None,
     pp: PromptOption = 2048,
@@ -92,5 +92,5 @@ def planned(
     )
 
 
-plans = inject("plan", planned, first=True)
+plans = inject("plan", plan_from_options, first=True)
 """Adds the options before a verb's own; the verb gets its parameter ``plan``."""

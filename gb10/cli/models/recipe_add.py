@@ -11,10 +11,16 @@ from gb10.cli.values import completer
 from gb10.cli.verb import inject
 from gb10.errors import UsageError
 from gb10.image.context import Context
-from gb10.models.registries.moving import Moved, Wish, add_registries, remove_registry, update_registries
 from gb10.models.registries.origin import check_ref, check_registry_name, origin_of
 from gb10.models.registries.recipe_file import named_registry
 from gb10.models.registries.registry import read_registries
+from gb10.models.registries.updating import (
+    UpdatedRegistry,
+    UpdateOptions,
+    add_registries,
+    remove_registry,
+    update_registries,
+)
 
 
 def wish_of(
@@ -28,9 +34,9 @@ def wish_of(
     trust: Annotated[
         bool, typer.Option("--trust", help="Trust it at this pin: its mods and hooks need no --trust any more.")
     ] = False,
-) -> Wish:
+) -> UpdateOptions:
     """How it is added; raises UsageError."""
-    return Wish(
+    return UpdateOptions(
         name=check_registry_name(name) if name else None,
         ref=check_ref(ref) if ref else None,
         trust=trust,
@@ -42,7 +48,7 @@ def wish_of(
 def add(
     *,
     ctx: Context,
-    wish: Wish,
+    wish: UpdateOptions,
     source: Annotated[
         str | None,
         typer.Argument(metavar="URL|DIR|FILE|@NAME", help="A git repository, a folder, or a recipe by URL or file."),
@@ -81,7 +87,7 @@ def add(
     ctx.reporter.say("it would be added" if wish.dry_run else f"its recipes: ./build.py recipe list @{made[0].name}")
 
 
-def _update(ctx: Context, source: str | None, wish: Wish, *, as_json: bool) -> None:
+def _update(ctx: Context, source: str | None, wish: UpdateOptions, *, as_json: bool) -> None:
     known = read_registries(ctx.env)
     if wish.name or wish.ref:
         raise UsageError("--update keeps name and ref", hint="remove the registry, and add it anew")
@@ -102,11 +108,11 @@ def _update(ctx: Context, source: str | None, wish: Wish, *, as_json: bool) -> N
             ctx.reporter.say(f"@{one.registry.name} is not trusted any more: read the changes, then add --trust")
 
 
-def _changes(one: Moved) -> list[dict[str, object]]:
+def _changes(one: UpdatedRegistry) -> list[dict[str, object]]:
     return [{"kind": change.kind, "what": change.what, "powers": list(change.powers)} for change in one.changes]
 
 
-def _moved_line(one: Moved) -> str:
+def _moved_line(one: UpdatedRegistry) -> str:
     if one.old == one.registry.pin:
         return f"@{one.registry.name} is unchanged at {one.old[:12]}"
     return f"@{one.registry.name} {one.old[:12]} -> {one.registry.pin[:12]}: {len(one.changes)} changes"

@@ -16,7 +16,7 @@ from gb10.core.installation import ROOT
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.image.lock.lockfile import load_recipe
-from gb10.models.importing.imported import Wanted, written
+from gb10.models.importing.import_result import ImportChoices, recipe_text
 from gb10.models.importing.importing import engine_of_form, import_recipe
 from gb10.models.issue import errors_of
 from gb10.models.lint.served import release_named
@@ -43,7 +43,7 @@ def wanted_of(
         str | None,
         typer.Option("--release", metavar="VERSION", help="The engine's release, if the file names none."),
     ] = None,
-) -> Wanted:
+) -> ImportChoices:
     """What a command line chooses; raises UsageError for an image or a release that cannot be."""
     named = release_named(image or "")
     if image is not None and not is_reference(image):
@@ -55,7 +55,7 @@ def wanted_of(
         raise UsageError(f"{release!r} is no release", hint="write it as 0.33.0") from None
     if differs:
         raise UsageError(f"{image} is of {named}, and --release is {release}", hint="leave one of them out")
-    return Wanted(
+    return ImportChoices(
         variant=variant,
         nodes=nodes,
         features=tuple(features or ()),
@@ -69,7 +69,7 @@ def wanted_of(
 def import_file(
     *,
     reporter: Reporter,
-    wanted: Wanted,
+    wanted: ImportChoices,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to import.")],
     write: Annotated[
         Path | None, typer.Option("--write", metavar="PATH", help="Write the recipe there, in place of printing it.")
@@ -89,7 +89,7 @@ def import_file(
     text = read_text(file)
     engine = engine_of_form(text, str(file))
     found = import_recipe(text, str(file), replace(wanted, image=wanted.image or image_of(engine, wanted.release)))
-    recipe = written(found, str(file))
+    recipe = recipe_text(found, str(file))
     errors = errors_of(load_model_recipe(recipe, str(file)).issues)
     if errors:
         raise UsageError(f"{file} becomes no recipe: {errors[0].text}", hint="correct it there, or write one by hand")
@@ -109,7 +109,7 @@ def image_of(engine: str, release: str | None = None) -> str:
     return f"{recipe.repository}:{release or recipe.version}-cu{recipe.cuda.replace('.', '')}-sm121f"
 
 
-def _about_the_image(image: str, wanted: Wanted, engine: str) -> Iterator[str]:
+def _about_the_image(image: str, wanted: ImportChoices, engine: str) -> Iterator[str]:
     """What became of the two options, and who has the image."""
     if wanted.image and image != wanted.image:
         yield f"--image is for a file that names none: this one names {image}"

@@ -16,7 +16,7 @@ from gb10.errors import EmptySelectionError, UsageError
 from gb10.models.issue import LEVELS, Issue, errors_of, in_order, lines_of
 from gb10.models.lint.linting import lint, own_releases
 from gb10.models.lint.rule import Rule, load_rules
-from gb10.models.lint.served import ImageFacts, facts_of, served
+from gb10.models.lint.served import ImageFacts, facts_of, lint_case
 from gb10.models.memory.model import Model
 from gb10.models.registries.recipe_file import SUFFIXES, RecipeFile
 
@@ -118,7 +118,7 @@ def linted(file: RecipeFile, rules: Sequence[Rule], judged: Judged | None = None
     """The findings of a file, those about its mods among them. Raises UsageError when it cannot be read."""
     recipe = load_file(file)
     release, image = (judged.release, judged.image) if judged else (None, None)
-    case = served(recipe, own_releases())
+    case = lint_case(recipe, own_releases())
     release_of_image = image.release if image else None
     of_mods = judged_mods(recipe, file, case.engine, release or release_of_image or case.release)
     mods = mods_of(recipe, file)

@@ -23,7 +23,7 @@ from gb10.serving.weights.copying import Hosts
 from gb10.serving.weights.downloading import gb
 from gb10.serving.weights.hub_cache import ModelFolder, cache_folder
 from gb10.serving.weights.model_lock import HERE, MODEL, lock_file
-from gb10.serving.weights.weights_pull import PulledWeights, PullWish, WantedModel, pull_weights
+from gb10.serving.weights.weights_pull import PulledWeights, PullOptions, WantedModel, pull_weights
 
 SCHEMA = "gb10/recipe-pull/v1"
 
@@ -33,7 +33,7 @@ class Asked:
     """What a command line asks for; ``hosts`` as typed."""
 
     hosts: tuple[str, ...]
-    wish: PullWish
+    wish: PullOptions
 
 
 def asked_of(
@@ -53,7 +53,7 @@ def asked_of(
     verify: Annotated[bool, typer.Option("--verify", help="Hash every file again, here and on each node.")] = False,
 ) -> Asked:
     """How weights are pulled."""
-    return Asked(hosts=tuple(hosts or ()), wish=PullWish(all_files=all_files, update=update, verify=verify))
+    return Asked(hosts=tuple(hosts or ()), wish=PullOptions(all_files=all_files, update=update, verify=verify))
 
 
 def nodes_of(env: Mapping[str, str], hosts: Sequence[str]) -> Hosts:

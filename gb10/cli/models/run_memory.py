@@ -19,12 +19,12 @@ from gb10.models.memory.memory_limits import (
     NAMES,
     SINCE,
     cap_of,
-    capped,
     container_memory,
     fraction_of,
     torch_bytes,
     torch_bytes_unknown,
     torch_knows,
+    with_memory_cap,
 )
 from gb10.models.render.rendered import RenderRequest
 from gb10.serving.run.service import Options, Service
@@ -104,7 +104,7 @@ def with_script_cap(reporter: Reporter, recipe: ModelRecipe, request: RenderRequ
     environment = {**{key: str(value) for key, value in recipe.env.items()}, **told}
     found = known_estimate(recipe, request)
     fraction = _cap(reporter, options, recipe.container or "", found, _launch(recipe, request))
-    more = ((f"env.{key}", value) for key, value in capped(environment, fraction).items() if key in NAMES)
+    more = ((f"env.{key}", value) for key, value in with_memory_cap(environment, fraction).items() if key in NAMES)
     added = [(key, value) for key, value in more if environment.get(key[4:]) != value]
     return replace(request, overrides=(*request.overrides, *added))
 
@@ -114,7 +114,7 @@ def in_script(recipe: ModelRecipe, fraction: float | None) -> ModelRecipe:
     environment = {key: str(value) for key, value in recipe.env.items()}
     if recipe.format != "v1" or not set(NAMES) & set(environment):
         return recipe
-    return replace(recipe, values={**recipe.values, "env": capped(environment, fraction)})
+    return replace(recipe, values={**recipe.values, "env": with_memory_cap(environment, fraction)})
 
 
 def cap_lines(service: Service) -> list[str]:

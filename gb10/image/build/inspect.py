@@ -19,8 +19,8 @@ from gb10.image.build.contexts import build_context, scanner_files
 from gb10.image.build.stage import engine_with_images, run_build
 from gb10.image.context import Context, build_architecture
 from gb10.image.moe.file_verdict import FileVerdict, judge_files
-from gb10.image.moe.given_files import Sizes
 from gb10.image.moe.image_files import ENGINES, read_image
+from gb10.image.moe.input_files import Sizes
 from gb10.image.plan.catalog import DEFAULT_ENGINE
 from gb10.image.plan.plan_record import NAMESPACE, SLIM, RecordedPlan
 from gb10.image.plan.render import scan_dockerfile

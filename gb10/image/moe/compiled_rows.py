@@ -20,7 +20,7 @@ from gb10.core.installation import PACKAGE
 from gb10.core.proc import SILENT, CommandFailedError, capture_while_active
 from gb10.errors import FetchError, LockStaleError, UsageError
 from gb10.image.moe.file_verdict import FileVerdict
-from gb10.image.moe.given_files import Batch, Sizes
+from gb10.image.moe.input_files import Batch, Sizes
 from gb10.image.moe.release_lookups import SITE, Judge
 from gb10.image.moe.row_rules import LIMIT
 from gb10.image.moe.tuned_name import DEVICE, Family

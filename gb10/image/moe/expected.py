@@ -7,19 +7,19 @@ from typing import Any, Final, Literal
 
 from packaging.version import Version
 
-from gb10.image.moe.tuned_name import SPELLED, Family, Meant, spelled
+from gb10.image.moe.tuned_name import SPELLED, Family, TunedName, format_tuned_name
 
 CLAMPS: Final = Version("0.5.14")
 """SGLang from here reads BLOCK_SIZE_K of every row of a dense file."""
 
 
-def stopping(engine: str, version: str, meant: Meant, rows: Mapping[int, Any], most: int) -> str | None:
+def stop_reason(engine: str, version: str, meant: TunedName, rows: Mapping[int, Any], most: int) -> str | None:
     """Why the engine stops at a row that some batch size up to ``most`` gets; None when it does not."""
     needed = _needed(engine, meant)
     every = (engine == "sglang" and meant.family == "dense" and Version(version) >= CLAMPS) or bool(
         meant.shape.get("down")
     )
-    for size, row in rows.items() if every else reached(rows, most).items():
+    for size, row in rows.items() if every else used_rows(rows, most).items():
         if needed is not None and not isinstance(row, Mapping):
             return f"the row of {size} is {row!r:.40}, no object"
         absent = [name for name in needed or () if name not in row]
@@ -29,7 +29,7 @@ def stopping(engine: str, version: str, meant: Meant, rows: Mapping[int, Any], m
     return "BLOCK_SIZE_M is a text in one row and a number in another" if {str, int} <= kinds else None
 
 
-def _needed(engine: str, meant: Meant) -> tuple[str, ...] | None:
+def _needed(engine: str, meant: TunedName) -> tuple[str, ...] | None:
     """Keys that the engine itself reads of a row; None when it hands the row on as it is."""
     if meant.family == "mamba":
         return ("BLOCK_SIZE_M", "num_warps")
@@ -41,7 +41,7 @@ def _needed(engine: str, meant: Meant) -> tuple[str, ...] | None:
     return () if engine == "vllm" and packed else None
 
 
-def reached(rows: Mapping[int, Any], most: int) -> dict[int, Any]:
+def used_rows(rows: Mapping[int, Any], most: int) -> dict[int, Any]:
     """The rows that a batch of 1 to ``most`` gets."""
     return {key: rows[key] for key in {nearest(rows, size) for size in range(1, most + 1)}}
 
@@ -83,14 +83,14 @@ class Expected:
     reasons: tuple[str, ...] = ()
 
 
-def expect(look: Look, meant: Meant | None, place: str) -> Expected:
+def expected_verdict(look: Look, meant: TunedName | None, place: str) -> Expected:
     """What the engine will do with the file at ``place`` below the folder that it reads."""
     if meant is None:
         return Expected("not found", ("its name is of none of the families of tuned files",))
-    reasons = never_asked(look, meant)
+    reasons = unused_reason(look, meant)
     if reasons:
         return Expected("not found", tuple(reasons))
-    name = spelled(look.engine, meant)
+    name = format_tuned_name(look.engine, meant)
     opened = _opened(look, name)
     if isinstance(opened, Expected):
         return opened
@@ -100,7 +100,7 @@ def expect(look: Look, meant: Meant | None, place: str) -> Expected:
     return first if isinstance(first, Expected) else _content(look, meant, look.files[place])
 
 
-def never_asked(look: Look, meant: Meant) -> list[str]:
+def unused_reason(look: Look, meant: TunedName) -> list[str]:
     """Why the engine asks for no such file on a GB10; nothing when it does."""
     if meant.device.lower() != SPELLED.lower():
         return [f"it is for {meant.device or 'no GPU'}: a GB10 is {SPELLED}"]
@@ -144,7 +144,7 @@ def _versions(look: Look) -> Sequence[str] | Expected:
     return sorted(folders, key=lambda folder: numbers[folder], reverse=True)
 
 
-def _elsewhere(look: Look, meant: Meant, name: str, place: str, opened: str | None) -> str:
+def _elsewhere(look: Look, meant: TunedName, name: str, place: str, opened: str | None) -> str:
     """Why the engine does not open the file at ``place``."""
     given = place if meant.family == "helion" else place.rpartition("/")[2]
     if given != name:
@@ -168,7 +168,7 @@ def difference(given: str, wanted: str) -> str:
     return f"from character {at + 1} it has {given[at : at + 24]!r}, not {wanted[at : at + 24]!r}"
 
 
-def _content(look: Look, meant: Meant, content: bytes) -> Expected:
+def _content(look: Look, meant: TunedName, content: bytes) -> Expected:
     parsed = _parsed(meant.family, content)
     if isinstance(parsed, Expected):
         return parsed
@@ -183,7 +183,7 @@ def _content(look: Look, meant: Meant, content: bytes) -> Expected:
     if not keys:
         verdict = "raises" if meant.family == "lora" else "found"
         return Expected(verdict, ("it has no row: the engine takes its defaults",))
-    bad = stopping(look.engine, look.version, meant, keys, look.most)
+    bad = stop_reason(look.engine, look.version, meant, keys, look.most)
     return Expected("raises", (bad,)) if bad else Expected("found")
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from gb10.errors import EmptySelectionError, UsageError
-from gb10.image.moe.expected import Expected, Look, Verdict, expect, never_asked
-from gb10.image.moe.given_files import Batch, Given, Lies, Sizes, layer_place, question, root_of, stage
-from gb10.image.moe.release_lookups import Answers, Judge, Said, ask
-from gb10.image.moe.row_rules import PACKED, weigh
-from gb10.image.moe.tuned_name import Family, Meant
+from gb10.image.moe.expected import Expected, Look, Verdict, expected_verdict, unused_reason
+from gb10.image.moe.input_files import Batch, InputFile, Lies, Sizes, layer_place, question, root_of, stage
+from gb10.image.moe.release_lookups import Answers, EngineAnswer, Judge, ask
+from gb10.image.moe.row_rules import PACKED, judge_row
+from gb10.image.moe.tuned_name import Family, TunedName
 
 Use = Literal["triton", "cuda", "default", "raises"]
 LADDER_END: Final = 1024
@@ -66,10 +66,10 @@ def judge_batches(judge: Judge, batches: Sequence[Batch], sizes: Sizes) -> list[
         ]
         questions = [question(judge, meant, work / str(number), sizes, lies) for number, lies, _, meant in asked]
         answers = ask(judge, questions, work)
-        said = {(number, path): one for (number, _, path, _), one in zip(asked, answers.answers, strict=True)}
+        answer = {(number, path): one for (number, _, path, _), one in zip(asked, answers.answers, strict=True)}
         return [
             tuple(
-                _judged(looks, given, staged[number].get(given.path), said.get((number, given.path)), sizes)
+                _judged(looks, given, staged[number].get(given.path), answer.get((number, given.path)), sizes)
                 for given in batch.files
             )
             for number, batch in enumerate(batches)
@@ -105,16 +105,22 @@ class _Looks:
         return look, root
 
 
-def _judged(looks: _Looks, given: Given, place: Path | None, said: Said | None, sizes: Sizes) -> FileVerdict:
+def _judged(
+    looks: _Looks, given: InputFile, place: Path | None, answer: EngineAnswer | None, sizes: Sizes
+) -> FileVerdict:
     family = given.meant.family if given.meant else None
-    if given.meant is None or family is None or place is None or said is None:
+    if given.meant is None or family is None or place is None or answer is None:
         return _unasked(looks.judge, given, family)
     look, root = looks.of(family)
-    expected = expect(look, given.meant, place.relative_to(root).as_posix())
-    rows = tuple(_rows(looks, given.meant, said, sizes)) if said.opened == str(place) and said.keys is not None else ()
+    expected = expected_verdict(look, given.meant, place.relative_to(root).as_posix())
+    rows = (
+        tuple(_rows(looks, given.meant, answer, sizes))
+        if answer.opened == str(place) and answer.keys is not None
+        else ()
+    )
     failed = next((str(row.config) for row in rows if row.use == "raises"), None)
-    verdict = _verdict(look, given.meant, place, said, failed)
-    told = (said.raised or failed or said.name).replace(f"{looks.work}/", "")
+    verdict = _verdict(look, given.meant, place, answer, failed)
+    told = (answer.raised or failed or answer.name).replace(f"{looks.work}/", "")
     if verdict == "raises" and (failed or "").startswith("AssertionError") and given.meant.shape.get("down"):
         expected = Expected("raises", ("its BLOCK_SIZE_M is not that of the row for the first GEMM",))
     return FileVerdict(
@@ -125,20 +131,20 @@ def _judged(looks: _Looks, given: Given, place: Path | None, said: Said | None, 
         reasons=expected.reasons,
         rows=rows,
         expected=expected.verdict,
-        remarks=tuple(_remarks(family, said)) if verdict == "found" else (),
+        remarks=tuple(_remarks(family, answer)) if verdict == "found" else (),
     )
 
 
-def _verdict(look: Look, meant: Meant, place: Path, said: Said, failed: str | None) -> Verdict:
+def _verdict(look: Look, meant: TunedName, place: Path, answer: EngineAnswer, failed: str | None) -> Verdict:
     """The engine's own, but for a file that it never asks for: of another GPU, or a type that it does not name."""
-    if never_asked(look, meant):
+    if unused_reason(look, meant):
         return "not found"
-    if said.raised or failed:
+    if answer.raised or failed:
         return "raises"
-    return "found" if said.opened == str(place) and said.keys is not None else "not found"
+    return "found" if answer.opened == str(place) and answer.keys is not None else "not found"
 
 
-def _unasked(judge: Judge, given: Given, family: Family | None) -> FileVerdict:
+def _unasked(judge: Judge, given: InputFile, family: Family | None) -> FileVerdict:
     reason = "its name is of none of the families of tuned files"
     if family:
         reason = f"{judge.engine} {judge.version} has no tuned files of this family"
@@ -153,24 +159,24 @@ def _unasked(judge: Judge, given: Given, family: Family | None) -> FileVerdict:
     )
 
 
-def _rows(looks: _Looks, meant: Meant, said: Said, sizes: Sizes) -> Iterator[TunedRow]:
+def _rows(looks: _Looks, meant: TunedName, answer: EngineAnswer, sizes: Sizes) -> Iterator[TunedRow]:
     packed = meant.shape.get("dtype") in PACKED
     parameters = looks.answers.parameters.get("packed" if packed else meant.family, [])
-    for first, last, row, taken, whole in said.spans:
-        use: Use = "default" if taken != "raises" and not said.keys else taken
+    for first, last, row, taken, whole in answer.spans:
+        use: Use = "default" if taken != "raises" and not answer.keys else taken
         made = TunedRow(first=first, last=last, config=whole if use == "raises" else row, use=use)
         if use == "triton":
-            weighed = weigh(looks.judge.engine, meant.family, meant.shape, whole, parameters, grouped=sizes.group)
+            weighed = judge_row(looks.judge.engine, meant.family, meant.shape, whole, parameters, grouped=sizes.group)
             made = replace(made, shared=weighed.shared, problems=weighed.problems, remarks=weighed.remarks)
         yield made
 
 
-def _remarks(family: Family, said: Said) -> Iterator[str]:
-    if family in ("moe", "dense") and said.keys and max(said.keys) < LADDER_END:
-        yield f"its largest batch size is {max(said.keys)}: every larger batch, and prefill, gets that row"
+def _remarks(family: Family, answer: EngineAnswer) -> Iterator[str]:
+    if family in ("moe", "dense") and answer.keys and max(answer.keys) < LADDER_END:
+        yield f"its largest batch size is {max(answer.keys)}: every larger batch, and prefill, gets that row"
 
 
-def unexplained(verdicts: Sequence[FileVerdict]) -> Mapping[str, tuple[Verdict, Verdict]]:
+def differing_verdicts(verdicts: Sequence[FileVerdict]) -> Mapping[str, tuple[Verdict, Verdict]]:
     """Files on which our rules and the engine differ: the engine's verdict, then ours."""
     differing = (verdict for verdict in verdicts if verdict.verdict != verdict.expected)
     return {verdict.path: (verdict.verdict, verdict.expected) for verdict in differing}

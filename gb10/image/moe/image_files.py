@@ -13,7 +13,7 @@ from gb10.containers.connection import Engine
 from gb10.containers.images import ImageInfo, read_folders
 from gb10.core.host import Host
 from gb10.errors import UsageError
-from gb10.image.moe.given_files import Batch, given_file
+from gb10.image.moe.input_files import Batch, input_file
 from gb10.image.moe.release_lookups import SITE, Judge, open_judge
 from gb10.image.moe.tuned_name import SPELLED, EngineTable, Home, read_table
 
@@ -53,7 +53,7 @@ def read_image(host: Host, root: Path, engine: Engine, image: ImageInfo, referen
         if path.endswith(".json") and SPELLED.lower() in path.rpartition("/")[2].lower()
     }
     below = tuple(folder.removeprefix(f"{site}/") for folder in folders)
-    batch = Batch(tuple(given_file(path, content) for path, content in tuned.items()), below, "image")
+    batch = Batch(tuple(input_file(path, content) for path, content in tuned.items()), below, "image")
     return InImage(judge=judge, batch=batch, site=site, remarks=tuple(_remarks(judge, files)))
 
 

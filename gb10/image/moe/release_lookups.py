@@ -16,7 +16,7 @@ from gb10.core.host import Host
 from gb10.core.installation import PACKAGE
 from gb10.core.proc import SILENT, CommandFailedError, capture_while_active
 from gb10.errors import UsageError
-from gb10.image.moe.child.asked import Question
+from gb10.image.moe.child.question import Question
 from gb10.image.moe.row_rules import LIMIT
 from gb10.image.moe.tuned_name import DEVICE, SPELLED, TABLE, EngineTable, Family, read_table
 from gb10.patches.release_files import Library, open_release
@@ -33,8 +33,8 @@ PACKED_KERNEL: Final = "fused_moe_kernel_gptq_awq"
 START: Final = "import sys; sys.path.insert(0, {root!r}); from gb10.image.moe.child.ask import main; main()"
 
 
-class Said(BaseModel):
-    """An answer of the child: see ``gb10.image.moe.child.asked.Answer``."""
+class EngineAnswer(BaseModel):
+    """An answer of the child: see ``gb10.image.moe.child.question.Answer``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -50,7 +50,7 @@ class Answers(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    answers: list[Said]
+    answers: list[EngineAnswer]
     parameters: dict[str, list[str]]
     dtypes: list[str | None]
 

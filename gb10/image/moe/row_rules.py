@@ -62,7 +62,7 @@ SMALLEST: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class RowJudgement:
     """A row's bytes of shared memory (None: no formula), what stops or spoils it, and what is only worth a look."""
 
     shared: int | None
@@ -70,26 +70,40 @@ class Weighed:
     remarks: tuple[str, ...] = ()
 
 
-def weigh(
+def judge_row(
     engine: str, family: Family, shape: Mapping[str, Any], row: object, parameters: Sequence[str], *, grouped: int
-) -> Weighed:
+) -> RowJudgement:
     """A row as Triton gets it. ``parameters``: those of the kernel. ``grouped``: the group of int4 and int8 scales."""
     packed = family == "moe" and shape["dtype"] in PACKED
     problems = _keys(family, row, parameters, packed=packed)
     if problems or not isinstance(row, Mapping):
-        return Weighed(None, tuple(problems))
+        return RowJudgement(None, tuple(problems))
     if family in ("mamba", "lora"):
-        return Weighed(None, tuple(_warps(row)))
+        return RowJudgement(None, tuple(_warps(row)))
     block = shape["block"] if shape.get("block") and all(shape["block"]) else None
     whole = clamped(engine if family == "moe" else "", block, row)
-    problems = [*_tiles(whole), *_warps(whole), *_scales(block, whole)]
-    problems += _groups(engine, family, shape, whole, grouped)
+    depth = whole["BLOCK_SIZE_K"]
+
+    odd = [name for name in TILES if whole[name] < 1 or whole[name] & (whole[name] - 1)]
+    problems = [f"{name}={whole[name]} is no power of two" for name in odd]
+    small = [name for name in TILES if name not in odd and whole[name] < SMALLEST]
+    problems += [f"{name}={whole[name]} is less than {SMALLEST}" for name in small]
+    problems += ["GROUP_SIZE_M is less than 1"] if whole["GROUP_SIZE_M"] < 1 else []
+    problems += ["num_stages is less than 1"] if whole.get("num_stages", 1) < 1 else []
+    problems += _warps(whole)
+    if block and depth > block[1]:  # such a tile is multiplied by the first of its scales alone
+        problems.append(f"BLOCK_SIZE_K={depth} spans several scales of {block[1]}, and one is used: wrong numbers")
+    if packed and engine == "vllm" and depth % grouped and grouped % depth:
+        problems.append(f"BLOCK_SIZE_K={depth} and scales of {grouped} do not divide")
+
     # at most, for a row of the dense FP8 kernel with block scales
     dense = family == "dense"
     shared = (moe_bytes("fp8_w8a8", [128, 128], whole) or 0) if dense else moe_bytes(shape["dtype"], block, whole)
     if shared is not None and shared > LIMIT:
         problems.append(f"it needs {shared:,} bytes of shared memory; a GB10 has {LIMIT:,}")
-    return Weighed(shared, tuple(problems), tuple(_remarks(whole)))
+    sums = accumulators(whole)
+    remarks = (f"each thread has {sums} sums: most such kernels spill",) if sums >= SPILLING else ()
+    return RowJudgement(shared, tuple(problems), remarks)
 
 
 def _keys(family: Family, row: object, parameters: Sequence[str], *, packed: bool) -> list[str]:
@@ -108,42 +122,9 @@ def _keys(family: Family, row: object, parameters: Sequence[str], *, packed: boo
     ]
 
 
-def _tiles(row: Mapping[str, int]) -> list[str]:
-    odd = [name for name in TILES if row[name] < 1 or row[name] & (row[name] - 1)]
-    small = [name for name in TILES if name not in odd and row[name] < SMALLEST]
-    return [
-        *(f"{name}={row[name]} is no power of two" for name in odd),
-        *(f"{name}={row[name]} is less than {SMALLEST}" for name in small),
-        *(["GROUP_SIZE_M is less than 1"] if row["GROUP_SIZE_M"] < 1 else []),
-        *(["num_stages is less than 1"] if row.get("num_stages", 1) < 1 else []),
-    ]
-
-
 def _warps(row: Mapping[str, int]) -> list[str]:
     warps = row.get("num_warps", 4)
     return [] if warps in (1, 2, 4, 8, 16, 32) else [f"num_warps={warps} is none of 1, 2, 4, 8, 16, 32"]
-
-
-def _scales(block: list[int] | None, row: Mapping[str, int]) -> list[str]:
-    """A tile deeper than a block with a scale is multiplied by the first of its scales alone: wrong numbers."""
-    depth = row["BLOCK_SIZE_K"]
-    if block and depth > block[1]:
-        return [f"BLOCK_SIZE_K={depth} spans several scales of {block[1]}, and one is used: wrong numbers"]
-    return []
-
-
-def _groups(engine: str, family: Family, shape: Mapping[str, Any], row: Mapping[str, int], grouped: int) -> list[str]:
-    depth = row["BLOCK_SIZE_K"]
-    packed = family == "moe" and engine == "vllm" and shape["dtype"] in PACKED
-    if packed and depth % grouped and grouped % depth:
-        return [f"BLOCK_SIZE_K={depth} and scales of {grouped} do not divide"]
-    return []
-
-
-def _remarks(row: Mapping[str, int]) -> list[str]:
-    if accumulators(row) >= SPILLING:
-        return [f"each thread has {accumulators(row)} sums: most such kernels spill"]
-    return []
 
 
 SPACE: Final[Mapping[str, tuple[int, ...]]] = {
@@ -183,6 +164,6 @@ def candidates(engine: str, shape: Mapping[str, Any]) -> tuple[dict[str, int], .
     return tuple(found.values())
 
 
-def compiles(rows: Iterable[Mapping[str, int]]) -> int:
+def kernel_count(rows: Iterable[Mapping[str, int]]) -> int:
     """Kernels to compile: each different row once for each of the two GEMMs."""
     return 2 * len({tuple(sorted(row.items())) for row in rows})

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from gb10.errors import UsageError
-from gb10.image.moe.child.asked import Question
+from gb10.image.moe.child.question import Question
 from gb10.image.moe.expected import nearest
-from gb10.image.moe.release_lookups import Judge, Said, ask
-from gb10.image.moe.row_rules import PACKED, Weighed, weigh
-from gb10.image.moe.tuned_name import SPELLED, Meant, spelled
+from gb10.image.moe.release_lookups import EngineAnswer, Judge, ask
+from gb10.image.moe.row_rules import PACKED, RowJudgement, judge_row
+from gb10.image.moe.tuned_name import SPELLED, TunedName, format_tuned_name
 
 MOST: Final = 131_072
 """Batch sizes for which the default is asked: vLLM's changes last beyond 128 tokens for each expert."""
@@ -23,7 +23,7 @@ OTHER: Final = "docs/moe.md lists the releases that gb10 can ask: name another w
 class Model:
     """What a seed is for, beside the parameters in the name: widths, experts for each token, the group of scales."""
 
-    meant: Meant
+    meant: TunedName
     hidden: int
     topk: int
     group: int
@@ -78,12 +78,14 @@ def make_seed(judge: Judge, later: Judge, model: Model, work: Path) -> Seed:
     rows: dict[int, Mapping[str, Any]] = {}
     for span in _joined(spans):
         rows |= {span.first: span.row, span.last: span.row}
-    return Seed(name=spelled(judge.engine, model.meant), spans=spans, rows=rows, differing=_differing(spans, rows))
+    return Seed(
+        name=format_tuned_name(judge.engine, model.meant), spans=spans, rows=rows, differing=_differing(spans, rows)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Defaults:
-    said: Said
+    said: EngineAnswer
     parameters: Sequence[str]
 
 
@@ -97,13 +99,14 @@ def _defaults(judge: Judge, model: Model, work: Path) -> _Defaults:
     (work / "empty/configs").mkdir(parents=True)
     shape = model.meant.shape
     answers = ask(judge, [_question(judge, model, work, user=work / "empty", most=MOST)], work)
-    (said,) = answers.answers
-    if said.raised or said.keys is not None or shape["dtype"] not in (None, *answers.dtypes):
+    (answer,) = answers.answers
+    if answer.raised or answer.keys is not None or shape["dtype"] not in (None, *answers.dtypes):
         raise UsageError(
-            f"{judge.engine} {judge.version} has no default for dtype={shape['dtype']}", where=said.raised or said.name
+            f"{judge.engine} {judge.version} has no default for dtype={shape['dtype']}",
+            where=answer.raised or answer.name,
         )
     kernel = "packed" if shape["dtype"] in PACKED else "moe"
-    found = _Defaults(said, answers.parameters.get(kernel, []))
+    found = _Defaults(answer, answers.parameters.get(kernel, []))
     _check_answered(judge, found)
     return found
 
@@ -135,11 +138,11 @@ def check_read(judge: Judge, model: Model, made: Seed, work: Path) -> None:
     """Raise UsageError when the engine would not read the file at its place: another name, folder or variable."""
     folder_of(judge, work).mkdir(parents=True)
     (folder_of(judge, work) / made.name).write_text(made.text, encoding="ascii")
-    (said,) = ask(judge, [_question(judge, model, work, user=work, most=1)], work).answers
-    if said.keys != [*made.rows]:
+    (answer,) = ask(judge, [_question(judge, model, work, user=work, most=1)], work).answers
+    if answer.keys != [*made.rows]:
         raise UsageError(
             f"{judge.engine} {judge.version} would not read {made.name}",
-            where=said.raised or f"it looks for {said.name}, and opened {said.opened or 'no file'}",
+            where=answer.raised or f"it looks for {answer.name}, and opened {answer.opened or 'no file'}",
             hint=OTHER,
         )
 
@@ -147,7 +150,7 @@ def check_read(judge: Judge, model: Model, made: Seed, work: Path) -> None:
 def _check_answered(judge: Judge, found: _Defaults) -> None:
     """Raise UsageError for a batch size without an answer, or a kernel that was not found: then nothing is known."""
     failed = next(
-        ((first, last, error) for first, last, _, taken, error in found.said.spans if taken == "raises"), None
+        ((first, last, error) for first, last, _, taker, error in found.said.spans if taker == "raises"), None
     )
     if failed:
         first, last, error = failed
@@ -163,8 +166,8 @@ def _check_answered(judge: Judge, found: _Defaults) -> None:
 
 
 def _spans(judge: Judge, model: Model, own: _Defaults, others: _Defaults) -> Iterator[Span]:
-    for first, last, default, taken, whole in own.said.spans:
-        triton = taken == "triton"
+    for first, last, default, taker, whole in own.said.spans:
+        triton = taker == "triton"
         weighed = _weighed(judge, model, whole, own.parameters)
         row = default
         if triton and weighed.problems:
@@ -172,8 +175,8 @@ def _spans(judge: Judge, model: Model, own: _Defaults, others: _Defaults) -> Ite
         yield Span(first=first, last=last, default=default, row=row, triton=triton, shared=weighed.shared)
 
 
-def _weighed(judge: Judge, model: Model, row: object, parameters: Sequence[str]) -> Weighed:
-    return weigh(judge.engine, "moe", model.meant.shape, row, parameters, grouped=model.group)
+def _weighed(judge: Judge, model: Model, row: object, parameters: Sequence[str]) -> RowJudgement:
+    return judge_row(judge.engine, "moe", model.meant.shape, row, parameters, grouped=model.group)
 
 
 def _replacement(

@@ -91,7 +91,7 @@ BLOCK: Final = re.compile(r"block_?shape\s*=\s*[\[(]?\s*(\d{1,6})\s*[,xX ]\s*(\d
 
 
 @dataclass(frozen=True, slots=True)
-class Meant:
+class TunedName:
     """A file's family, and the parameters that its author meant, by the engines' names for them."""
 
     family: Family
@@ -99,25 +99,25 @@ class Meant:
     device: str
 
 
-def meant_by(path: str) -> Meant | None:
+def parse_tuned_name(path: str) -> TunedName | None:
     """What a path names; None when it is of no family. Letters' case, blanks and order do not matter."""
     parent, _, name = path.replace("\\", "/").rpartition("/")
     numbers = {field: _number(name, field) for field in ("E", "N", "K", "R", "S", "headdim", "dstate")}
     device = _word(name, "device_name") or _word(name, "device") or ""
     if numbers["E"] and numbers["N"]:
-        return Meant("moe", _experts(name, numbers), device)
+        return TunedName("moe", _experts(name, numbers), device)
     kind = re.search(r"lora_(shrink|expand)", name, re.IGNORECASE)
     if kind and numbers["K"] and numbers["R"] and numbers["S"]:
         shape = {field: numbers[field] for field in ("K", "R", "S")}
-        return Meant("lora", {"kernel": kind[1].lower(), **shape}, device)
+        return TunedName("lora", {"kernel": kind[1].lower(), **shape}, device)
     if numbers["headdim"] and numbers["dstate"]:
         state = (_word(name, "cache_dtype") or "").lower()
-        return Meant("mamba", {**_some(numbers, "headdim", "dstate"), "cache_dtype": state}, device)
+        return TunedName("mamba", {**_some(numbers, "headdim", "dstate"), "cache_dtype": state}, device)
     if numbers["N"] and numbers["K"] and _block(name):
-        return Meant("dense", {**_some(numbers, "N", "K"), "block": _block(name)}, device)
+        return TunedName("dense", {**_some(numbers, "N", "K"), "block": _block(name)}, device)
     if parent and re.fullmatch(r"(nvidia|amd|tesla)[\w .-]*\.json", name, re.IGNORECASE):
         stem = name[: -len(".json")]
-        return Meant("helion", {"kernel": parent.rpartition("/")[2]}, re.sub(r"[ -]+", "_", stem))
+        return TunedName("helion", {"kernel": parent.rpartition("/")[2]}, re.sub(r"[ -]+", "_", stem))
     return None
 
 
@@ -152,7 +152,7 @@ def _block(name: str) -> list[int] | None:
     return [int(found[1]), int(found[2])] if found else None
 
 
-def spelled(engine: str, meant: Meant) -> str:
+def format_tuned_name(engine: str, meant: TunedName) -> str:
     """The name that an engine asks for on a GB10, relative to its folder."""
     shape = meant.shape
     if meant.family == "moe":
@@ -192,21 +192,21 @@ WORDS: Final[Mapping[str, str]] = {
 }
 
 
-def nearest_files(asked: str, there: Sequence[str]) -> tuple[str, ...]:
+def nearest_files(asked: str, paths: Sequence[str]) -> tuple[str, ...]:
     """Sentences about the nearest of the files that are there, by their paths; none when none is near."""
-    wanted, name = meant_by(asked), PurePosixPath(asked).name
+    wanted, name = parse_tuned_name(asked), PurePosixPath(asked).name
     if wanted is None:
         return ()
-    known = ((path, meant) for path in there if (meant := meant_by(path)) and meant.family == wanted.family)
+    known = ((path, meant) for path in paths if (meant := parse_tuned_name(path)) and meant.family == wanted.family)
     ranked = sorted((len(found), path, found) for path, meant in known if (found := list(_apart(wanted, meant))) != [])
-    same = [path for path in there if (meant := meant_by(path)) and not list(_apart(wanted, meant))]
+    same = [path for path in paths if (meant := parse_tuned_name(path)) and not list(_apart(wanted, meant))]
     written = [f"{path} means the same and is written otherwise" for path in same if PurePosixPath(path).name != name]
     elsewhere = [f"{path} has this name, in another folder" for path in same if PurePosixPath(path).name == name]
     close = [f"{path} differs in {', '.join(found)}" for count, path, found in ranked if count <= 2]
     return tuple([*elsewhere, *written, *close][:MOST])
 
 
-def _apart(wanted: Meant, meant: Meant) -> Iterator[str]:
+def _apart(wanted: TunedName, meant: TunedName) -> Iterator[str]:
     """What two names do not have in common."""
     if meant.device != wanted.device and SPELLED in (meant.device, wanted.device):
         yield "the device"

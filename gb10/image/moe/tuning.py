@@ -21,9 +21,9 @@ from gb10.core.log_words import first_error
 from gb10.core.proc import CommandFailedError, stream
 from gb10.core.reporter import Reporter
 from gb10.errors import EngineError, UsageError, VerifyError
-from gb10.image.moe.release_lookups import Judge
-from gb10.image.moe.row_rules import candidates, compiles, upstream_space
-from gb10.image.moe.seeding import ABOUT, Seed
+from gb10.image.moe.release_lookups import SITE, Judge
+from gb10.image.moe.row_rules import candidates, kernel_count, upstream_space
+from gb10.image.moe.seeding import ABOUT, Model, Seed, make_seed
 from gb10.image.moe.tile_findings import (
     LEAST_WIN,
     Choice,
@@ -90,10 +90,10 @@ class Job:
         }
 
 
-def counted(job: Job) -> tuple[int, int]:
+def kernel_counts(job: Job) -> tuple[int, int]:
     """Kernels that this run compiles at most, and that upstream's tuner compiles, for the whole ladder."""
-    own = compiles([*job.rows, *job.defaults.values()]) + 2 * GROUPS * len(job.defaults)
-    return own, compiles(upstream_space())
+    own = kernel_count([*job.rows, *job.defaults.values()]) + 2 * GROUPS * len(job.defaults)
+    return own, kernel_count(upstream_space())
 
 
 def rows_for(engine: str, shape: Mapping[str, Any]) -> tuple[Mapping[str, int], ...]:
@@ -105,11 +105,31 @@ def rows_for(engine: str, shape: Mapping[str, Any]) -> tuple[Mapping[str, int], 
     return tuple(candidates(engine, shape))
 
 
+def make_job(judge: Judge, later: Judge, model: Model, sizes: Iterable[int], memory: int) -> tuple[Seed, Job]:
+    """The seed of a shape, and the job that starts from its rows; ``memory`` in bytes. Raises UsageError."""
+    shape = model.meant.shape
+    rows = rows_for(judge.engine, shape)
+    with judge.host.store.folder("moe") as work:
+        seed = make_seed(judge, later, model, work)
+    job = Job(
+        engine=judge.engine,
+        version=judge.version,
+        shape=shape,
+        hidden=model.hidden,
+        topk=model.topk,
+        defaults={at: next(s.row for s in seed.spans if s.first <= at <= s.last) for at in sorted(set(sizes))},
+        rows=rows,
+        memory=memory,
+        source=str(judge.files / SITE / (judge.kernel("moe") or "")),
+    )
+    return seed, job
+
+
 Lane = Callable[[dict[str, Any], Callable[[str], None]], None]
 """Runs one worker with a request; its second argument gets each line that the worker prints."""
 
 
-class Record:
+class TuningJournal:
     """The findings, one line each, in a file that is appended to and never rewritten."""
 
     def __init__(self, path: Path, job: Job) -> None:
@@ -130,45 +150,36 @@ class Record:
         return found
 
 
-def run(job: Job, lanes: Mapping[str, Lane], record: Record, reporter: Reporter) -> None:
+def run(job: Job, lanes: Mapping[str, Lane], record: TuningJournal, reporter: Reporter) -> None:
     """Tune what is not finished yet, on all lanes at once. Raises VerifyError when a lane refuses or ends early."""
     left = sorted(set(job.defaults) - finished(record.findings), reverse=True)
     shares = {name: tuple(left[number :: len(lanes)]) for number, name in enumerate(lanes)}
     reporter.say(f"{len(job.defaults) - len(left)} of {len(job.defaults)} batch sizes are finished")
+
+    def run_lane(name: str) -> list[str]:
+        """Run a worker to its end; returns the lines that were no findings."""
+        other: list[str] = []
+
+        def on_line(line: str) -> None:
+            found = record.take(line, name)
+            if found is None:
+                other.append(line)
+            elif isinstance(found, Machine):
+                reporter.say(f"{name}: {found.gpu}, Triton {found.triton}, PyTorch {found.torch}")
+            elif isinstance(found, Done):
+                done = f"{name}: batch size {found.size} in {found.seconds:.0f} s"
+                reporter.say(f"{done}, {found.compiled} kernels compiled so far")
+
+        lanes[name](job.request(shares[name], list(record.findings), job.source), on_line)
+        return other
+
     with ThreadPoolExecutor(len(lanes)) as pool:
-        working = {
-            name: pool.submit(_on_lane, job, name, lanes[name], sizes, Told(record, reporter))
-            for name, sizes in shares.items()
-            if sizes
-        }
+        working = {name: pool.submit(run_lane, name) for name, sizes in shares.items() if sizes}
         for name, one in working.items():
             _judge(name, shares[name], record, one.result())
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """Where a worker's lines go: the record, and what a person reads."""
-
-    record: Record
-    reporter: Reporter
-
-
-def _on_lane(job: Job, name: str, lane: Lane, sizes: Sequence[int], told: Told) -> list[str]:
-    """Run a worker to its end; returns the lines that were no findings."""
-    other: list[str] = []
-
-    def on_line(line: str) -> None:
-        found = told.record.take(line, name)
-        if found is None:
-            other.append(line)
-        else:
-            _tell(told.reporter, name, found)
-
-    lane(job.request(sizes, list(told.record.findings), job.source), on_line)
-    return other
-
-
-def _judge(name: str, sizes: Sequence[int], record: Record, other: Sequence[str]) -> None:
+def _judge(name: str, sizes: Sequence[int], record: TuningJournal, other: Sequence[str]) -> None:
     refused = next((one for one in record.findings if isinstance(one, Refused) and one.host == name), None)
     absent = sorted(set(sizes) - finished(record.findings))
     if absent and refused:
@@ -187,15 +198,6 @@ def _judge(name: str, sizes: Sequence[int], record: Record, other: Sequence[str]
             f"{name} ended before batch sizes {', '.join(map(str, absent))}",
             where="\n".join(other[-10:]),
             hint="run the command again: it continues where this one ended",
-        )
-
-
-def _tell(reporter: Reporter, name: str, found: Finding) -> None:
-    if isinstance(found, Machine):
-        reporter.say(f"{name}: {found.gpu}, Triton {found.triton}, PyTorch {found.torch}")
-    elif isinstance(found, Done):
-        reporter.say(
-            f"{name}: batch size {found.size} in {found.seconds:.0f} s, {found.compiled} kernels compiled so far"
         )
 
 
@@ -230,7 +232,7 @@ def container_lane(host: str, image: str) -> Iterator[Lane]:
 
         def lane(request: dict[str, Any], on_line: Callable[[str], None]) -> None:
             source = Path(request["source"])
-            files = {**code(), "kernel.py": source.read_bytes()}
+            files = {**worker_files(), "kernel.py": source.read_bytes()}
             asked = {**request, "source": f"{ROOM}/kernel.py"}
             files["request.json"] = json.dumps(asked).encode()
             command = ["python3", "-c", START.format(root=ROOM), f"{ROOM}/request.json"]
@@ -241,7 +243,7 @@ def container_lane(host: str, image: str) -> Iterator[Lane]:
         yield lane
 
 
-def code() -> Mapping[str, bytes]:
+def worker_files() -> Mapping[str, bytes]:
     """The files of the worker, by their path below the folder that it imports from."""
     found = {}
     for name in CODE:
@@ -284,10 +286,10 @@ def plot(title: str, choices: Sequence[Choice]) -> str:
 def _bar(choice: Choice, left: float, step: float, scale: float) -> str:
     high = max(choice.win * scale, 1.0)
     kind = "kept" if choice.kept else "win"
-    said = f"batch {choice.size}: {choice.win:.1%}, spread {choice.spread:.1%}"
+    tooltip = f"batch {choice.size}: {choice.win:.1%}, spread {choice.spread:.1%}"
     return (
         f'<rect class="{kind}" x="{left:.1f}" y="{BOTTOM - high:.1f}" width="{step * 0.7:.1f}" height="{high:.1f}">'
-        f"<title>{said}</title></rect>"
+        f"<title>{tooltip}</title></rect>"
         f'<text x="{left:.1f}" y="{BOTTOM + 16}">{choice.size}</text>'
     )
 

@@ -7,7 +7,7 @@ from gb10.core.files import read_plain_file
 from gb10.core.host import Host
 from gb10.errors import FetchError, UsageError
 from gb10.image.request.kernel_choice import CONFIG, local_config, read_config
-from gb10.models.memory.model import Model, model_of, scaled, with_sizes
+from gb10.models.memory.model import Model, model_of, scale_weights, with_sizes
 from gb10.models.memory.weights.headers import INDEX, PREFIX, entry_sizes, header_length, header_sizes, index_of
 from gb10.models.model_config import Config
 
@@ -74,7 +74,7 @@ def _of_index(path: Path, name: str) -> Model:
         hint = f"put its {CONFIG} beside it, or name the folder with its files"
         raise UsageError(f"{path} has the names of {len(names)} tensors, but no shapes", hint=hint)
     model = model_of(config, name, f"the config in {path.parent}")
-    return scaled(model, total, f"total of {path.name}, divided by its config") if total else model
+    return scale_weights(model, total, f"total of {path.name}, divided by its config") if total else model
 
 
 def _config_beside(folder: Path) -> Config | None:

@@ -1,9 +1,9 @@
 """One way in: a file of another form becomes a recipe, or the one sentence why not. Pure."""
 
 from gb10.errors import UsageError
-from gb10.models.importing.imported import Imported, Wanted, mapping
-from gb10.models.importing.official import import_official, is_official
-from gb10.models.importing.profile import import_profile, is_profile
+from gb10.models.importing.import_result import ImportChoices, ImportResult, mapping
+from gb10.models.importing.official import import_official
+from gb10.models.importing.profile import ROOTS, import_profile
 from gb10.models.load.safe_yaml import UnreadableError, mapping_of, read_yaml
 
 FORMS = "read are vLLM's official recipes (vllm-project/recipes) and profiles of Ansible for SGLang (_model_profile)"
@@ -12,9 +12,10 @@ FORMS = "read are vLLM's official recipes (vllm-project/recipes) and profiles of
 def engine_of_form(text: str, file: str) -> str:
     """``vllm`` or ``sglang``; raises UsageError for a file of neither form."""
     values = _values(text, file)
-    if is_official(values):
+    # A recipe of vllm-project/recipes, or a profile of Ansible for SGLang.
+    if {"meta", "model", "compatible_strategies"} <= set(values) and "model_id" in mapping(values["model"]):
         return "vllm"
-    if is_profile(values):
+    if any(mapping(values.get(root)) for root in ROOTS):
         return "sglang"
     if "recipe_version" in values or ("model" in values and "command" in values):
         hint = f"`recipe render {file}` reads it as it is"
@@ -22,7 +23,7 @@ def engine_of_form(text: str, file: str) -> str:
     raise UsageError(f"{file} has none of the forms that are imported", hint=FORMS)
 
 
-def import_recipe(text: str, file: str, wanted: Wanted) -> Imported:
+def import_recipe(text: str, file: str, wanted: ImportChoices) -> ImportResult:
     """The recipe of a file's text; raises UsageError with the reason when there is none."""
     values = mapping(_values(text, file))
     if engine_of_form(text, file) == "vllm":

@@ -10,15 +10,15 @@ from typing import Final
 
 from packaging.version import InvalidVersion, Version
 
-from gb10.models.importing.imported import (
+from gb10.models.importing.import_result import (
     DEFAULTS,
-    Imported,
-    Wanted,
+    ImportChoices,
+    ImportResult,
     command_of,
+    import_error,
     mapping,
     number,
     pullable,
-    refused,
     texts,
 )
 
@@ -54,11 +54,6 @@ MANAGED: Final = (
 """Options that a launcher sets for each node."""
 
 
-def is_official(values: Mapping[object, object]) -> bool:
-    """Whether a file is one of these recipes."""
-    return {"meta", "model", "compatible_strategies"} <= set(values) and "model_id" in mapping(values["model"])
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
     """A variant with its name, a number of nodes, and a strategy."""
@@ -69,7 +64,7 @@ class Choice:
     strategy: str
 
 
-def import_official(values: Mapping[str, object], file: str, wanted: Wanted) -> Imported:
+def import_official(values: Mapping[str, object], file: str, wanted: ImportChoices) -> ImportResult:
     """The recipe for so many Sparks; raises UsageError with the reason when there is none."""
     model = mapping(values["model"])
     choice = _choose(values, file, wanted)
@@ -89,7 +84,7 @@ def import_official(values: Mapping[str, object], file: str, wanted: Wanted) -> 
     dropped = sorted({key for key, value in env.items() if value.startswith("$")})
     added = ["added: --gpu-memory-utilization 0.8, for CPU and GPU share the memory"] if share else []
     said = [*said, *added, *([f"left out, each launcher sets them: {', '.join(dropped)}"] if dropped else [])]
-    return Imported(
+    return ImportResult(
         values={
             "recipe_version": "2",
             "model": name,
@@ -106,10 +101,10 @@ def import_official(values: Mapping[str, object], file: str, wanted: Wanted) -> 
     )
 
 
-def _choose(values: Mapping[str, object], file: str, wanted: Wanted) -> Choice:
+def _choose(values: Mapping[str, object], file: str, wanted: ImportChoices) -> Choice:
     variants = {name: mapping(one) for name, one in mapping(values.get("variants")).items()} or {"default": {}}
     if wanted.variant is not None and wanted.variant not in variants:
-        raise refused(file, f"it has no variant '{wanted.variant[:80]}'", f"variants: {', '.join(variants)}")
+        raise import_error(file, f"it has no variant '{wanted.variant[:80]}'", f"variants: {', '.join(variants)}")
     named = [wanted.variant] if wanted.variant else list(variants)
     for nodes in (wanted.nodes,) if wanted.nodes else COUNTS:
         fitting = [name for name in named if wanted.variant or _fits(variants[name], nodes)]
@@ -119,7 +114,7 @@ def _choose(values: Mapping[str, object], file: str, wanted: Wanted) -> Choice:
             return Choice(variant=fitting[0], about=variants[fitting[0]], nodes=nodes, strategy=strategy)
     sizes = ", ".join(f"{name} {number(one.get('vram_minimum_gb')):.0f} GB" for name, one in variants.items())
     reason = f"no variant and strategy of it fits {f'{wanted.nodes} nodes' if wanted.nodes else 'up to 8 nodes'}"
-    raise refused(file, reason, f"--nodes N or --variant NAME; a node has {GB} GB: {sizes}")
+    raise import_error(file, reason, f"--nodes N or --variant NAME; a node has {GB} GB: {sizes}")
 
 
 def _fits(variant: Mapping[str, object], nodes: int) -> bool:
@@ -144,11 +139,11 @@ def _by_hardware(value: object, keys: Iterable[str] = HARDWARE) -> object:
     return next((found[key] for key in keys if key in found), None)
 
 
-def _features(values: Mapping[str, object], choice: Choice, file: str, wanted: Wanted) -> list[str]:
+def _features(values: Mapping[str, object], choice: Choice, file: str, wanted: ImportChoices) -> list[str]:
     known = mapping(values.get("features"))
     unknown = [name for name in wanted.features if name not in known]
     if unknown:
-        raise refused(file, f"it has no feature '{unknown[0][:80]}'", f"features: {', '.join(known) or 'none'}")
+        raise import_error(file, f"it has no feature '{unknown[0][:80]}'", f"features: {', '.join(known) or 'none'}")
     optional = {*texts(values.get("opt_in_features"))}
     optional |= {*texts(mapping(values.get("hardware_opt_in_features")).get(EXACT))}
     chosen = [name for name in known if name not in optional or name in wanted.features]
@@ -221,7 +216,7 @@ def _env(values: Mapping[str, object], choice: Choice) -> dict[str, str]:
     return {key: str(value) for layer in layers for key, value in mapping(layer).items()}
 
 
-def _image(values: Mapping[str, object], choice: Choice, wanted: Wanted) -> tuple[str, list[str]]:
+def _image(values: Mapping[str, object], choice: Choice, wanted: ImportChoices) -> tuple[str, list[str]]:
     """The image that the project names for DGX Spark, else ours; and what to say of it."""
     exact = mapping(mapping(choice.about.get("hardware_overrides")).get(EXACT)).get("docker_image")
     given = exact or choice.about.get("docker_image") or mapping(values["model"]).get("docker_image")
@@ -233,7 +228,7 @@ def _image(values: Mapping[str, object], choice: Choice, wanted: Wanted) -> tupl
     return wanted.image, []
 
 
-def _releases(values: Mapping[str, object], choice: Choice, file: str, wanted: Wanted) -> str:
+def _releases(values: Mapping[str, object], choice: Choice, file: str, wanted: ImportChoices) -> str:
     """The releases that the project names, else the one that is wanted; raises UsageError for one that is too old."""
     least = choice.about.get("min_vllm_version") or mapping(values["model"]).get("min_vllm_version")
     if not least:
@@ -241,7 +236,9 @@ def _releases(values: Mapping[str, object], choice: Choice, file: str, wanted: W
     try:
         old = wanted.release is not None and Version(wanted.release) < Version(str(least))
     except InvalidVersion:
-        raise refused(file, f"its min_vllm_version '{str(least)[:40]}' is no release", "correct it there") from None
+        raise import_error(
+            file, f"its min_vllm_version '{str(least)[:40]}' is no release", "correct it there"
+        ) from None
     if old:
-        raise refused(file, f"it needs vLLM {least}", f"--release {least} or newer")
+        raise import_error(file, f"it needs vLLM {least}", f"--release {least} or newer")
     return f">={least}"

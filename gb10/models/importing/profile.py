@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 from typing import Final
 
-from gb10.models.importing.imported import DEFAULTS, Imported, Wanted, command_of, mapping, pullable, refused
+from gb10.models.importing.import_result import (
+    DEFAULTS,
+    ImportChoices,
+    ImportResult,
+    command_of,
+    import_error,
+    mapping,
+    pullable,
+)
 
 ROOTS: Final = ("_model_profile", "sglang_model_profiles")
 NAMES: Final = {
@@ -36,23 +44,18 @@ VARIABLES: Final = {"enable_spec_v2": "SGLANG_ENABLE_SPEC_V2", "disable_deep_gem
 """Switches that the server reads from the environment; of the second the opposite."""
 
 
-def is_profile(values: Mapping[object, object]) -> bool:
-    """Whether a file is such a profile."""
-    return any(mapping(values.get(root)) for root in ROOTS)
-
-
-def import_profile(values: Mapping[str, object], file: str, wanted: Wanted) -> Imported:
+def import_profile(values: Mapping[str, object], file: str, wanted: ImportChoices) -> ImportResult:
     """The recipe of a profile; raises UsageError when it holds several and none is named."""
     found = {name: mapping(one) for root in ROOTS for name, one in mapping(values.get(root)).items()}
     name = wanted.variant or (next(iter(found)) if len(found) == 1 else "")
     if name not in found:
-        raise refused(file, f"it has {len(found)} models", f"name one: --variant MODEL; {', '.join(found)[:300]}")
+        raise import_error(file, f"it has {len(found)} models", f"name one: --variant MODEL; {', '.join(found)[:300]}")
     profile = dict(found[name])
     nodes = profile.get("tp_size")
     if not isinstance(nodes, int) or nodes < 1:
         nodes = 1
     if wanted.nodes and wanted.nodes != nodes:
-        raise refused(file, f"its sizes are for {nodes} nodes", "leave out --nodes")
+        raise import_error(file, f"its sizes are for {nodes} nodes", "leave out --nodes")
     if not profile.get("speculative_enabled"):
         profile = {key: value for key, value in profile.items() if not key.startswith(SPECULATIVE)}
     env = _env(profile)
@@ -63,7 +66,7 @@ def import_profile(values: Mapping[str, object], file: str, wanted: Wanted) -> I
         **({"releases": f"=={wanted.release}"} if wanted.release and image == wanted.image else {}),
         "sources": [f"arguments: a profile of Ansible, {file.rpartition('/')[2]}"],
     }
-    return Imported(
+    return ImportResult(
         values={
             "recipe_version": "2",
             "model": name,

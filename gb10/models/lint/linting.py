@@ -7,8 +7,8 @@ from gb10.models.issue import Issue, in_order
 from gb10.models.lint.checks import CHECKS
 from gb10.models.lint.engine_source import ENGINES
 from gb10.models.lint.engine_words import releases
-from gb10.models.lint.rule import Rule, applies, issue, judged
-from gb10.models.lint.served import ImageFacts, Served, served
+from gb10.models.lint.rule import Rule, applies, issue, rule_findings
+from gb10.models.lint.served import ImageFacts, LintCase, lint_case
 from gb10.models.load.known_keys import OURS
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.load.own_section import Variant, own_section
@@ -39,13 +39,13 @@ def lint(
     Each variant is looked at, too: what only it has stands at its line.
     """
 
-    def known(case: Served) -> Served:
+    def known(case: LintCase) -> LintCase:
         case = _with_image(_sized(case, sizes), release, image, added)
         return replace(case, patches=case.patches | mended)
 
-    plain = _judge(known(served(recipe, own_releases())), rules)
+    plain = _judge(known(lint_case(recipe, own_releases())), rules)
     cases = {
-        name: known(served(_as_variant(recipe, variant), own_releases(), name))
+        name: known(lint_case(_as_variant(recipe, variant), own_releases(), name))
         for name, variant in own_section(recipe).variants.items()
     }
     seen = {(one.code, one.text) for one in plain}
@@ -58,7 +58,7 @@ def lint(
     return in_order((*recipe.issues, *plain, *of_variants))
 
 
-def _sized(case: Served, sizes: Model | None) -> Served:
+def _sized(case: LintCase, sizes: Model | None) -> LintCase:
     return replace(case, sizes=sizes) if sizes is not None else case
 
 
@@ -72,7 +72,9 @@ def _as_variant(recipe: ModelRecipe, variant: Variant) -> ModelRecipe:
     return replace(recipe, values=values)
 
 
-def _with_image(case: Served, release: str | None, image: ImageFacts | None, added: frozenset[str] | None) -> Served:
+def _with_image(
+    case: LintCase, release: str | None, image: ImageFacts | None, added: frozenset[str] | None
+) -> LintCase:
     """A case with what is known beside the recipe."""
     case = case if added is None else replace(case, added=added, foreign=False)
     if image:
@@ -80,7 +82,7 @@ def _with_image(case: Served, release: str | None, image: ImageFacts | None, add
     return replace(case, release=release, unknown="") if release else case
 
 
-def _judge(case: Served, rules: Sequence[Rule]) -> list[Issue]:
+def _judge(case: LintCase, rules: Sequence[Rule]) -> list[Issue]:
     """The findings of the rules, less those that others say better, and those of rendering."""
     found = [finding for rule in rules for finding in findings(rule, case)]
     better = {(other.line, code) for other in found for code, by in SUPERSEDED.items() if other.code in by}
@@ -92,10 +94,10 @@ def own_releases() -> dict[str, str]:
     return {engine: known[-1] for engine in ENGINES if (known := releases(engine))}
 
 
-def findings(rule: Rule, case: Served) -> Iterator[Issue]:
+def findings(rule: Rule, case: LintCase) -> Iterator[Issue]:
     """What one rule finds."""
     if rule.when:
-        yield from judged(rule, case)
+        yield from rule_findings(rule, case)
     elif applies(rule, case):
         for place in CHECKS[rule.code](case):
             yield issue(rule, case, place)

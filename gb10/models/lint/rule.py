@@ -16,7 +16,7 @@ from gb10.core.fields import Model, accepted
 from gb10.core.installation import ROOT
 from gb10.core.linear import LinearError, linear
 from gb10.models.issue import Issue, Level
-from gb10.models.lint.served import Served
+from gb10.models.lint.served import LintCase
 
 RULES: Final = "recipes/lint/rules.yaml"
 Text = Annotated[str, StringConstraints(min_length=3, max_length=400)]
@@ -94,7 +94,7 @@ def load_rules(path: Path = ROOT / RULES) -> tuple[Rule, ...]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class Finding:
     """A part of a recipe: its line, and its value as text; of an environment variable also its name.
 
     ``level`` is in place of the rule's.
@@ -106,15 +106,15 @@ class Found:
     level: Level | None = None
 
 
-def judged(rule: Rule, case: Served) -> list[Issue]:
+def rule_findings(rule: Rule, case: LintCase) -> list[Issue]:
     """The findings of a rule with conditions: a place of the first one each, where all others hold."""
     first, *others = rule.when
-    if not applies(rule, case) or not all(held(condition, case) for condition in others):
+    if not applies(rule, case) or not all(matching_parts(condition, case) for condition in others):
         return []
-    return [issue(rule, case, place) for place in held(first, case)]
+    return [issue(rule, case, place) for place in matching_parts(first, case)]
 
 
-def issue(rule: Rule, case: Served, place: Found) -> Issue:
+def issue(rule: Rule, case: LintCase, place: Finding) -> Issue:
     """The finding of a rule at a place."""
     text, fix = (
         part.replace("{value}", place.value[:80]).replace("{name}", place.name[:80]) for part in (rule.text, rule.fix)
@@ -129,7 +129,7 @@ def issue(rule: Rule, case: Served, place: Found) -> Issue:
     )
 
 
-def applies(rule: Rule, case: Served) -> bool:
+def applies(rule: Rule, case: LintCase) -> bool:
     """Whether a rule is about this engine and release; of an unknown release only rules for all releases are."""
     if (rule.engines and case.engine not in rule.engines) or rule.mended_by in case.patches:
         return False
@@ -146,34 +146,34 @@ def _releases(text: str) -> SpecifierSet:
     return SpecifierSet(text)
 
 
-def held(condition: Condition, case: Served) -> list[Found]:
+def matching_parts(condition: Condition, case: LintCase) -> list[Finding]:
     """Where a condition holds."""
     places = list(_subject(condition, case))
     if condition.absent:
-        return [] if places else [Found(line=case.recipe.line("command"), value="")]
+        return [] if places else [Finding(line=case.recipe.line("command"), value="")]
     return [place for place in places if _passes(condition, place.value)]
 
 
-def _subject(condition: Condition, case: Served) -> Iterator[Found]:
+def _subject(condition: Condition, case: LintCase) -> Iterator[Finding]:
     """The parts of a recipe that a condition is about."""
     recipe = case.recipe
     if condition.option is not None:
         for value in case.options.get(condition.option, ()):
-            yield Found(line=case.line_of(condition.option), value=value)
+            yield Finding(line=case.line_of(condition.option), value=value)
     elif condition.env is not None:
         for name, given in recipe.env.items():
             if fnmatchcase(name, condition.env):
-                yield Found(line=recipe.line("env", name), value=str(given), name=name)
+                yield Finding(line=recipe.line("env", name), value=str(given), name=name)
     elif condition.nodes is not None:
-        yield Found(line=recipe.line("min_nodes") or recipe.line("command"), value=str(case.nodes))
+        yield Finding(line=recipe.line("min_nodes") or recipe.line("command"), value=str(case.nodes))
     elif condition.key is not None:
         if recipe.values.get(condition.key) is not None:
-            yield Found(line=recipe.line(condition.key), value=str(recipe.values[condition.key]))
+            yield Finding(line=recipe.line(condition.key), value=str(recipe.values[condition.key]))
     else:
         yield from _matching(condition, case)
 
 
-def _matching(condition: Condition, case: Served) -> Iterator[Found]:
+def _matching(condition: Condition, case: LintCase) -> Iterator[Finding]:
     """A regular expression over the model's name, the container's, or the command."""
     recipe = case.recipe
     for key, pattern in (("model", condition.model), ("container", condition.container), ("command", condition.text)):
@@ -181,7 +181,7 @@ def _matching(condition: Condition, case: Served) -> Iterator[Found]:
         found = linear(pattern, ignore_case=True).search(text[:100_000]) if pattern else None
         if found:
             line = recipe.text_line((key,), found.start()) if key == "command" else recipe.line(key)
-            yield Found(line=line, value=found[0] or "")
+            yield Finding(line=line, value=found[0] or "")
 
 
 def _passes(condition: Condition, value: str) -> bool:

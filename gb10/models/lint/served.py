@@ -89,7 +89,7 @@ MOST: Final = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Served:
+class LintCase:
     """A recipe as it would run on as many nodes as it asks for."""
 
     recipe: ModelRecipe
@@ -134,16 +134,16 @@ class Served:
             return None
 
 
-def served(recipe: ModelRecipe, releases: Mapping[str, str], variant: str | None = None) -> Served:
+def lint_case(recipe: ModelRecipe, releases: Mapping[str, str], variant: str | None = None) -> LintCase:
     """What a recipe serves, or one of its variants; ``releases`` are those of our images, if it names none."""
     peer: Peer = "eugr" if recipe.format == "v1" else "sparkrun"
-    nodes = tuple(f"node-{number}" for number in range(1, min(asked_nodes(recipe), MOST) + 1))
+    nodes = tuple(f"node-{number}" for number in range(1, min(requested_nodes(recipe), MOST) + 1))
     rendered = render_recipe(recipe, RenderRequest(peer=peer, nodes=nodes, variant=variant))
     command = rendered.serve or recipe.command or ""
     engine = engine_of(command, recipe)
     words = words_of(command, engine)
     options, spelled = options_of(words)
-    return Served(
+    return LintCase(
         recipe=recipe,
         engine=engine,
         release=release_of(recipe, engine, releases),
@@ -160,7 +160,7 @@ def served(recipe: ModelRecipe, releases: Mapping[str, str], variant: str | None
     )
 
 
-def asked_nodes(recipe: ModelRecipe) -> int:
+def requested_nodes(recipe: ModelRecipe) -> int:
     """The nodes that a recipe asks for at least."""
     least = recipe.values.get("min_nodes")
     if isinstance(least, int) and least > 0:
@@ -272,7 +272,7 @@ def _last(options: Options, *names: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AskedDrafts:
+class RequestedDrafts:
     """Speculative tokens of a step, and how they are made."""
 
     tokens: int
@@ -280,7 +280,7 @@ class AskedDrafts:
     model: str
 
 
-def vllm_drafts(options: Options) -> AskedDrafts | None:
+def vllm_drafts(options: Options) -> RequestedDrafts | None:
     """vLLM's drafts, in each of its spellings: JSON, its fields as options, or the short options."""
     fields: dict[str, object] = {}
     for name in ("--speculative-config", "-sc"):
@@ -301,7 +301,7 @@ def vllm_drafts(options: Options) -> AskedDrafts | None:
     text = str(fields.get("num_speculative_tokens") or "")
     tokens = int(text) if text.isascii() and text.isdecimal() and len(text) < 4 else 0
     method, model = (str(fields.get(name) or "") for name in ("method", "model"))
-    return AskedDrafts(tokens=tokens, method=method, model=model) if tokens else None
+    return RequestedDrafts(tokens=tokens, method=method, model=model) if tokens else None
 
 
 def word(options: Options, name: str) -> str:

@@ -8,13 +8,13 @@ from gb10.errors import UsageError
 from gb10.models.issue import Issue, errors_of
 from gb10.models.lint.engine_words import declared, known_words
 from gb10.models.lint.served import (
+    LintCase,
     Options,
-    Served,
-    asked_nodes,
     engine_of,
     json_object,
     options_of,
     release_of,
+    requested_nodes,
     share,
     size_in_gib,
     vllm_drafts,
@@ -61,8 +61,8 @@ def served_model(recipe: ModelRecipe, request: RenderRequest, releases: Mapping[
     peer = request.peer or ("eugr" if recipe.format == "v1" else "sparkrun")
     most = recipe.values.get("max_nodes")
     enough = most if isinstance(most, int) and 0 < most < MOST_RANKS else MOST_RANKS  # sparkrun takes what it needs
-    asked = min(asked_nodes(recipe), MOST_RANKS) if peer == "eugr" else enough
-    nodes = request.nodes or tuple(f"node-{number}" for number in range(1, asked + 1))
+    wanted_nodes = min(requested_nodes(recipe), MOST_RANKS) if peer == "eugr" else enough
+    nodes = request.nodes or tuple(f"node-{number}" for number in range(1, wanted_nodes + 1))
     rendered = render_recipe(recipe, replace(request, nodes=nodes))
     if rendered.serve is None:  # a mistake that its own launcher does not mind does not change what it takes
         rendered = render_recipe(recipe, replace(request, nodes=nodes, peer="eugr" if peer == "eugr" else "sparkrun"))
@@ -75,9 +75,8 @@ def served_model(recipe: ModelRecipe, request: RenderRequest, releases: Mapping[
     release = release_of(recipe, engine, releases)
     launch = launch_of(_engine(engine, rendered), release, options, rendered)
     launch = replace(launch, fork=is_fork(engine or "", release, options))
-    return ServedModel(
-        model=model_name(recipe, options, words if engine == "vllm" else ()), launch=launch, issues=rendered.issues
-    )
+    model = model_name(recipe, options, words if engine == "vllm" else ())
+    return ServedModel(model=model, launch=launch, issues=rendered.issues)
 
 
 def _engine(engine: str | None, rendered: RenderedRecipe) -> Engine:
@@ -91,13 +90,13 @@ def _engine(engine: str | None, rendered: RenderedRecipe) -> Engine:
 
 
 def model_name(recipe: ModelRecipe, options: Options, words: Sequence[str]) -> str:
-    """The model that is served: the recipe's, or what the command names; ``words`` are those after ``vllm serve``."""
+    """The model that is served: what the command names, else the recipe's; ``words`` stand behind ``vllm serve``."""
     named = [*options.get("--model-path", ()), *options.get("--model", ())]
     first = words[0] if words and not words[0].startswith("-") else ""
     return next((name for name in (*named, first) if name and "{" not in name), recipe.model or "")
 
 
-def launch_of_case(case: Served) -> Launch | None:
+def launch_of_case(case: LintCase) -> Launch | None:
     """The launch of what lint looks at; None for an engine that it does not know, or numbers that are none."""
     if case.engine not in ("vllm", "sglang"):
         return None
@@ -131,6 +130,8 @@ def _vllm(options: Options, release: str, *, own_image: bool) -> Launch:
     fixed = size_in_gib(options, "--gpu-memory-utilization-gb")
     total = load_figures()["total"].gib or 1
     fraction = fixed / total if fixed else share(options, "--gpu-memory-utilization")
+    limits = json_object(next(iter(options.get("--limit-mm-per-prompt", ())), ""))
+    drafts = vllm_drafts(options)
     return Launch(
         engine="vllm",
         release=release,
@@ -144,17 +145,16 @@ def _vllm(options: Options, release: str, *, own_image: bool) -> Launch:
         cache_type=word(options, "--kv-cache-dtype"),
         graphs="--enforce-eager" not in options,
         graph_batch=whole(options, "--max-cudagraph-capture-size"),
-        drafts=_vllm_drafts(options),
+        drafts=None if drafts is None else _drafts(drafts.tokens, drafts.method, drafts.model),
         loader=word(options, "--load-format"),
         loader_limit=_extra(options).get("memory_limit"),
         mapped=word(options, "--safetensors-load-strategy") != "eager",
         prefix_caching="--no-enable-prefix-caching" not in options,
         scheduled_ahead="--no-async-scheduling" not in options,
         block=whole(options, "--block-size"),
-        shared_pages="--disable-hybrid-kv-cache-manager" not in options,
         experts=word(options, "--moe-backend"),
         text_only="--language-model-only" in options,
-        pictures=not _without_pictures(options),
+        pictures=not (limits.get("image") == 0 and limits.get("video", 0) == 0),
         own_image=own_image,
     )
 
@@ -163,12 +163,6 @@ def _extra(options: Options) -> dict[str, int]:
     """The whole numbers of --model-loader-extra-config."""
     found = json_object(next(iter(options.get("--model-loader-extra-config", ())), ""))
     return {name: value for name, value in found.items() if type(value) is int and 0 < value < 1 << 46}
-
-
-def _without_pictures(options: Options) -> bool:
-    """Whether requests may have neither pictures nor videos."""
-    limits = json_object(next(iter(options.get("--limit-mm-per-prompt", ())), ""))
-    return limits.get("image") == 0 and limits.get("video", 0) == 0
 
 
 def _sglang(options: Options, release: str, *, own_image: bool) -> Launch:
@@ -223,11 +217,6 @@ def _ranks(options: Options, *, experts: bool) -> Ranks:
     if tensor * stages * copies > MOST_RANKS:
         raise UsageError(f"{tensor} x {stages} x {copies} ranks are more than {MOST_RANKS}", hint="one GPU a node")
     return Ranks(tensor=tensor, stages=stages, expert_copies=copies)
-
-
-def _vllm_drafts(options: Options) -> Drafts | None:
-    found = vllm_drafts(options)
-    return None if found is None else _drafts(found.tokens, found.method, found.model)
 
 
 def _sglang_drafts(options: Options) -> Drafts | None:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from gb10.errors import UsageError
-from gb10.models.lint.rule import Found
-from gb10.models.lint.served import Served
+from gb10.models.lint.rule import Finding
+from gb10.models.lint.served import LintCase
 from gb10.models.memory.known_models import known_config, known_model
 from gb10.models.memory.model import Model
 from gb10.models.memory.shapes.decoder import model_tensors
@@ -36,27 +36,25 @@ NO_PIECEWISE: Final = (
 """Options with which SGLang 0.5.10 and 0.5.11 make no piecewise graphs (``_handle_piecewise_cuda_graph``)."""
 
 
-def is_nvfp4(case: Served) -> bool:
+def is_nvfp4(case: LintCase) -> bool:
     """Whether the weights are NVFP4: by ``--quantization``, else by the model's known config, else by its name."""
     asked = (case.options.get("--quantization") or ("",))[-1].lower()
     if asked not in LEFT_TO_THE_FILES:
         return asked in ("modelopt_fp4", "nvfp4", "petit_nvfp4")
     name = case.recipe.model or ""
-    return _quantization(known_config(name)) == "NVFP4" or NVFP4.search(name.rpartition("/")[2]) is not None
-
-
-def _quantization(config: Mapping[str, object]) -> str:
+    config = known_config(name)
     found = config.get("quantization_config") or config.get("quantization")
-    return str(found.get("quant_algo", "")).upper() if isinstance(found, Mapping) else ""
+    algorithm = str(found.get("quant_algo", "")).upper() if isinstance(found, Mapping) else ""
+    return algorithm == "NVFP4" or NVFP4.search(name.rpartition("/")[2]) is not None
 
 
-def eager_experts(case: Served) -> Iterator[Found]:
+def eager_experts(case: LintCase) -> Iterator[Finding]:
     """NVFP4 experts that run in parallel, without any CUDA graph."""
     if "--disable-cuda-graph" in case.options and is_nvfp4(case) and _parallel_experts(case):
-        yield Found(line=case.line_of("--disable-cuda-graph"), value="")
+        yield Finding(line=case.line_of("--disable-cuda-graph"), value="")
 
 
-def graphs_below_requests(case: Served) -> Iterator[Found]:
+def graphs_below_requests(case: LintCase) -> Iterator[Finding]:
     """Batches above the largest graph, given or by default: eager ones. Wrong text where experts run in parallel."""
     if "--disable-cuda-graph" in case.options or not is_nvfp4(case):
         return
@@ -72,21 +70,21 @@ def graphs_below_requests(case: Served) -> Iterator[Found]:
         return
     given = next((one for one in ("--cuda-graph-bs", "--cuda-graph-max-bs") if one in case.options), None)
     name = "--max-running-requests" if asked or given is None else given
-    said = f"{requests:.0f}" if asked else f"{LEAST_REQUESTS} and more, by default,"
-    yield Found(
+    bound = f"{requests:.0f}" if asked else f"{LEAST_REQUESTS} and more, by default,"
+    yield Finding(
         line=case.line_of(name),
         value=f"{graph:.0f}",
-        name=said,
+        name=bound,
         level=None if _parallel_experts(case) else "note",
     )
 
 
-def piecewise_by_default(case: Served) -> Iterator[Found]:
+def piecewise_by_default(case: LintCase) -> Iterator[Finding]:
     """Piecewise graphs of NVFP4 layers: on unless an option, drafts (in 0.5.10) or the model's kind take them away."""
     if "--enforce-piecewise-cuda-graph" in case.options or "--enable-piecewise-cuda-graph" in case.options:
         asked = next(one for one in case.options if one.endswith("-piecewise-cuda-graph"))
         if is_nvfp4(case):
-            yield Found(line=case.line_of(asked), value=asked)
+            yield Finding(line=case.line_of(asked), value=asked)
         return
     drafts = "--speculative-algorithm" in case.options and case.release.startswith("0.5.10")
     spread = (case.number("--pipeline-parallel-size") or 1) > 1 or (case.number("--attn-cp-size") or 1) > 1
@@ -95,37 +93,37 @@ def piecewise_by_default(case: Served) -> Iterator[Found]:
     config = known_config(case.recipe.model or "")
     if "vision_config" in config or RECURRENT.search(case.recipe.model or ""):
         return  # multimodal models have none in these releases
-    yield Found(
+    yield Finding(
         line=case.recipe.line("command"), value="nothing switches them off", level=None if config else "warning"
     )
 
 
-def mamba_settings(case: Served) -> Iterator[Found]:
+def mamba_settings(case: LintCase) -> Iterator[Finding]:
     """Drafts of a model with recurrent layers, without the scheduler that keeps their state beside the radix cache."""
     if not _recurrent_drafts(case) or "--disable-radix-cache" in case.options:
         return
     if "extra_buffer" not in case.options.get("--mamba-scheduler-strategy", ()):
-        yield Found(line=case.line_of("--speculative-algorithm"), value="")
+        yield Finding(line=case.line_of("--speculative-algorithm"), value="")
 
 
-def spec_v2(case: Served) -> Iterator[Found]:
+def spec_v2(case: LintCase) -> Iterator[Finding]:
     """The same settings' variable, which 0.5.10 leaves off."""
     given = str(case.recipe.env.get(SPEC_V2, "")).lower()
     if _recurrent_drafts(case) and "--disable-radix-cache" not in case.options and given not in ("1", "true"):
-        yield Found(line=case.line_of("--speculative-algorithm"), value="")
+        yield Finding(line=case.line_of("--speculative-algorithm"), value="")
 
 
-def _recurrent_drafts(case: Served) -> bool:
+def _recurrent_drafts(case: LintCase) -> bool:
     name = case.recipe.model or ""
     recurrent = known_config(name).get("model_type") in RECURRENT_TYPES or RECURRENT.search(name) is not None
     return recurrent and "--speculative-algorithm" in case.options
 
 
-def _parallel_experts(case: Served) -> bool:
+def _parallel_experts(case: LintCase) -> bool:
     return (case.number("--ep-size") or 1) > 1
 
 
-SGLANG: Final[Mapping[str, Callable[[Served], Iterator[Found]]]] = {
+SGLANG: Final[Mapping[str, Callable[[LintCase], Iterator[Finding]]]] = {
     "nvfp4-graphs-needed": eager_experts,
     "nvfp4-graph-batch": graphs_below_requests,
     "nvfp4-piecewise": piecewise_by_default,
@@ -153,7 +151,7 @@ TILES_MOD: Final = re.compile(r"moe[\w-]*(config|tile|tun)", re.IGNORECASE)
 UNSURE: Final = "; it is taken by its name: recipe lint --weights PATH reads its config.json"
 
 
-def fp8_experts(case: Served) -> Iterator[Found]:
+def fp8_experts(case: LintCase) -> Iterator[Finding]:
     """Experts in FP8 without blocks, served by Triton's default tiles; a warning where only the name says so."""
     runner = case.options.get("--moe-runner-backend", ("",))[-1]
     if runner.lower() not in TRITON or _brings_tiles(case):
@@ -163,9 +161,9 @@ def fp8_experts(case: Served) -> Iterator[Found]:
     known = _of_sizes(model, asked=asked in FP8_ASKED) if model is not None else None
     line = case.line_of("--moe-runner-backend") if "--moe-runner-backend" in case.options else case.recipe.line("model")
     if known:
-        yield Found(line=line, value=name)
+        yield Finding(line=line, value=name)
     elif known is None and _of_name(name, asked=asked in FP8_ASKED):
-        yield Found(line=line, value=name, name=UNSURE, level="warning")
+        yield Finding(line=line, value=name, name=UNSURE, level="warning")
 
 
 def _of_sizes(model: Model, *, asked: bool) -> bool | None:
@@ -185,7 +183,7 @@ def _of_sizes(model: Model, *, asked: bool) -> bool | None:
     return found.name.startswith("fp8") and not found.block
 
 
-def _brings_tiles(case: Served) -> bool:
+def _brings_tiles(case: LintCase) -> bool:
     """Whether a mod or a folder of its own brings tuned files, in place of the default."""
     return TILES_FOLDER in case.recipe.env or any(TILES_MOD.search(str(name)) for name in case.recipe.mods)
 

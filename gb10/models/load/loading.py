@@ -10,7 +10,7 @@ from packaging.version import InvalidVersion, Version
 
 from gb10.models.issue import Issue, Level, in_order
 from gb10.models.load.known_keys import EXECUTOR, KNOWN, NOT_SUPPORTED, SPARKRUN_READ, closest
-from gb10.models.load.model_recipe import Format, ModelRecipe, Step
+from gb10.models.load.model_recipe import ModelRecipe, Step
 from gb10.models.load.own_section import check_own_section
 from gb10.models.load.safe_yaml import SafeDocument, UnreadableError, mapping_of, read_yaml
 
@@ -133,7 +133,7 @@ def load_model_recipe(text: str, file: str) -> ModelRecipe:
     recipe = ModelRecipe(
         file=file,
         stem=PurePath(file).stem,
-        format=_format(str(values.get("recipe_version")), "gb10" in values),
+        format="v1" if str(values.get("recipe_version")) == "1" else "gb10" if "gb10" in values else "v2",
         values=values,
         keys=document.keys,
         lines=document.lines,
@@ -145,10 +145,6 @@ def load_model_recipe(text: str, file: str) -> ModelRecipe:
 def is_recipe(text: str) -> bool:
     """Whether a file among recipes is meant as one: it has a key that others lack. A broken file has one, too."""
     return MARK.search(text) is not None
-
-
-def _format(version: str, ours: bool) -> Format:
-    return "v1" if version == "1" else "gb10" if ours else "v2"
 
 
 def _broken(issue: Issue) -> ModelRecipe:

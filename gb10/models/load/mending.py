@@ -66,15 +66,13 @@ def _command(recipe: ModelRecipe, lines: list[str]) -> list[str]:
         mended = BLANKS.sub(r"\\", body)
         if mended != body:
             done.append(f"{recipe.file}:{number + 1}: blanks after the backslash are gone")
-        doubled = NAMED.sub(_doubled, mended) if recipe.format == "v1" else mended
+        doubled = mended
+        if recipe.format == "v1":  # a placeholder stays, a brace of its own is doubled
+            doubled = NAMED.sub(lambda found: found[0] * 2 if found[0] in ("{", "}") else found[0], mended)
         if doubled != mended:
             done.append(f"{recipe.file}:{number + 1}: literal braces are doubled")
         lines[number] = doubled + lines[number][len(body) :]
     return done
-
-
-def _doubled(found: re.Match[str]) -> str:
-    return found[0] * 2 if found[0] in ("{", "}") else found[0]
 
 
 def _model(recipe: ModelRecipe, lines: list[str]) -> list[str]:

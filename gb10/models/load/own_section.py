@@ -26,13 +26,13 @@ MOST: Final = 200
 """Rows, sources or variants of a section."""
 
 
-def _iso(value: object) -> object:
-    return value.isoformat() if type(value) is date else value
-
-
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 Count = Annotated[int, Field(ge=1, le=1 << 24)]
-Day = Annotated[str, BeforeValidator(_iso), StringConstraints(pattern=r"^\d{4}-(0[1-9]|1[0-2])(-\d\d)?$")]
+Day = Annotated[
+    str,
+    BeforeValidator(lambda value: value.isoformat() if type(value) is date else value),
+    StringConstraints(pattern=r"^\d{4}-(0[1-9]|1[0-2])(-\d\d)?$"),
+]
 """A date, or a year and a month."""
 Texts = Annotated[tuple[Text, ...], Field(max_length=MOST)]
 

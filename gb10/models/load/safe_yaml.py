@@ -171,15 +171,9 @@ class _Places:
             yield from ((index, None, child) for index, child in enumerate(node.value))
         elif isinstance(node, yaml.MappingNode):
             for key, child in node.value:
-                if isinstance(key, yaml.ScalarNode):
-                    yield _spelling(self.loader, key), key, child
-
-
-def _spelling(loader: SafeConstructor, key: yaml.ScalarNode) -> str:
-    """A key as Python spells its value: ``8`` for 010."""
-    if key.tag in (TEXT, MERGE):
-        return str(key.value)
-    return str(loader.construct_object(key))
+                if isinstance(key, yaml.ScalarNode):  # as Python spells its value: ``8`` for 010
+                    step = key.value if key.tag in (TEXT, MERGE) else self.loader.construct_object(key)
+                    yield str(step), key, child
 
 
 def _children(node: yaml.Node) -> Iterator[yaml.Node]:

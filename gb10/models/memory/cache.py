@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from gb10.errors import UsageError
 from gb10.models.memory.shapes.config_fields import Fields, Layer
-from gb10.models.memory.shapes.layers import cache_heads, ratio_of
+from gb10.models.memory.shapes.layers import head_sizes, ratio_of
 from gb10.models.model_config import mapping_in
 
 NUMBER: Final[Mapping[str, float]] = {
@@ -106,22 +106,17 @@ def _layer(fields: Fields, layer: Layer, tensor: int, number: float) -> Cache:
         return _compressed(fields, layer)
     if layer.mixer in ("delta", "kimi-delta", "mamba"):
         state, step = _state(fields, layer, tensor)
-        one = CacheLayer(kind="state", size=state, step=step, checkpoint=_checkpoint(fields, layer))
-        return Cache(state=state, layers=(one,))
+        # Mamba 2 keeps a state at any token; FlashInfer's prefill of delta networks, for heads of 128, at each 64th.
+        by_64 = layer.mixer == "delta" and fields.number("linear_key_head_dim") == 128
+        checkpoint = 1 if layer.mixer == "mamba" else 64 if by_64 else 0
+        return Cache(state=state, layers=(CacheLayer(kind="state", size=state, step=step, checkpoint=checkpoint),))
     return Cache()
-
-
-def _checkpoint(fields: Fields, layer: Layer) -> int:
-    """Mamba 2 keeps a state at any token; FlashInfer's prefill of delta networks, for heads of 128, at each 64th."""
-    if layer.mixer == "mamba":
-        return 1
-    return 64 if layer.mixer == "delta" and fields.number("linear_key_head_dim") == 128 else 0
 
 
 def _grouped(fields: Fields, layer: Layer, tensor: int, number: float) -> Cache:
     """Grouped heads: keys and values of the key heads of a rank. Llama 4's chunks end at their own borders."""
-    heads, key, value = cache_heads(fields, layer)
-    each = max(1, ceil(heads / tensor)) * (key + value) * number + _blocks(fields, layer, number)
+    heads = head_sizes(fields, layer)
+    each = max(1, ceil(heads.keys / tensor)) * (heads.key + heads.value) * number + _blocks(fields, layer, number)
     chunk = fields.number("attention_chunk_size", default=0) if fields.kind == "llama4" else 0
     window = chunk or fields.number("sliding_window", default=0)
     if layer.mixer != "window" or not window:

@@ -58,16 +58,12 @@ def estimate(model: Model, launch: Launch, machine: Machine) -> Estimate:
     if launch.fork and model.table and not launch.table_in_file:
         aside = estimate(model, replace(launch, table_in_file=True), machine)
         if aside.fits:
-            return replace(aside, notes=(*aside.notes, _of_fork(model)))
+            note = (
+                f"the table of {gib(model.table)} is left out: the model fits only with its table in a file. "
+                "The command has options that no release has; where that engine keeps the table was not looked at"
+            )
+            return replace(aside, notes=(*aside.notes, note))
     return replace(found, remedies=tuple(remedies(model, launch, machine)))
-
-
-def _of_fork(model: Model) -> str:
-    """The note of a model with a table, on an engine that is no release."""
-    return (
-        f"the table of {gib(model.table)} is left out: the model fits only with its table in a file. "
-        "The command has options that no release has; where that engine keeps the table was not looked at"
-    )
 
 
 def _budget(model: Model, launch: Launch, machine: Machine, stage: int) -> Budget:

@@ -53,8 +53,6 @@ class Launch:
     """vLLM: the next step is scheduled while one runs."""
     block: int | None = None
     """vLLM: tokens of a page of the cache."""
-    shared_pages: bool = True
-    """vLLM: layers with a window give back what is behind it."""
     experts: str = "auto"
     """vLLM: --moe-backend."""
     text_only: bool = False

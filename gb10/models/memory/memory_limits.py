@@ -91,7 +91,7 @@ def fraction_of(size: int, machine: Machine) -> float:
     return min(ceil(size / machine.total * 1000) / 1000, 1.0)
 
 
-def capped(environment: Mapping[str, str], fraction: float | None) -> dict[str, str]:
+def with_memory_cap(environment: Mapping[str, str], fraction: float | None) -> dict[str, str]:
     """The variables with the cap, added to what they say already; a cap of the user's own stays as it is.
 
     Where both names are set, each gets it: PyTorch reads the older one alone. An older one that is empty is set, too.

@@ -13,7 +13,7 @@ from gb10.models.memory.launch import Launch
 from gb10.models.memory.shapes.config_fields import NO_CACHE, Fields, Layer, layer_plan
 from gb10.models.memory.shapes.decoder import FAMILIES, model_tensors
 from gb10.models.memory.weights.scheme import Scheme, read_scheme
-from gb10.models.memory.weights.weight import Part, Ranks, Weight, merged, of_rank, stage_of, weight_of
+from gb10.models.memory.weights.weight import Part, Ranks, Weight, merge_weights, of_rank, stage_of, weight_of
 from gb10.models.model_config import QUANTIZED, Config
 
 FEW_BITS: Final = re.compile(
@@ -125,7 +125,7 @@ def model_of(config: Config, name: str, source: str) -> Model:
     """A model by its config alone; raises UsageError for a family or a quantization that is not known."""
     fields, scheme = Fields(config), read_scheme(config)
     tensors = model_tensors(config, name)
-    weights = merged(weight_of(tensor.name, scheme.size(tensor), fields.layers) for tensor in tensors)
+    weights = merge_weights(weight_of(tensor.name, scheme.size(tensor), fields.layers) for tensor in tensors)
     layers, told = layer_plan(fields), _unsaid(name, scheme)
     return Model(
         name=name,
@@ -142,11 +142,11 @@ def model_of(config: Config, name: str, source: str) -> Model:
 
 def _unsaid(name: str, scheme: Scheme) -> tuple[str, ...]:
     """The note of a model whose name says that it has few bits, and whose config does not."""
-    said = FEW_BITS.search(name)
-    if scheme.rules or said is None:
+    few_bits = FEW_BITS.search(name)
+    if scheme.rules or few_bits is None:
         return ()
     return (
-        f"the name says {said[0].strip('-_. ')}, and the config has no quantization: all weights are counted with "
+        f"the name says {few_bits[0].strip('-_. ')}, and the config has no quantization: all weights are counted with "
         f"{8 * scheme.width} bits. ModelOpt keeps the quantization in {QUANTIZED}: put it beside config.json",
     )
 
@@ -158,7 +158,7 @@ def with_sizes(
     fields = Fields(config) if config is not None else None
     known = fields is not None and fields.kind in FAMILIES
     count = fields.layers if fields is not None else 1 << 16
-    weights = merged(weight_of(tensor, size, count) for tensor, size in sizes)
+    weights = merge_weights(weight_of(tensor, size, count) for tensor, size in sizes)
     return Model(
         name=name,
         weights=weights,
@@ -172,7 +172,7 @@ def with_sizes(
     )
 
 
-def scaled(model: Model, total: int, source: str) -> Model:
+def scale_weights(model: Model, total: int, source: str) -> Model:
     """The model with its weights scaled to a total of bytes, drafts included, that an index says."""
     computed = model.total + model.drafts
     factor = total / max(computed, 1)

@@ -83,12 +83,12 @@ def _tagged(repository: str, tag: str, engine: str, container: str) -> NamedImag
         return NamedImage(release=release["release"])
     dated = DATED.search(tag)
     if dated:
-        said = (
+        note = (
             f"{container} is a build of {dated[1][:4]}-{dated[1][4:6]}-{dated[1][6:8]}: {NEWEST[engine]} in its place"
         )
-        return NamedImage(release=None, said=(said,))
-    said = f"{container} is no release: {NEWEST[engine]} in its place"
-    return NamedImage(release=None, said=(said,))
+        return NamedImage(release=None, said=(note,))
+    note = f"{container} is no release: {NEWEST[engine]} in its place"
+    return NamedImage(release=None, said=(note,))
 
 
 OTHER_ENGINES: Final[Mapping[str, str]] = {
@@ -133,14 +133,14 @@ def image_need(recipe: ModelRecipe) -> ImageNeed:
     engine = "sglang" if runtime == "sglang" else "vllm"
     try:
         arguments = read_arguments(tuple(recipe.build_args.values()))
-        taken = image_of(recipe.container, engine, built=recipe.format == "v1" or recipe.text("builder") == "eugr")
+        image = image_of(recipe.container, engine, built=recipe.format == "v1" or recipe.text("builder") == "eugr")
     except ValueError as error:
         raise refusal(recipe, str(error)) from error
     arguments = _checked(recipe, arguments)
     own = own_section(recipe)
     layers = arguments.layers
     variants = (value for variant in own.variants.values() for _, value in variant.overrides)
-    refs = {**({engine: taken.release} if taken.release else {}), **arguments.refs}
+    refs = {**({engine: image.release} if image.release else {}), **arguments.refs}
     return ImageNeed(
         engine=engine,
         refs=refs,
@@ -150,7 +150,7 @@ def image_need(recipe: ModelRecipe) -> ImageNeed:
         patches=own.patches,
         model=_model(recipe),
         words=" ".join([recipe.command or "", *recipe.env, *map(str, recipe.defaults.values()), *variants, *layers]),
-        said=(*taken.said, *arguments.said, *_layers(arguments), *_variables(recipe)),
+        said=(*image.said, *arguments.said, *_layers(arguments), *_variables(recipe)),
     )
 
 

@@ -36,7 +36,7 @@ ODD: Final = frozenset({"", ".", "..", ".git"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
+class TreeFile:
     """A plain file of a tree, not read yet."""
 
     name: PurePosixPath
@@ -57,8 +57,8 @@ class Content:
         return files_digest(self.files)
 
 
-def _seen(name: str, size: int, mode: int) -> Seen:
-    return Seen(name=PurePosixPath(name), size=size, executable=bool(mode & EXECUTABLE))
+def _seen(name: str, size: int, mode: int) -> TreeFile:
+    return TreeFile(name=PurePosixPath(name), size=size, executable=bool(mode & EXECUTABLE))
 
 
 def content_of_tar(path: Path, where: str) -> Content:
@@ -68,7 +68,7 @@ def content_of_tar(path: Path, where: str) -> Content:
         plain = {name: one for name, one in members.items() if one.isfile() and is_plain(name)}
         seen = [_seen(name, one.size, one.mode) for name, one in plain.items()]
 
-        def read(one: Seen) -> bytes:
+        def read(one: TreeFile) -> bytes:
             stream = archive.extractfile(plain[str(one.name)])
             return stream.read(one.size) if stream else b""
 
@@ -77,7 +77,7 @@ def content_of_tar(path: Path, where: str) -> Content:
 
 def content_of_folder(root: Path) -> Content:
     """The content of a folder, without version control and without following a link. Raises UsageError."""
-    seen, left_out = list[Seen](), 0
+    seen, left_out = list[TreeFile](), 0
     for path, info in _walk(root):
         name = path.relative_to(root).as_posix()
         if stat.S_ISREG(info.st_mode) and is_plain(name):
@@ -85,7 +85,7 @@ def content_of_folder(root: Path) -> Content:
         else:
             left_out += 1
 
-    def read(one: Seen) -> bytes:
+    def read(one: TreeFile) -> bytes:
         with open(os.open(root / one.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as stream:  # noqa: PTH123
             return stream.read(one.size)
 
@@ -114,7 +114,7 @@ def is_plain(name: str) -> bool:
     return name.isprintable() and len(name) <= LONGEST and len(parts) <= DEEPEST and not ODD & set(parts)
 
 
-def _kept(seen: list[Seen], read: Callable[[Seen], bytes], left_out: int, where: str) -> Content:
+def _kept(seen: list[TreeFile], read: Callable[[TreeFile], bytes], left_out: int, where: str) -> Content:
     mods = {one.name.parent for one in seen if one.name.name == SCRIPT and len(one.name.parts) > 1}
     wanted = [one for one in seen if _is_recipe(one) or mods & set(one.name.parents)]
     if len(wanted) > MOST_KEPT or sum(one.size for one in wanted) > LARGEST:
@@ -126,14 +126,9 @@ def _kept(seen: list[Seen], read: Callable[[Seen], bytes], left_out: int, where:
     return Content(files=files, left_out=left_out)
 
 
-def _is_recipe(one: Seen) -> bool:
+def _is_recipe(one: TreeFile) -> bool:
     hidden = any(part.startswith(".") for part in one.name.parts)
     return one.name.suffix in SUFFIXES and one.size <= LARGEST_RECIPE and (not hidden or one.name == MANIFEST)
-
-
-def content_of_text(name: str, text: bytes) -> Content:
-    """The content of a registry of one recipe."""
-    return Content(files={name: ModFile("file", text)}, left_out=0)
 
 
 ROOM: Final = "registries"
@@ -142,44 +137,41 @@ DEFAULT: Final = "HEAD"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Taken:
+class OriginContent:
     """What an origin holds now."""
 
     pin: str
     content: Content
 
 
-def take(host: Host, origin: Origin, ref: str | None) -> Taken:
+def fetch_origin(host: Host, origin: Origin, ref: str | None) -> OriginContent:
     """The newest content of an origin. Raises FetchError, UsageError, EmptySelectionError without a recipe."""
-    taken = _taken(host, origin.kind, origin.source, ref or DEFAULT)
-    if not any(name.endswith((".yaml", ".yml")) for name in taken.content.files):
+    origin_content = _fetch(host, origin.kind, origin.source, ref or DEFAULT)
+    if not any(name.endswith((".yaml", ".yml")) for name in origin_content.content.files):
         raise EmptySelectionError(f"{origin.source} has no recipe (.yaml, .yml)", hint="check the URL or the folder")
-    return taken
+    return origin_content
 
 
-def _taken(host: Host, kind: Kind, source: str, ref: str) -> Taken:
+def _fetch(host: Host, kind: Kind, source: str, ref: str) -> OriginContent:
     if kind == "git":
-        return _of_git(host, source, ref)
+        with host.reporter.task(f"fetch {source}"):
+            wanted = Checkout(source, ref, moving=COMMIT.fullmatch(ref) is None)
+            made = resolve(host.store, host.env, "registry-0.tar", wanted, LIMITS)
+        commit = made.checkout.commit if made.checkout else ""
+        return OriginContent(pin=commit, content=content_of_tar(stored(host.store, made), source))
     if kind == "folder":
         content = content_of_folder(Path(source))
     else:
         most = LARGEST_RECIPE
         text = fetch_small(host.env, source, most) if kind == "web" else read_plain_file(Path(source), most)
-        content = content_of_text(name_of(source, "recipe.yaml") if kind == "web" else Path(source).name, text)
-    return Taken(pin=content.digest, content=content)
+        name = name_of(source, "recipe.yaml") if kind == "web" else Path(source).name
+        content = Content(files={name: ModFile("file", text)}, left_out=0)
+    return OriginContent(pin=content.digest, content=content)
 
 
-def _of_git(host: Host, source: str, ref: str) -> Taken:
-    with host.reporter.task(f"fetch {source}"):
-        wanted = Checkout(source, ref, moving=COMMIT.fullmatch(ref) is None)
-        made = resolve(host.store, host.env, "registry-0.tar", wanted, LIMITS)
-    commit = made.checkout.commit if made.checkout else ""
-    return Taken(pin=commit, content=content_of_tar(stored(host.store, made), source))
-
-
-def keep(host: Host, taken: Taken) -> Path:
+def store_content(host: Host, origin_content: OriginContent) -> Path:
     """The folder of the store that holds a content."""
-    return host.store.ensure(ROOM, taken.pin, lambda work: _write(taken.content, work)) / "tree"
+    return host.store.ensure(ROOM, origin_content.pin, lambda work: _write(origin_content.content, work)) / "tree"
 
 
 def _write(content: Content, work: Path) -> None:
@@ -197,8 +189,8 @@ def root_of(host: Host, registry: Registry) -> Path:
     if root.is_dir():
         return root
     git = registry.kind == "git"
-    taken = _taken(host, registry.kind, registry.source, registry.pin if git else DEFAULT)
-    if taken.pin != registry.pin:
+    origin_content = _fetch(host, registry.kind, registry.source, registry.pin if git else DEFAULT)
+    if origin_content.pin != registry.pin:
         hint = f"./build.py recipe add --update @{registry.name} shows what changed and takes it"
         raise FetchError(f"@{registry.name} is not what it was when it was added", where=registry.source, hint=hint)
-    return keep(host, taken)
+    return store_content(host, origin_content)

@@ -10,17 +10,23 @@ from typing import Any, Final
 from gb10.core.host import Host
 from gb10.errors import Gb10Error
 from gb10.serving.checkup.bundle import as_text, file_name
-from gb10.serving.checkup.collect_containers import Visited, joined, scanner_for, sentence, visit
+from gb10.serving.checkup.collect_containers import (
+    CollectedContainers,
+    collect_containers,
+    joined,
+    scanner_for,
+    sentence,
+)
 from gb10.serving.checkup.endpoint_probe import probe_endpoint
 from gb10.serving.checkup.saved_logs import SavedLog
-from gb10.serving.cluster.probing import each_machine, not_whole, read_node, said_by
-from gb10.serving.doctor.container_checks import ContainerShown
-from gb10.serving.doctor.diagnosing import Asked, Shown, diagnose
+from gb10.serving.cluster.probing import each_machine, not_whole, read_node, script_output
+from gb10.serving.doctor.container_checks import ContainerState
+from gb10.serving.doctor.diagnosing import EndpointOutcomes, Evidence, diagnose
+from gb10.serving.doctor.diagnosis import Diagnosis
 from gb10.serving.doctor.host_state import Look, Machine, read_look
 from gb10.serving.doctor.log_scan import Scan
 from gb10.serving.doctor.masking import masked, masked_environment, secrets_in, secrets_of
 from gb10.serving.doctor.rule_files import load_doctor_rules
-from gb10.serving.doctor.seen import Diagnosis
 from gb10.serving.load.endpoint import KEY, reach
 from gb10.serving.run.service import read_labels
 from gb10.serving.run.service_url import is_this_machine, url_on
@@ -28,7 +34,7 @@ from gb10.serving.run.service_url import is_this_machine, url_on
 SCRIPT: Final = Path(__file__).with_name("look.sh")
 
 
-def look_at(host: str) -> Machine:
+def collect_host(host: str) -> Machine:
     """What a machine shows; this one for ``localhost``. Raises EngineError that names it, UsageError."""
     with ThreadPoolExecutor(2) as pool:
         facts, now = pool.submit(read_node, host), pool.submit(_now, host)
@@ -36,16 +42,11 @@ def look_at(host: str) -> Machine:
 
 
 def _now(host: str) -> Look:
-    text = said_by(host, SCRIPT)
+    text = script_output(host, SCRIPT)
     found = read_look(text)
     if found is None:
         raise not_whole(host, text)
     return found
-
-
-def look_at_all(hosts: Sequence[str]) -> dict[str, Machine | Gb10Error]:
-    """Each machine, or why it cannot be read."""
-    return each_machine(hosts, look_at)
 
 
 KERNEL: Final = "kernel"
@@ -70,17 +71,17 @@ class Checkup:
     """The diagnosis, and the files of a bundle by their names."""
 
     diagnosis: Diagnosis
-    shown: Shown
+    shown: Evidence
     files: Mapping[str, bytes | str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     """Of variables and commands of containers, and of the user: masked in a bundle wherever they stand."""
 
 
-def check_up(host: Host, request: Request, seed: str) -> Checkup:
+def collect(host: Host, request: Request, seed: str) -> Checkup:
     """Look at all that was asked for. What cannot be read is a remark; raises UsageError."""
     with ThreadPoolExecutor(max(2, 2 * len(request.hosts))) as pool:
-        machines = pool.submit(look_at_all, request.hosts)
-        visits = [pool.submit(visit, host, name) for name in request.hosts]
+        machines = pool.submit(each_machine, request.hosts, collect_host)
+        visits = [pool.submit(collect_containers, host, name) for name in request.hosts]
     visited = joined([one.result() for one in visits])
     found = machines.result()
     seen = {name: one for name, one in found.items() if isinstance(one, Machine)}
@@ -88,7 +89,7 @@ def check_up(host: Host, request: Request, seed: str) -> Checkup:
     containers = tuple(replace(one, machine=seen.get(one.host)) for one in visited.containers)
     saved = {log.name: log.scan for log in request.logs}
     asked, unasked = _asked(host, request, containers, seed) if request.probe else ((), ())
-    shown = Shown(
+    shown = Evidence(
         logs={**visited.logs, **saved, **_kernel_logs(seen)},
         machines=tuple(seen.values()),
         containers=containers,
@@ -102,7 +103,7 @@ def check_up(host: Host, request: Request, seed: str) -> Checkup:
     return Checkup(diagnosis=diagnose(load_doctor_rules(), shown), shown=shown, files=files, secrets=secrets)
 
 
-def _secrets(env: Mapping[str, str], containers: Sequence[ContainerShown]) -> tuple[str, ...]:
+def _secrets(env: Mapping[str, str], containers: Sequence[ContainerState]) -> tuple[str, ...]:
     own = {name: value for name, value in env.items() if name.endswith(OWN)}
     found = [*secrets_of(own)]
     for one in containers:
@@ -140,8 +141,8 @@ def _cut(logs: Mapping[str, Scan]) -> list[str]:
 
 
 def _asked(
-    host: Host, request: Request, containers: Sequence[ContainerShown], seed: str
-) -> tuple[tuple[Asked, ...], tuple[str, ...]]:
+    host: Host, request: Request, containers: Sequence[ContainerState], seed: str
+) -> tuple[tuple[EndpointOutcomes, ...], tuple[str, ...]]:
     """The endpoints that are named, else those of the services that run.
 
     A service is asked on the node where its container was found. Only an endpoint that the user named, and one of this
@@ -163,7 +164,7 @@ def _asked(
     return tuple(asked), tuple(failed)
 
 
-def _running(containers: Sequence[ContainerShown]) -> tuple[dict[str, None], list[str]]:
+def _running(containers: Sequence[ContainerState]) -> tuple[dict[str, None], list[str]]:
     """The URLs of services that run, each once, and a sentence for each that has none."""
     urls: dict[str, None] = {}
     failed = []
@@ -178,7 +179,7 @@ def _running(containers: Sequence[ContainerShown]) -> tuple[dict[str, None], lis
     return urls, failed
 
 
-def _files(shown: Shown, visited: Visited) -> dict[str, bytes | str]:
+def _files(shown: Evidence, visited: CollectedContainers) -> dict[str, bytes | str]:
     """What a bundle has of it."""
     machines = {f"machines/{file_name(one.host)}.json": as_text(plain(one)) for one in shown.machines}
     containers = {
@@ -190,7 +191,7 @@ def _files(shown: Shown, visited: Visited) -> dict[str, bytes | str]:
     return {**machines, **containers, **plans, **logs}
 
 
-def _container(one: ContainerShown) -> dict[str, Any]:
+def _container(one: ContainerState) -> dict[str, Any]:
     found = plain(replace(one, machine=None, record=None))
     return {**found, "environment": masked_environment(one.environment), "command": masked(one.command)}
 

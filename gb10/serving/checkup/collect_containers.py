@@ -14,7 +14,7 @@ from gb10.core.host import Host
 from gb10.core.ssh import HERE
 from gb10.errors import EngineError, Gb10Error
 from gb10.image.moe.tuned_name import nearest_files
-from gb10.serving.doctor.container_checks import ContainerShown
+from gb10.serving.doctor.container_checks import ContainerState
 from gb10.serving.doctor.diagnosing import fitting
 from gb10.serving.doctor.image_record import PLACE, ImageRecord, read_installed, read_plan
 from gb10.serving.doctor.log_scan import Scan, Scanner, last_lines_of, whole_lines
@@ -35,10 +35,10 @@ INSTALLED: Final = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Visited:
+class CollectedContainers:
     """What was found on a machine. ``plans``, ``tails`` are texts by the name of the container, for a bundle."""
 
-    containers: tuple[ContainerShown, ...] = ()
+    containers: tuple[ContainerState, ...] = ()
     logs: dict[str, Scan] = field(default_factory=dict)
     plans: dict[str, str] = field(default_factory=dict)
     tails: dict[str, bytes] = field(default_factory=dict)
@@ -47,24 +47,22 @@ class Visited:
     remarks: tuple[str, ...] = ()
 
 
-def missing_from(image: ImageRecord | None, library: str) -> str | None:
-    """What to say of a library that the image's slimming left out; None for another."""
-    return left_out(library, image.slim, load_slim_rules()) if image else None
-
-
 def scanner_for(image: ImageRecord | None) -> Scanner:
     """A scanner of a log of this image: for the rules that can be about it."""
-    return Scanner(fitting(load_doctor_rules(), image)[0], lambda library: missing_from(image, library))
+    return Scanner(
+        fitting(load_doctor_rules(), image)[0],
+        lambda library: left_out(library, image.slim, load_slim_rules()) if image else None,
+    )
 
 
-def visit(host: Host, name: str) -> Visited:
+def collect_containers(host: Host, name: str) -> CollectedContainers:
     """The containers of a machine, each looked at. What cannot be read is a remark."""
     try:
         with _engine(host, name) as engine:
             found = [_one(engine, name, container) for container in serving_containers(engine)]
-            return joined(found) if found else Visited(remarks=(f"no container on {name} serves a model",))
+            return joined(found) if found else CollectedContainers(remarks=(f"no container on {name} serves a model",))
     except Gb10Error as error:
-        return Visited(remarks=(sentence(error, f"containers of {name}"),))
+        return CollectedContainers(remarks=(sentence(error, f"containers of {name}"),))
 
 
 def sentence(error: Gb10Error, what: str) -> str:
@@ -85,9 +83,9 @@ def _engine(host: Host, name: str) -> Iterator[Engine]:
     yield found
 
 
-def joined(parts: Sequence[Visited]) -> Visited:
+def joined(parts: Sequence[CollectedContainers]) -> CollectedContainers:
     """Several visits as one."""
-    return Visited(
+    return CollectedContainers(
         containers=tuple(one for part in parts for one in part.containers),
         logs={log: scan for part in parts for log, scan in part.logs.items()},
         plans={one: text for part in parts for one, text in part.plans.items()},
@@ -97,9 +95,9 @@ def joined(parts: Sequence[Visited]) -> Visited:
     )
 
 
-def _one(engine: Engine, host: str, container: ServingContainer) -> Visited:
+def _one(engine: Engine, host: str, container: ServingContainer) -> CollectedContainers:
     text, record = _record(engine, container)
-    shown = ContainerShown(
+    shown = ContainerState(
         name=container.name,
         host=host,
         image=container.image,
@@ -119,9 +117,9 @@ def _one(engine: Engine, host: str, container: ServingContainer) -> Visited:
     try:
         scan, tail = _log(engine, container, record)
     except Gb10Error as error:
-        return Visited(containers=(shown,), remarks=(sentence(error, f"the log of {label}"),))
+        return CollectedContainers(containers=(shown,), remarks=(sentence(error, f"the log of {label}"),))
     remarks = () if record else (f"{label}: its image says nothing of itself, so no rule is dropped",)
-    return Visited(
+    return CollectedContainers(
         containers=(shown,),
         logs={label: scan},
         plans={label: text} if text else {},

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Final
 
 from gb10.core.fetch import redact
-from gb10.serving.doctor.diagnosing import Asked
+from gb10.serving.doctor.diagnosing import EndpointOutcomes
 from gb10.serving.doctor.doctor_rule import Outcome
 from gb10.serving.guard.canary import make_canaries
 from gb10.serving.guard.finding import Verdict
@@ -41,9 +41,9 @@ class Probe:
     """Requests that the server runs, after all were asked; None where it does not say."""
 
 
-def probe_endpoint(endpoint: Endpoint, env: Mapping[str, str], seed: str) -> Asked:
+def probe_endpoint(endpoint: Endpoint, env: Mapping[str, str], seed: str) -> EndpointOutcomes:
     """What an endpoint shows. Its failures are outcomes, not errors."""
-    return Asked(url=redact(endpoint.url), outcomes=outcomes_of(_ask(endpoint, env, seed)))
+    return EndpointOutcomes(url=redact(endpoint.url), outcomes=outcomes_of(_ask(endpoint, env, seed)))
 
 
 def _ask(endpoint: Endpoint, env: Mapping[str, str], seed: str) -> Probe:

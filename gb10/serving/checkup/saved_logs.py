@@ -32,12 +32,12 @@ def read_log(text: str, image: ImageRecord | None, on_bytes: Callable[[int], Non
     """A log by ``[NAME=]FILE``; ``-`` is stdin. ``on_bytes`` gets how many were read so far. Raises UsageError."""
     name, path = _parts(text)
     with _opened(path) as stream:
-        scanner, tail, taken = scanner_for(image), b"", 0
+        scanner, tail, bytes_read = scanner_for(image), b"", 0
         for block in whole_lines(_blocks(stream)):
             scanner.feed(block)
             tail = last_lines_of(tail + block, TAIL)
-            taken += len(block)
-            on_bytes(taken)
+            bytes_read += len(block)
+            on_bytes(bytes_read)
     return SavedLog(name=name or label(path), scan=scanner.scan(), tail=tail)
 
 

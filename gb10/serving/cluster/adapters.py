@@ -115,7 +115,13 @@ def adapter_remarks(host: str, facts: NodeFacts) -> Iterator[Remark]:
     for port, halves in ports_of(facts).items():
         if any(half.netdev.carrier for half in halves):
             yield from _port_remarks(host, port, halves)
-    yield from _device_remarks(host, facts)
+    if rails_of(facts) and not any(name.startswith("uverbs") for name in facts.rdma_devices):
+        text = f"{host}: /dev/infiniband has no device, so containers cannot use RoCE"
+        yield Remark(level="warning", text=text, hint="load the module: modprobe ib_uverbs")
+    idle = [one.name for one in facts.netdevs.values() if one.virtual and one.carrier and not one.addresses]
+    if idle:
+        text = f"{host}: virtual functions without an IPv4 address have no RoCE v2 GID: {', '.join(idle)}"
+        yield Remark(level="note", text=text, hint=ADDRESS)
 
 
 def _port_remarks(host: str, port: str, halves: tuple[Half, ...]) -> Iterator[Remark]:
@@ -151,16 +157,6 @@ def _half_remarks(host: str, half: Half) -> Iterator[Remark]:
     if netdev.carrier and pcie and pcie.speed is not None and pcie.speed < TRANSFERS:
         text = f"{host}: the PCIe link of {netdev.name} runs at {pcie.speed:g} GT/s of {TRANSFERS:g}"
         yield Remark(level="warning", text=text, hint="take the power cable out for a minute; a reboot is not enough")
-
-
-def _device_remarks(host: str, facts: NodeFacts) -> Iterator[Remark]:
-    if rails_of(facts) and not any(name.startswith("uverbs") for name in facts.rdma_devices):
-        text = f"{host}: /dev/infiniband has no device, so containers cannot use RoCE"
-        yield Remark(level="warning", text=text, hint="load the module: modprobe ib_uverbs")
-    idle = [one.name for one in facts.netdevs.values() if one.virtual and one.carrier and not one.addresses]
-    if idle:
-        text = f"{host}: virtual functions without an IPv4 address have no RoCE v2 GID: {', '.join(idle)}"
-        yield Remark(level="note", text=text, hint=ADDRESS)
 
 
 def pair_remarks(fabric: Fabric) -> Iterator[Remark]:

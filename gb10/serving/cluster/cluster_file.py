@@ -33,7 +33,7 @@ HEADER: Final = """\
 """
 
 
-class Own(Model):
+class MachineSettings(Model):
     """What a person says of one machine: its address for the others, and variables of its containers."""
 
     address: Address | None = None
@@ -45,11 +45,11 @@ class Cluster(Model):
 
     nodes: Annotated[tuple[Text, ...], Field(min_length=1, max_length=MOST), unique("the node", str)]
     environment: Environment = Field(default_factory=dict)
-    node: dict[str, Own] = Field(default_factory=dict)
+    node: dict[str, MachineSettings] = Field(default_factory=dict)
 
-    def own(self, host: str) -> Own:
+    def own(self, host: str) -> MachineSettings:
         """What is said of one machine."""
-        return self.node.get(host, Own())
+        return self.node.get(host, MachineSettings())
 
 
 def read_cluster(text: str, where: str) -> Cluster:

@@ -84,21 +84,17 @@ def _joined(rails: Mapping[str, Sequence[Rail]]) -> dict[IPv4Network, Members]:
     """The networks in which several hosts have addresses of their own."""
     found: dict[IPv4Network, dict[str, list[Rail]]] = defaultdict(lambda: defaultdict(list))
     for host, own in rails.items():
+        # With link-local addresses on two ports, an address does not tell which cable leads to whom.
+        ports = {one.netdev.port or one.netdev.name for one in own if one.address.is_link_local}
         for rail in own:
-            if not _leads_anywhere(rail, own):
+            if not rail.address.is_link_local or len(ports) <= 1:
                 found[rail.address.network][host].append(rail)
-    return {network: members for network, members in found.items() if len(members) > 1 and _distinct(members)}
-
-
-def _leads_anywhere(rail: Rail, own: Sequence[Rail]) -> bool:
-    """Whether a link-local address does not tell which cable leads to whom: two ports of a host have such ones."""
-    ports = {one.netdev.port or one.netdev.name for one in own if one.address.is_link_local}
-    return rail.address.is_link_local and len(ports) > 1
-
-
-def _distinct(members: Members) -> bool:
-    addresses = [rail.address.ip for rails in members.values() for rail in rails]
-    return len(set(addresses)) == len(addresses)
+    joined: dict[IPv4Network, Members] = {}
+    for network, members in found.items():
+        addresses = [rail.address.ip for own in members.values() for rail in own]
+        if len(members) > 1 and len(set(addresses)) == len(addresses):
+            joined[network] = members
+    return joined
 
 
 def _used(networks: Mapping[IPv4Network, Members]) -> dict[str, tuple[Rail, ...]]:

@@ -25,7 +25,7 @@ FOLDERS: Final = ("/", "/var/lib/docker")
 def read_node(host: str) -> Reading:
     """What a machine says of itself; this one for ``localhost``. Raises EngineError that names it, UsageError."""
     sent = time.time()
-    text = said_by(host, SCRIPT, *FOLDERS)
+    text = script_output(host, SCRIPT, *FOLDERS)
     received = time.time()
     facts = read_facts(text)
     if facts is None:
@@ -46,7 +46,7 @@ def script_text(path: Path) -> str:
     return "".join(one.read_text(encoding="utf-8") for one in (SHARED, path))
 
 
-def said_by(host: str, path: Path, *arguments: str) -> str:
+def script_output(host: str, path: Path, *arguments: str) -> str:
     """What a script says on a machine, by ssh; on this one for ``localhost``. Raises EngineError, UsageError."""
     script, words = script_text(path), shlex.join(["sh", "-s", "--", *arguments])
     found = ssh_host(host)

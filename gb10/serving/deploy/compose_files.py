@@ -41,7 +41,9 @@ def _head(deployment: Deployment, rank: Rank, options: ContainerOptions) -> tupl
 def _document(deployment: Deployment, rank: Rank, options: ContainerOptions) -> dict[str, object]:
     service = _service(options)
     if rank.number == 0:
-        service["healthcheck"] = compose_value(_healthcheck(deployment.service.port))
+        test = ["CMD", "bash", "-c", HEALTHY.format(port=deployment.service.port)]
+        waits = {"start_period": "2h", "interval": "10s", "timeout": "10s"}  # loading may take two hours, as in `run`
+        service["healthcheck"] = compose_value({"test": test, **waits})
     return {
         "name": options.name.lower().replace(".", "-"),
         "services": {"server": service},
@@ -75,9 +77,3 @@ def _service(options: ContainerOptions) -> dict[str, object]:
             "entrypoint": list(options.command),
         }
     )
-
-
-def _healthcheck(port: int) -> dict[str, object]:
-    """Loading may take two hours, as ``run`` has it."""
-    test = ["CMD", "bash", "-c", HEALTHY.format(port=port)]
-    return {"test": test, "start_period": "2h", "interval": "10s", "timeout": "10s"}

@@ -42,7 +42,10 @@ def pod_spec(deployment: Deployment, rank: Rank, options: ContainerOptions, affi
         "volumes": [
             *({"name": name, "hostPath": _folder(target)} for name, target in options.volumes.items()),
             {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
-            {"name": "secrets", "secret": {"secretName": HUB_OBJECT, "optional": True, "items": [_item()]}},
+            {
+                "name": "secrets",
+                "secret": {"secretName": HUB_OBJECT, "optional": True, "items": [{"key": HUB, "path": HUB}]},
+            },
         ],
     }
 
@@ -52,17 +55,15 @@ def _folder(target: str) -> dict[str, str]:
     return {"path": target, "type": "DirectoryOrCreate"}
 
 
-def _item() -> dict[str, str]:
-    return {"key": HUB, "path": HUB}
-
-
 def _container(deployment: Deployment, rank: Rank, options: ContainerOptions) -> dict[str, Any]:
     head = rank.number == 0
+    # ``args`` keep an entry point that sets a container up; ``command`` takes the place of one that is a server.
+    key = "command" if split_reference(split_digest(options.image)[0])[0] in SERVERS else "args"
     return {
         "name": "server",
         "image": options.image,
         "imagePullPolicy": "Never" if options.pull == "never" else "IfNotPresent",
-        _key_of_command(options.image): [kubernetes_text(word) for word in options.command],
+        key: [kubernetes_text(word) for word in options.command],
         **({"env": env} if (env := _environment(deployment, options)) else {}),
         **({"ports": [{"name": "http", "containerPort": deployment.service.port}]} if head else {}),
         **({"resources": limits} if (limits := _resources(deployment, options)) else {}),
@@ -74,11 +75,6 @@ def _container(deployment: Deployment, rank: Rank, options: ContainerOptions) ->
             {"name": "secrets", "mountPath": HUB_PLACE.rpartition("/")[0], "readOnly": True},
         ],
     }
-
-
-def _key_of_command(image: str) -> str:
-    """``args`` keep an entry point that sets a container up; ``command`` takes the place of one that is a server."""
-    return "command" if split_reference(split_digest(image)[0])[0] in SERVERS else "args"
 
 
 def _environment(deployment: Deployment, options: ContainerOptions) -> list[dict[str, object]]:

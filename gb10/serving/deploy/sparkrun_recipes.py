@@ -42,6 +42,10 @@ def _document(deployment: Deployment) -> dict[str, object]:
     first, count = service.ranks[0].container, len(service.ranks)
     env = _environment(recipe, first.environment)
     limit = {"executor_config": {"memory_limit": str(first.memory)}} if first.memory else {}
+    # All overrides; beside a filled command those that sparkrun reads itself.
+    kept = {
+        key: value for key, value in deployment.rendered.parameters.items() if not _filled(deployment) or key in KEPT
+    }
     return {
         "recipe_version": "2",
         **_given(model=recipe.model, description=recipe.text("description")),
@@ -52,7 +56,7 @@ def _document(deployment: Deployment) -> dict[str, object]:
         **({"mods": list(recipe.mods)} if recipe.mods else {}),
         **limit,
         **({"env": env} if env else {}),
-        "defaults": _parameters(deployment),
+        "defaults": {key: value for key, value in kept.items() if key not in GIVEN or key in recipe.defaults},
         **_given(command=_command(deployment)),
     }
 
@@ -61,28 +65,21 @@ def _given(**values: str | None) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _environment(recipe: ModelRecipe, told: Mapping[str, str]) -> dict[str, str]:
+def _environment(recipe: ModelRecipe, environment: Mapping[str, str]) -> dict[str, str]:
     """The variables, without the place of models, which sparkrun decides. Raises UsageError for one of version 1."""
     if recipe.format != "v1":
-        return {key: value for key, value in told.items() if key != MODELS[0] or key in recipe.env}
+        return {key: value for key, value in environment.items() if key != MODELS[0] or key in recipe.env}
     expanded = [key for key, value in recipe.env.items() if EXPANDED & set(str(value))]
     if expanded:
         hint = f"write its value into {recipe.file}"
         raise UsageError(f"a shell expands the variable {expanded[0]}, and sparkrun does not", hint=hint)
-    cap = {name: told[name] for name in NAMES if name in told and name not in recipe.env}
+    cap = {name: environment[name] for name in NAMES if name in environment and name not in recipe.env}
     return {**{key: str(value) for key, value in recipe.env.items()}, **cap}
 
 
 def _filled(deployment: Deployment) -> bool:
     """Whether the command stands there with its values: in version 1, and where the user's own are quoted in it."""
     return deployment.recipe.format == "v1" or bool(deployment.arguments) or deployment.rendered.user.any
-
-
-def _parameters(deployment: Deployment) -> dict[str, object]:
-    """The parameters with all overrides; beside a filled command those that sparkrun reads itself."""
-    found, recipe = deployment.rendered.parameters, deployment.recipe
-    kept = {key: value for key, value in found.items() if not _filled(deployment) or key in KEPT}
-    return {key: value for key, value in kept.items() if key not in GIVEN or key in recipe.defaults}
 
 
 def _command(deployment: Deployment) -> str | None:

@@ -18,7 +18,7 @@ from gb10.serving.doctor.image_record import ImageRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ContainerShown:
+class ContainerState:
     """A container. ``command`` is what it runs, in one line; ``environment`` may hold secrets: it is never shown."""
 
     name: str
@@ -61,10 +61,10 @@ UNREAD: Final = (
 """Variables that recipes of the field set, and that engines of today do not read."""
 TOGETHER: Final = ("flashinfer-python", "flashinfer-cubin", "flashinfer-jit-cache")
 
-Check = Callable[[ContainerShown], str | None]
+Check = Callable[[ContainerState], str | None]
 
 
-def sign_of(sign: ContainerSign, container: ContainerShown) -> str | None:
+def sign_of(sign: ContainerSign, container: ContainerState) -> str | None:
     """What a sign of a rule shows in a container; None when it is not so."""
     if sign.check is not None:
         return CONTAINER_CHECKS[sign.check](container)
@@ -78,31 +78,31 @@ def sign_of(sign: ContainerSign, container: ContainerShown) -> str | None:
     return next((name for name in named if not wanted or wanted.search(container.environment[name])), None)
 
 
-def _nodes(container: ContainerShown) -> str | None:
+def _nodes(container: ContainerState) -> str | None:
     if container.hosts > 1:
         return f"{container.hosts} nodes"
     found = SEVERAL.search(container.command)
     return found[0] if found else None
 
 
-def _page_cache(container: ContainerShown) -> str | None:
+def _page_cache(container: ContainerState) -> str | None:
     cache = container.machine.look.cache if container.machine else None
     return f"{cache / GIB:.0f} GiB" if cache and cache > MUCH_CACHE else None
 
 
-def _memlock(container: ContainerShown) -> str | None:
+def _memlock(container: ContainerState) -> str | None:
     rdma = container.privileged or any(device.startswith(RDMA) for device in container.devices)
     if not rdma or container.memlock == -1:
         return None
     return "the container has RDMA devices and a limit of locked memory"
 
 
-def _no_request(container: ContainerShown) -> str | None:
+def _no_request(container: ContainerState) -> str | None:
     asks = container.gpus or container.privileged or any("nvidia" in device for device in container.devices)
     return container.name if container.runtime == "nvidia" and not asks else None
 
 
-def _cuda(container: ContainerShown) -> str | None:
+def _cuda(container: ContainerState) -> str | None:
     driver = container.machine.look.cuda if container.machine else None
     image = container.record.cuda if container.record else None
     if not driver or not image:
@@ -117,7 +117,7 @@ def _version(text: str) -> Version:
         return Version("0")
 
 
-def _two_kinds(container: ContainerShown) -> str | None:
+def _two_kinds(container: ContainerState) -> str | None:
     versions = container.record.versions if container.record else {}
     found = {name: _version(versions[name]).base_version for name in TOGETHER if name in versions}
     if versions.get("torch", "").endswith("+cpu"):
@@ -125,7 +125,7 @@ def _two_kinds(container: ContainerShown) -> str | None:
     return ", ".join(f"{name} {version}" for name, version in found.items()) if len(set(found.values())) > 1 else None
 
 
-def _tcp(container: ContainerShown) -> str | None:
+def _tcp(container: ContainerState) -> str | None:
     machine = container.machine
     if _nodes(container) is None or machine is None or not rails_of(machine.facts):
         return None
@@ -135,7 +135,7 @@ def _tcp(container: ContainerShown) -> str | None:
     return None if has else "no /dev/infiniband in the container"
 
 
-def _gid_index(container: ContainerShown) -> str | None:
+def _gid_index(container: ContainerState) -> str | None:
     index = container.environment.get("NCCL_IB_GID_INDEX", "")
     machine = container.machine
     if machine is None or not index.isascii() or not index.isdigit() or len(index) > 4:
@@ -145,7 +145,7 @@ def _gid_index(container: ContainerShown) -> str | None:
     return f"NCCL_IB_GID_INDEX={index} has no IPv4 address on {', '.join(wrong)}" if wrong else None
 
 
-def _one_half(container: ContainerShown) -> str | None:
+def _one_half(container: ContainerState) -> str | None:
     named = {name.lstrip("=^").partition(":")[0] for name in container.environment.get("NCCL_IB_HCA", "").split(",")}
     for halves in ports_of(container.machine.facts).values() if container.machine else ():
         usable = {half.hca.name for half in halves if half.hca and half.netdev.carrier}
@@ -154,7 +154,7 @@ def _one_half(container: ContainerShown) -> str | None:
     return None
 
 
-def _interface(container: ContainerShown) -> str | None:
+def _interface(container: ContainerState) -> str | None:
     known = container.machine.facts.netdevs if container.machine else {}
     for variable in INTERFACES if known else ():
         value = container.environment.get(variable, "")
@@ -165,7 +165,7 @@ def _interface(container: ContainerShown) -> str | None:
     return None
 
 
-def _unread(container: ContainerShown) -> str | None:
+def _unread(container: ContainerState) -> str | None:
     record = container.record
     if record is None or not record.engine or not record.release:
         return None

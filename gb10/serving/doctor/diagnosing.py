@@ -5,18 +5,18 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from gb10.models.issue import LEVELS
-from gb10.serving.doctor.container_checks import ContainerShown, sign_of
+from gb10.serving.doctor.container_checks import ContainerState, sign_of
+from gb10.serving.doctor.diagnosis import Diagnosis, Finding
 from gb10.serving.doctor.doctor_rule import DoctorRule, Outcome
-from gb10.serving.doctor.host_checks import HOST_CHECKS
+from gb10.serving.doctor.host_checks import host_signs
 from gb10.serving.doctor.host_state import Machine
 from gb10.serving.doctor.image_record import ImageRecord
 from gb10.serving.doctor.log_judging import judge_logs
 from gb10.serving.doctor.log_scan import Scan
-from gb10.serving.doctor.seen import Diagnosis, Seen
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class EndpointOutcomes:
     """What an endpoint showed."""
 
     url: str
@@ -25,13 +25,13 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shown:
+class Evidence:
     """All that was read."""
 
     logs: Mapping[str, Scan] = field(default_factory=dict)
     machines: tuple[Machine, ...] = ()
-    containers: tuple[ContainerShown, ...] = ()
-    endpoints: tuple[Asked, ...] = ()
+    containers: tuple[ContainerState, ...] = ()
+    endpoints: tuple[EndpointOutcomes, ...] = ()
     remarks: tuple[str, ...] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
     """What more there is to say of a finding, by its value."""
@@ -43,20 +43,26 @@ def fitting(rules: Sequence[DoctorRule], image: ImageRecord | None) -> tuple[tup
     return tuple(rule for rule in rules if rule.code not in outside), outside
 
 
-def diagnose(rules: Sequence[DoctorRule], shown: Shown) -> Diagnosis:
+def diagnose(rules: Sequence[DoctorRule], shown: Evidence) -> Diagnosis:
     """The diagnosis. Logs were scanned for the rules that fit their images."""
     dropped = {one.label: fitting(rules, one.record)[1] for one in shown.containers if one.record}
     others = chain(
         (seen for machine in shown.machines for seen in _of_machine(rules, machine)),
         (seen for container in shown.containers for seen in _of_container(rules, container)),
-        (seen for asked in shown.endpoints for seen in _of_endpoint(rules, asked)),
+        (
+            Finding(rule=rule, place="endpoint", where=asked.url, value=asked.outcomes[outcome])
+            for asked in shown.endpoints
+            for rule in rules
+            for outcome in rule.endpoint
+            if outcome in asked.outcomes
+        ),
     )
     rest = sorted(_once(others), key=lambda one: LEVELS.index(one.level))
     seen = (replace(one, note=shown.notes.get(one.value, "")) for one in (*judge_logs(shown.logs), *rest))
     return Diagnosis(seen=tuple(seen), dropped=dropped, remarks=shown.remarks)
 
 
-def _once(found: Iterable[Seen]) -> Iterator[Seen]:
+def _once(found: Iterable[Finding]) -> Iterator[Finding]:
     """Each sign of a rule at a place once: several values are the first."""
     known = set()
     for one in found:
@@ -65,25 +71,20 @@ def _once(found: Iterable[Seen]) -> Iterator[Seen]:
             yield one
 
 
-def _of_machine(rules: Sequence[DoctorRule], machine: Machine) -> Iterator[Seen]:
+def _of_machine(rules: Sequence[DoctorRule], machine: Machine) -> Iterator[Finding]:
+    signs = tuple(host_signs(machine))
     for rule in rules:
         for check in rule.host:
-            for value in HOST_CHECKS[check](machine):
-                yield Seen(rule=rule, place="machine", where=machine.host, value=value)
+            for name, value in signs:
+                if name == check:
+                    yield Finding(rule=rule, place="machine", where=machine.host, value=value)
 
 
-def _of_container(rules: Sequence[DoctorRule], container: ContainerShown) -> Iterator[Seen]:
+def _of_container(rules: Sequence[DoctorRule], container: ContainerState) -> Iterator[Finding]:
     for rule in rules:
         if rule.container is None or rule.outside(container.record) or (rule.releases and container.record is None):
             continue
         values = [sign_of(sign, container) for sign in rule.container]
         if all(value is not None for value in values):
             value = next((one for one in values if one), container.name)
-            yield Seen(rule=rule, place="container", where=container.label, value=value)
-
-
-def _of_endpoint(rules: Sequence[DoctorRule], asked: Asked) -> Iterator[Seen]:
-    for rule in rules:
-        for outcome in rule.endpoint:
-            if outcome in asked.outcomes:
-                yield Seen(rule=rule, place="endpoint", where=asked.url, value=asked.outcomes[outcome])
+            yield Finding(rule=rule, place="container", where=container.label, value=value)

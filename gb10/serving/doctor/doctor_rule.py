@@ -87,7 +87,7 @@ class DoctorRule(Model):
     """A rule that says more of the same line of a log: where that one speaks, this one is silent."""
     log: tuple[LogSign, ...] = ()
     host: tuple[Code, ...] = ()
-    """Functions of gb10.serving.doctor.host_checks; one that finds something is enough."""
+    """Signs of gb10.serving.doctor.host_checks; one that is seen is enough."""
     container: tuple[ContainerSign, ...] | None = None
     """All must hold. Empty: an image of these releases is the sign."""
     endpoint: tuple[Outcome, ...] = ()

@@ -1,46 +1,17 @@
-"""The signs that a machine itself shows. Each function returns what it saw, or nothing. Pure."""
+"""The signs that a machine itself shows: the name of each in the rules, with what was seen. Pure."""
 
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final, Literal, get_args
 
 from gb10.core.linear import linear
 from gb10.serving.cluster.adapters import JUMBO, LANES, ports_of
-from gb10.serving.doctor.host_state import Look, Machine
+from gb10.serving.doctor.host_state import Machine
 
 DAEMON: Final = "/etc/docker/daemon.json"
 TOOLKIT: Final = "/etc/nvidia-container-runtime/config.toml"
-
-
-def daemon_settings(look: Look) -> dict[str, Any] | None:
-    """Docker's own file; None when it is not there, or says nothing that can be read."""
-    try:
-        found = json.loads(look.files.get(DAEMON, ""))
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def docker_lacks_gpus(look: Look) -> bool:
-    """Whether Docker knows no way to give a GPU to a container, as far as its files tell."""
-    if DAEMON in look.unreadable or look.cdi:
-        return False
-    runtimes = (daemon_settings(look) or {}).get("runtimes")
-    return not (isinstance(runtimes, dict) and "nvidia" in runtimes)
-
-
-def toolkit_is_cdi(look: Look) -> bool:
-    """Whether NVIDIA's toolkit is in the mode that refuses --gpus."""
-    try:
-        found = tomllib.loads(look.files.get(TOOLKIT, ""))
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return False
-    section = found.get("nvidia-container-runtime")
-    return isinstance(section, dict) and section.get("mode") == "cdi"
-
-
 GIB: Final = 1 << 30
 LARGE_SWAP: Final = 8 * GIB
 LARGE_USE: Final = 0.6
@@ -63,137 +34,116 @@ PACKETS: Final = 5e8
 """Bytes a second through the kernel that no management traffic reaches."""
 TRANSLATES: Final = ("DMA", "DMA-FQ")
 
-Check = Callable[[Machine], Iterator[str]]
+HostSign = Literal[
+    "cma-below-nothing",
+    "kernel-refuses-registration",
+    "swap-behind-large-use",
+    "pages-of-64-kib",
+    "engine-without-server",
+    "busy-at-low-clock",
+    "busy-at-application-clock",
+    "hot-and-spinning",
+    "boot-without-shutdown",
+    "docker-without-gpus",
+    "toolkit-mode-cdi",
+    "gids-are-link-local",
+    "half-without-address",
+    "mtu-below-9000",
+    "pcie-below-four-lanes",
+    "adapter-behind-iommu",
+    "cores-carry-packets",
+]
+HOST_SIGNS: Final[tuple[HostSign, ...]] = get_args(HostSign)
+Signs = Iterator[tuple[HostSign, str]]
 
 
-def _cma(machine: Machine) -> Iterator[str]:
-    memory = machine.facts.memory
+def host_signs(machine: Machine) -> Signs:
+    """Each sign that a machine shows, as often as it shows it."""
+    yield from _of_kernel(machine)
+    yield from _of_load(machine)
+    yield from _of_docker(machine)
+    yield from _of_fast_link(machine)
+
+
+def _of_kernel(machine: Machine) -> Signs:
+    """Memory, the kernel's release and pages, and how the last boot ended."""
+    memory, kernel = machine.facts.memory, machine.facts.kernel
     if memory.cma is not None and memory.cma_free is not None and memory.cma_free > memory.cma:
-        yield f"CmaFree {memory.cma_free // GIB} GiB is above CmaTotal, kernel {machine.facts.kernel}"
-
-
-def _registration(machine: Machine) -> Iterator[str]:
-    if machine.facts.rdma_devices and REFUSING.match(machine.facts.kernel or ""):
-        yield f"kernel {machine.facts.kernel}"
-
-
-def _swap(machine: Machine) -> Iterator[str]:
-    memory = machine.facts.memory
-    if not memory.total or memory.available is None or not memory.swap or "earlyoom" in machine.facts.services:
-        return
-    used = 1 - memory.available / memory.total
-    if memory.swap > LARGE_SWAP and used > LARGE_USE:
-        yield f"{memory.swap / GIB:.0f} GiB of swap, and {used:.0%} of the memory is in use"
-
-
-def _pages(machine: Machine) -> Iterator[str]:
+        yield "cma-below-nothing", f"CmaFree {memory.cma_free // GIB} GiB is above CmaTotal, kernel {kernel}"
+    if machine.facts.rdma_devices and REFUSING.match(kernel or ""):
+        yield "kernel-refuses-registration", f"kernel {kernel}"
+    if memory.total and memory.available is not None and memory.swap and "earlyoom" not in machine.facts.services:
+        used = 1 - memory.available / memory.total
+        if memory.swap > LARGE_SWAP and used > LARGE_USE:
+            text = f"{memory.swap / GIB:.0f} GiB of swap, and {used:.0%} of the memory is in use"
+            yield "swap-behind-large-use", text
     if machine.look.page == 65536:
-        yield "pages of 64 KiB"
+        yield "pages-of-64-kib", "pages of 64 KiB"
+    lines = machine.look.last_boot
+    if lines and not any(linear(ENDINGS, ignore_case=True).search(line) for line in lines):
+        yield "boot-without-shutdown", f"its journal ends with: {lines[-1][:120]}"
 
 
-def _orphans(machine: Machine) -> Iterator[str]:
+def _of_load(machine: Machine) -> Signs:
+    """Processes of engines, the GPU's clock, and cores that spin."""
     for one in machine.look.engines:
         if one.name.startswith("VLLM::EngineCor") and (one.parent == 1 or one.parent_name in ORPHANED):
-            yield f"{one.name}, process {one.pid}"
-
-
-def _low_clock(machine: Machine) -> Iterator[str]:
+            yield "engine-without-server", f"{one.name}, process {one.pid}"
     gpu = machine.look.gpu
-    if gpu is None or gpu.busy is None or gpu.clock is None or gpu.state != "P0" or gpu.busy <= BUSY or gpu.reasons:
-        return
-    if gpu.clock < LOW_CLOCK and (gpu.power is None or gpu.power < LOW_POWER):
-        yield str(gpu)
-
-
-def _application_clock(machine: Machine) -> Iterator[str]:
-    gpu = machine.look.gpu
-    if gpu and gpu.busy is not None and gpu.busy > BUSY and gpu.clock in APPLICATION and (gpu.most or 0) > 3000:
-        yield str(gpu)
-
-
-def _spinning(machine: Machine) -> Iterator[str]:
+    if gpu and gpu.busy is not None and gpu.busy > BUSY:
+        slow = gpu.clock is not None and gpu.clock < LOW_CLOCK and (gpu.power is None or gpu.power < LOW_POWER)
+        if slow and gpu.state == "P0" and not gpu.reasons:
+            yield "busy-at-low-clock", str(gpu)
+        if gpu.clock in APPLICATION and (gpu.most or 0) > 3000:
+            yield "busy-at-application-clock", str(gpu)
     spins = sum(core > SPINS for core in machine.look.cores)
     hottest = max(machine.look.heat.values(), default=0.0)
     workers = any(one.name.startswith("VLLM::Worker") for one in machine.look.engines)
     if spins >= 3 and hottest >= HOT and workers:
-        yield f"{spins} cores busy, {hottest:.0f} °C"
-
-
-def _power_lost(machine: Machine) -> Iterator[str]:
-    lines = machine.look.last_boot
-    if lines and not any(linear(ENDINGS, ignore_case=True).search(line) for line in lines):
-        yield f"its journal ends with: {lines[-1][:120]}"
-
-
-def _no_gpus(machine: Machine) -> Iterator[str]:
-    if machine.look.docker and machine.facts.driver and docker_lacks_gpus(machine.look):
-        yield "no runtime of NVIDIA in /etc/docker/daemon.json, and no CDI file"
-
-
-def _cdi(machine: Machine) -> Iterator[str]:
-    if toolkit_is_cdi(machine.look):
-        yield 'mode = "cdi" in /etc/nvidia-container-runtime/config.toml'
-
-
-def _link_local(machine: Machine) -> Iterator[str]:
-    for hca in machine.facts.hcas:
-        if hca.active and hca.ethernet and hca.gids and not any(gid.ipv4 for gid in hca.gids):
-            yield f"{hca.name} has link-local GIDs alone"
-
-
-def _halves(machine: Machine) -> Iterator[str]:
-    for halves in ports_of(machine.facts).values():
-        linked = [half for half in halves if half.netdev.carrier]
-        idle = [half.netdev.name for half in linked if not half.rails]
-        if 0 < len(idle) < len(linked):
-            yield f"{', '.join(idle)} has no address"
-
-
-def _frames(machine: Machine) -> Iterator[str]:
-    for half in (half for halves in ports_of(machine.facts).values() for half in halves if half.rails):
-        if half.netdev.mtu is not None and half.netdev.mtu < JUMBO:
-            yield f"{half.netdev.mtu} ({half.netdev.name})"
-
-
-def _lanes(machine: Machine) -> Iterator[str]:
-    for half in (half for halves in ports_of(machine.facts).values() for half in halves if half.netdev.carrier):
-        if half.pcie and half.pcie.width is not None and half.pcie.width < LANES:
-            yield f"{half.netdev.name} has x{half.pcie.width}"
-
-
-def _iommu(machine: Machine) -> Iterator[str]:
-    active = {hca.name for hca in machine.facts.hcas if hca.active}
-    named = [name for name, kind in machine.look.iommu.items() if kind in TRANSLATES and name in active]
-    if named:
-        yield f"{', '.join(sorted(named))}: {machine.look.iommu[named[0]]}"
-
-
-def _packets(machine: Machine) -> Iterator[str]:
-    spins = sum(core > SPINS for core in machine.look.cores)
+        yield "hot-and-spinning", f"{spins} cores busy, {hottest:.0f} °C"
     adapters = {half.netdev.name for halves in ports_of(machine.facts).values() for half in halves}
     for name in sorted(adapters & machine.look.traffic.keys()):
         rate = machine.look.traffic[name]
         if rate > PACKETS and spins >= 2:
-            yield f"{rate / 1e9:.1f} GB/s through {name}, {spins} cores busy"
+            yield "cores-carry-packets", f"{rate / 1e9:.1f} GB/s through {name}, {spins} cores busy"
 
 
-HOST_CHECKS: Final[Mapping[str, Check]] = {
-    "cma-below-nothing": _cma,
-    "kernel-refuses-registration": _registration,
-    "swap-behind-large-use": _swap,
-    "pages-of-64-kib": _pages,
-    "engine-without-server": _orphans,
-    "busy-at-low-clock": _low_clock,
-    "busy-at-application-clock": _application_clock,
-    "hot-and-spinning": _spinning,
-    "boot-without-shutdown": _power_lost,
-    "docker-without-gpus": _no_gpus,
-    "toolkit-mode-cdi": _cdi,
-    "gids-are-link-local": _link_local,
-    "half-without-address": _halves,
-    "mtu-below-9000": _frames,
-    "pcie-below-four-lanes": _lanes,
-    "adapter-behind-iommu": _iommu,
-    "cores-carry-packets": _packets,
-}
-"""By the name in the rules."""
+def _of_docker(machine: Machine) -> Signs:
+    """Whether Docker can give a GPU to a container, as far as its files tell, and the mode of NVIDIA's toolkit."""
+    look = machine.look
+    if look.docker and machine.facts.driver and DAEMON not in look.unreadable and not look.cdi:
+        try:
+            settings = json.loads(look.files.get(DAEMON, ""))
+        except (ValueError, RecursionError):
+            settings = None
+        runtimes = settings.get("runtimes") if isinstance(settings, dict) else None
+        if not isinstance(runtimes, dict) or "nvidia" not in runtimes:
+            yield "docker-without-gpus", "no runtime of NVIDIA in /etc/docker/daemon.json, and no CDI file"
+    try:
+        section = tomllib.loads(look.files.get(TOOLKIT, "")).get("nvidia-container-runtime")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        section = None
+    if isinstance(section, dict) and section.get("mode") == "cdi":  # it refuses --gpus
+        yield "toolkit-mode-cdi", 'mode = "cdi" in /etc/nvidia-container-runtime/config.toml'
+
+
+def _of_fast_link(machine: Machine) -> Signs:
+    """Addresses, frames and PCIe lanes of the adapters."""
+    for hca in machine.facts.hcas:
+        if hca.active and hca.ethernet and hca.gids and not any(gid.ipv4 for gid in hca.gids):
+            yield "gids-are-link-local", f"{hca.name} has link-local GIDs alone"
+    for halves in ports_of(machine.facts).values():
+        linked = [half for half in halves if half.netdev.carrier]
+        idle = [half.netdev.name for half in linked if not half.rails]
+        if 0 < len(idle) < len(linked):
+            yield "half-without-address", f"{', '.join(idle)} has no address"
+        for half in halves:
+            if half.rails and half.netdev.mtu is not None and half.netdev.mtu < JUMBO:
+                yield "mtu-below-9000", f"{half.netdev.mtu} ({half.netdev.name})"
+        for half in linked:
+            if half.pcie and half.pcie.width is not None and half.pcie.width < LANES:
+                yield "pcie-below-four-lanes", f"{half.netdev.name} has x{half.pcie.width}"
+    active = {hca.name for hca in machine.facts.hcas if hca.active}
+    named = [name for name, kind in machine.look.iommu.items() if kind in TRANSLATES and name in active]
+    if named:
+        yield "adapter-behind-iommu", f"{', '.join(sorted(named))}: {machine.look.iommu[named[0]]}"

@@ -87,6 +87,7 @@ CUDA: Final = re.compile(r"CUDA Version\s*:\s*(\d{1,2}\.\d{1,2})")
 STATE: Final = re.compile(r"P\d{1,2}")
 PROCESS: Final = re.compile(r"[\w:./+ -]{1,20}")
 REASONS: Final = re.compile(r"0x[0-9a-f]{1,16}", re.IGNORECASE)
+TIME: Final = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
 MILLI: Final = 1000.0
 
 
@@ -144,16 +145,6 @@ def _gpu(line: str) -> GpuNow | None:
     )
 
 
-def _seconds(rows: Rows) -> float:
-    """Between the two snapshots."""
-    times = {row[0]: float(row[1]) for row in rows.get("at", ()) if len(row) == 2 and _is_time(row[1])}
-    return times.get("2", 0.0) - times.get("1", 0.0)
-
-
-def _is_time(text: str) -> bool:
-    return re.fullmatch(r"\d{1,12}(?:\.\d{1,9})?", text) is not None
-
-
 def _both(rows: Rows, key: str) -> dict[str, tuple[tuple[int, int], tuple[int, int]]]:
     """The two numbers of each name, in both snapshots."""
     found: dict[str, dict[str, tuple[int, int]]] = {"1": {}, "2": {}}
@@ -173,7 +164,8 @@ def _cores(rows: Rows) -> tuple[float, ...]:
 
 
 def _traffic(rows: Rows) -> dict[str, float]:
-    seconds = _seconds(rows)
+    times = {row[0]: float(row[1]) for row in rows.get("at", ()) if len(row) == 2 and TIME.fullmatch(row[1])}
+    seconds = times.get("2", 0.0) - times.get("1", 0.0)
     return {
         name: (sum(later) - sum(before)) / seconds
         for name, (before, later) in _both(rows, "traffic").items()

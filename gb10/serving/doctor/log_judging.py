@@ -7,10 +7,10 @@ from itertools import islice
 from typing import Final
 
 from gb10.core.log_words import PREFIX
+from gb10.serving.doctor.diagnosis import Finding
 from gb10.serving.doctor.doctor_rule import DoctorRule
 from gb10.serving.doctor.log_scan import Line, Moment, Scan, Scanner
 from gb10.serving.doctor.rule_files import load_doctor_rules
-from gb10.serving.doctor.seen import Seen
 
 NUMBERS: Final = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
 SHAPE: Final = 120
@@ -45,9 +45,13 @@ def shape(text: str) -> str:
     return NUMBERS.sub("0", text[before.end() if before else 0 :])[:SHAPE].strip()
 
 
-def judge_logs(scans: Mapping[str, Scan]) -> tuple[Seen, ...]:
+def judge_logs(scans: Mapping[str, Scan]) -> tuple[Finding, ...]:
     """What the logs show, by log; the first of each kind, in the order of time over all of them."""
-    events = sorted((event for log, scan in scans.items() for event in _events(log, scan)), key=lambda one: one.order)
+    events: list[_Event] = []
+    for log, scan in scans.items():
+        events += [_Event(log, hit.line, hit.rule, hit.value) for hit in scan.hits]
+        events += [_Event(log, line, None, line.text) for line in scan.trouble]
+    events.sort(key=lambda one: one.order)
     kinds: dict[str, list[_Event]] = {}
     for event in events:
         kinds.setdefault(event.kind, []).append(event)
@@ -57,17 +61,12 @@ def judge_logs(scans: Mapping[str, Scan]) -> tuple[Seen, ...]:
     return tuple(_seen(events) for kind, events in kinds.items() if kind in chosen)
 
 
-def _events(log: str, scan: Scan) -> Iterable[_Event]:
-    yield from (_Event(log, hit.line, hit.rule, hit.value) for hit in scan.hits)
-    yield from (_Event(log, line, None, line.text) for line in scan.trouble)
-
-
-def _seen(events: list[_Event]) -> Seen:
+def _seen(events: list[_Event]) -> Finding:
     first = events[0]
     logs: dict[str, int] = {}
     for event in events:
         logs[event.log] = logs.get(event.log, 0) + 1
-    return Seen(
+    return Finding(
         rule=first.rule,
         place="log",
         where=first.log,

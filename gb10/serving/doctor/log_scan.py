@@ -214,8 +214,8 @@ class Scanner:
         """What was found, less what rules about another engine or release than the log shows have said of it."""
         cut = tuple(text.decode() for text, count in self._seen.items() if count >= MANY)
         hits = [hit for hit in self._hits if _can_be_about(hit.rule, self._engines, self._version)]
-        said = {(hit.line.number, hit.rule.code) for hit in hits}
-        hits = [hit for hit in hits if (hit.line.number, hit.rule.unless) not in said]
+        judged = {(hit.line.number, hit.rule.code) for hit in hits}
+        hits = [hit for hit in hits if (hit.line.number, hit.rule.unless) not in judged]
         explained = {hit.line.number for hit in hits}
         left = (hit.line for hit in self._hits if hit.line.number not in explained and is_trouble(hit.line.text))
         trouble = {line.number: line for line in (*self._trouble, *left)}

@@ -106,7 +106,7 @@ def level_of(name: str) -> Level:  # noqa: PLR0911 - a table by its rows
         return Level.HEADER
     if _about(words, joined):
         return Level.NONE
-    if STEMS.search(joined) and not _of_model(words):
+    if STEMS.search(joined) and not (words[-1] in ("token", "tokens") and not MODEL.isdisjoint(words[:-1])):
         return Level.STRONG
     if last in LAST or ENDINGS.search(last):
         return _of_last(name, words)
@@ -126,10 +126,6 @@ def level_of(name: str) -> Level:  # noqa: PLR0911 - a table by its rows
 
 def _about(words: list[str], joined: str) -> bool:
     return words[-1] in ABOUT and not joined.endswith("sessionid") and not joined.endswith(KEPT)
-
-
-def _of_model(words: list[str]) -> bool:
-    return words[-1] in ("token", "tokens") and not MODEL.isdisjoint(words[:-1])
 
 
 def _of_last(name: str, words: list[str]) -> Level:

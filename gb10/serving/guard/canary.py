@@ -41,7 +41,7 @@ class Canary:
         return ASK.format(nonce=self.nonce, question=self.fact.ask)
 
 
-class Answered(StrEnum):
+class AnswerKind(StrEnum):
     """How a canary was answered."""
 
     RIGHT = "right"
@@ -60,7 +60,7 @@ class CanaryAnswer:
     """A canary and how it was answered."""
 
     canary: Canary
-    answered: Answered
+    answered: AnswerKind
     nonce: bool
     fact: bool
     other: str = ""
@@ -83,11 +83,11 @@ def make_canaries(count: int, facts: Sequence[Fact], seed: str) -> tuple[Canary,
     """``count`` canaries for one batch, nonces all different; the same seed gives the same. Pure."""
     words = WORDS.split()
     rng = random.Random(seed)  # noqa: S311
-    asked = [fact for _ in range(-(-count // len(facts))) for fact in rng.sample(facts, len(facts))]
+    facts_in_turn = [fact for _ in range(-(-count // len(facts))) for fact in rng.sample(facts, len(facts))]
     numbers = rng.sample(range(1000, 10_000), count)
     return tuple(
         Canary(nonce=f"{rng.choice(words)}-{number}-{rng.choice(words)}", fact=fact)
-        for number, fact in zip(numbers, asked, strict=False)
+        for number, fact in zip(numbers, facts_in_turn, strict=False)
     )
 
 
@@ -117,13 +117,13 @@ def judge_canary(
     fact = any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", rest, re.IGNORECASE) for word in canary.fact.accept)
     other = crossed(content + reasoning, canary.nonce, nonces)
     if other:
-        answered = Answered.CROSSED
+        answered = AnswerKind.CROSSED
     elif nonce and fact:
-        answered = Answered.RIGHT
+        answered = AnswerKind.RIGHT
     elif failed:
-        answered = Answered.FAILED
+        answered = AnswerKind.FAILED
     elif finish_reason == "length" and reasoning and not content.strip() and folded(canary.nonce) in folded(reasoning):
-        answered = Answered.UNFINISHED
+        answered = AnswerKind.UNFINISHED
     else:
-        answered = Answered.WRONG
+        answered = AnswerKind.WRONG
     return CanaryAnswer(canary=canary, answered=answered, nonce=nonce, fact=fact, other=other)

@@ -9,7 +9,7 @@ REASONING: Final = ("reasoning_content", "reasoning")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class Delta:
     """What one event says of one choice."""
 
     content: str = ""
@@ -21,7 +21,7 @@ class Heard:
     index: int = 0
 
 
-def heard(event: Mapping[str, object]) -> Iterator[Heard]:
+def parse_delta(event: Mapping[str, object]) -> Iterator[Delta]:
     """What an event of ``chat/completions`` or ``completions`` says, a choice at a time. Raises ValueError."""
     choices = event.get("choices")
     if choices is None:
@@ -34,19 +34,19 @@ def heard(event: Mapping[str, object]) -> Iterator[Heard]:
         yield _heard(choice)
 
 
-def _heard(choice: Mapping[str, object]) -> Heard:
+def _heard(choice: Mapping[str, object]) -> Delta:
     delta = choice.get("delta") or choice.get("message") or {}
     if not isinstance(delta, dict):
         raise ValueError("`delta` is no object")
     content = _text(delta, "content") or _text(choice, "text")
-    said = {name: text for name in REASONING if (text := _text(delta, name))}
-    texts = set(said.values())
+    reasonings = {name: text for name in REASONING if (text := _text(delta, name))}
+    texts = set(reasonings.values())
     reason, index = choice.get("finish_reason"), choice.get("index", 0)
     calls = delta.get("tool_calls")
-    return Heard(
+    return Delta(
         content=content,
-        reasoning="".join(dict.fromkeys(said.values())),
-        spelling="both" if len(said) > 1 and len(texts) == 1 else "+".join(said),
+        reasoning="".join(dict.fromkeys(reasonings.values())),
+        spelling="both" if len(reasonings) > 1 and len(texts) == 1 else "+".join(reasonings),
         tool_calls=len(calls) if isinstance(calls, Sequence) else 0,
         finish_reason=reason if isinstance(reason, str) else None,
         index=index if isinstance(index, int) else 0,

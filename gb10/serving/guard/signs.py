@@ -2,6 +2,7 @@
 
 import re
 import zlib
+from collections.abc import Iterator
 from operator import ne
 from typing import Final
 
@@ -44,23 +45,25 @@ MIXED: Final = _mixed()
 
 
 def repeated(text: str, longest: int, times: int) -> tuple[int, int]:
-    """The unit that ``text`` ends in ``times`` times or more, exactly: its length and how many characters; else 0, 0.
+    """The unit that ``text`` ends in ``times`` times or more, exactly: its length and all its characters; else 0, 0."""
+    for unit in _units(text, longest):
+        if text[-unit:] == text[-2 * unit : -unit]:
+            extent = _extent(text, unit)
+            if extent >= times * unit:
+                return unit, extent
+    return 0, 0
 
-    The last characters must stand one unit earlier, too: ``rfind`` names the candidates.
-    """
+
+def _units(text: str, longest: int) -> Iterator[int]:
+    """Lengths of units that may repeat at the end of ``text``: its last characters stand one unit earlier, too."""
     size = len(text)
     probe, end = text[-PROBE:], size - 1
     for _ in range(TRIES):
         at = text.rfind(probe, max(0, size - PROBE - longest), end)
         if at < 0:
-            break
-        unit = size - PROBE - at
-        if text[-unit:] == text[-2 * unit : -unit]:
-            extent = _extent(text, unit)
-            if extent >= times * unit:
-                return unit, extent
+            return
+        yield size - PROBE - at
         end = at + PROBE - 1
-    return 0, 0
 
 
 def _extent(text: str, unit: int) -> int:
@@ -101,12 +104,6 @@ def zipped(text: str) -> float:
     return len(zlib.compress(raw, 1)) / max(1, len(raw))
 
 
-def different_words(text: str, window: int) -> int | None:
-    """Different words among the last ``window``; None where there are fewer words."""
-    words = text.split()[-window:]
-    return len(set(words)) if len(words) == window else None
-
-
 def nearly_repeated(text: str, longest: int, share: float) -> int:
     """The unit that ``text`` repeats but for ``share`` of its characters, digits apart.
 
@@ -115,14 +112,7 @@ def nearly_repeated(text: str, longest: int, share: float) -> int:
     if len(LETTERS.findall(text)) < MANY_LETTERS * len(text):
         return 0
     folded = DIGITS.sub("0", text)
-    size = len(folded)
-    probe, end = folded[-PROBE:], size - 1
-    for _ in range(TRIES):
-        at = folded.rfind(probe, max(0, size - PROBE - longest), end)
-        if at < 0:
-            break
-        unit = size - PROBE - at
-        if sum(map(ne, folded[unit:], folded)) <= share * (size - unit):
-            return unit
-        end = at + PROBE - 1
-    return 0
+    fitting = (
+        unit for unit in _units(folded, longest) if sum(map(ne, folded[unit:], folded)) <= share * (len(folded) - unit)
+    )
+    return next(fitting, 0)

@@ -137,9 +137,9 @@ class Watch:
         long = len(tail) >= limits.zipped_window
         if long and (share := signs.zipped(tail[-limits.zipped_window :])) <= limits.zipped_share:
             self._note("zipped", f"the last {limits.zipped_window:,} characters compress to {share:.0%}")
-        words = signs.different_words(tail, limits.words_window)
-        if words is not None and words <= limits.words:
-            self._note("words", f"only {words} different words among the last {limits.words_window}")
+        words = tail.split()[-limits.words_window :]
+        if len(words) == limits.words_window and (different := len(set(words))) <= limits.words:
+            self._note("words", f"only {different} different words among the last {limits.words_window}")
         if len(tail) >= limits.fuzzy:
             unit = signs.nearly_repeated(tail[-limits.fuzzy :], limits.fuzzy // 4, limits.fuzzy_share)
             if unit:

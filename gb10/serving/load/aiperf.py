@@ -79,7 +79,7 @@ def settings(
     return {"benchmark": found | ({"warmup": {**kind, "requests": warm_up * concurrency}} if warm_up else {})}
 
 
-def run_aiperf(host: Host, endpoint: Endpoint, asked: dict[str, Any], tokenizer: Path, log: Path) -> Mapping[str, Any]:
+def run_aiperf(host: Host, endpoint: Endpoint, config: dict[str, Any], tokenizer: Path, log: Path) -> Mapping[str, Any]:
     """Run it: its records, its texts by request, its own result. Raises VerifyError, UsageError."""
     program = find_aiperf(host.env)
     with host.store.folder("aiperf") as home:
@@ -87,10 +87,10 @@ def run_aiperf(host: Host, endpoint: Endpoint, asked: dict[str, Any], tokenizer:
         folder.mkdir()
         (folder / "tokenizer.json").symlink_to(tokenizer.resolve())
         (folder / "tokenizer_config.json").write_text(PLAIN, encoding="ascii")
-        asked["benchmark"]["tokenizer"] = {"name": str(folder)}
-        asked["benchmark"]["artifacts"] = {"dir": str(out), "records": ["jsonl"], "exportOutputsJson": True}
+        config["benchmark"]["tokenizer"] = {"name": str(folder)}
+        config["benchmark"]["artifacts"] = {"dir": str(out), "records": ["jsonl"], "exportOutputsJson": True}
         path = home / "settings.yaml"
-        path.write_text(json.dumps(asked), encoding="utf-8")  # JSON is YAML
+        path.write_text(json.dumps(config), encoding="utf-8")  # JSON is YAML
         argv = [program, "profile", "--config", str(path), "--ui", "none"]
         try:
             stream(argv, log=log, on_line=host.reporter.detail, env={**host.env, KEY: endpoint.key}, cwd=home)

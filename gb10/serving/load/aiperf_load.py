@@ -11,16 +11,16 @@ from gb10.serving.guard.limits import Limits
 from gb10.serving.load.aiperf import run_aiperf, settings
 from gb10.serving.load.benchy import Shape
 from gb10.serving.load.load_plan import Bench
-from gb10.serving.load.results import Loaded, LoadRun, LoadStream
+from gb10.serving.load.results import LoadResult, LoadRun, LoadStream
 
 Record = Mapping[str, Any]
 
 
-def aiperf_load(bench: Bench, shape: Shape) -> Loaded:
+def aiperf_load(bench: Bench, shape: Shape) -> LoadResult:
     """Run aiperf on one level. It starts a request when another ends: a run is as many requests as run at once."""
     plan, concurrency = bench.plan, shape.concurrency
     exact = {"ignore_eos": True, "min_tokens": shape.answer} if plan.exact else {}
-    asked = settings(
+    config = settings(
         bench.endpoint,
         tokens=(shape.prompt, shape.answer),
         concurrency=concurrency,
@@ -29,10 +29,10 @@ def aiperf_load(bench: Bench, shape: Shape) -> Loaded:
         extra={**exact, **plan.extra},
     )
     try:
-        found = run_aiperf(bench.host, bench.endpoint, asked, bench.tokenizer, bench.log(shape))
+        found = run_aiperf(bench.host, bench.endpoint, config, bench.tokenizer, bench.log(shape))
     except VerifyError as error:
-        return Loaded(runs=lambda right: (), broken=f"{error.message}: {error.where}")
-    return Loaded(
+        return LoadResult(runs=lambda right: (), broken=f"{error.message}: {error.where}")
+    return LoadResult(
         runs=lambda right: runs_of(found, concurrency, bench.limits, forced=plan.exact, right=right), own=found["own"]
     )
 
@@ -55,15 +55,15 @@ def runs_of(
 def _judged(
     records: Sequence[Record], texts: Mapping[str, str], limits: Limits, *, forced: bool, right: bool
 ) -> Sequence[Judgement]:
-    alone, said = [], [texts.get(str(one["metadata"].get("x_request_id")), "") for one in records]
-    for one, text in zip(records, said, strict=True):
+    alone, texts_by_request = [], [texts.get(str(one["metadata"].get("x_request_id")), "") for one in records]
+    for one, text in zip(records, texts_by_request, strict=True):
         watch = StreamWatch(limits, forced=forced)
         watch.feed(text)
         error = error_of(one)
         known = text or error or not _tokens(one)  # aiperf keeps no texts of its warm-up, and none of reasoning
         judgement = watch.judge(Ending(error=error) if error else None)
         alone.append(judgement if known else Judgement(verdict=Verdict.OK))
-    return judged_together(alone, said, limits, canaries_right=right)
+    return judged_together(alone, texts_by_request, limits, canaries_right=right)
 
 
 def error_of(record: Record) -> str:

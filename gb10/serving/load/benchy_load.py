@@ -10,7 +10,7 @@ from gb10.serving.load.benchy import Shape, run
 from gb10.serving.load.canary_batch import CanaryBatch
 from gb10.serving.load.load_plan import Bench
 from gb10.serving.load.load_progress import Progress
-from gb10.serving.load.results import Loaded
+from gb10.serving.load.results import LoadResult
 
 BESIDE: Final = 2
 """Canaries that are sent with the requests of each warm-up run: its figures do not count."""
@@ -20,18 +20,18 @@ class _CollapsedError(Exception):
     """A stream of the load collapsed: the rest of the load would measure nothing."""
 
 
-def benchy_load(bench: Bench, shape: Shape) -> Loaded:
+def benchy_load(bench: Bench, shape: Shape) -> LoadResult:
     """Run llama-benchy on one level."""
     plan, progress = bench.plan, Progress(bench.limits, forced=bench.plan.exact)
     log = bench.log(shape)
     own: Mapping[str, object] = {}
     broken = ""
     with ThreadPoolExecutor(1) as pool:
-        asked: list[Future[CanaryBatch]] = []
+        canary_futures: list[Future[CanaryBatch]] = []
 
         def beside(number: int) -> None:
             canaries = bench.canaries(BESIDE, f"{shape.answer} {shape.concurrency} beside {number}")
-            asked.append(pool.submit(bench.ask, canaries, "beside"))
+            canary_futures.append(pool.submit(bench.ask, canaries, "beside"))
 
         try:
             own = run(
@@ -47,11 +47,11 @@ def benchy_load(bench: Bench, shape: Shape) -> Loaded:
             bench.host.reporter.say(f"a stream collapsed, so the load was stopped: {log}")
         except VerifyError as error:
             broken = f"{error.message}: {error.where}"
-        return Loaded(
+        return LoadResult(
             runs=lambda right: tuple(progress.runs(plan.warm_up, canaries_right=right)),
             own=own,
             broken=broken,
-            beside=tuple(one.result() for one in asked),
+            beside=tuple(one.result() for one in canary_futures),
             sure=progress.sure,
         )
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from gb10.core.installation import ROOT
 from gb10.serving.guard.batch import judged_together
-from gb10.serving.guard.canary import Answered, Canary, CanaryAnswer, Fact, judge_canary, read_facts
+from gb10.serving.guard.canary import AnswerKind, Canary, CanaryAnswer, Fact, judge_canary, read_facts
 from gb10.serving.guard.finding import Judgement, Verdict, worst
 from gb10.serving.guard.judging import StreamWatch
 from gb10.serving.guard.limits import Limits, read_limits
@@ -35,7 +35,7 @@ class CanaryBatch:
     @property
     def right(self) -> int:
         """How many were answered right."""
-        return sum(one.answered is Answered.RIGHT for one in self.answers)
+        return sum(one.answered is AnswerKind.RIGHT for one in self.answers)
 
     @property
     def touched(self) -> int:
@@ -95,7 +95,9 @@ def canary_verdict(batch: CanaryBatch, alone: CanaryBatch) -> tuple[Verdict, str
         return Verdict.GARBAGE, wrong
     count = len(batch.answers)
     if not streams.bad and batch.right < count:
-        names = " or ".join(dict.fromkeys(one.answered for one in batch.answers if one.answered is not Answered.RIGHT))
+        names = " or ".join(
+            dict.fromkeys(one.answered for one in batch.answers if one.answered is not AnswerKind.RIGHT)
+        )
         return Verdict.SUSPECT, f"{count - batch.right} of {count} canaries are {names}; {_followed(alone)}"
     return streams, why
 
@@ -107,24 +109,21 @@ def served_wrongly(batch: CanaryBatch, alone: CanaryBatch) -> str:
     them alone and is mostly right, or from all; more of those, or more wrong answers, than the same model's answers
     alone make likely.
     """
-    count, said = len(batch.answers), Counter(one.answered for one in batch.answers)
-    wrong = said[Answered.WRONG]
+    count, kinds = len(batch.answers), Counter(one.answered for one in batch.answers)
+    wrong = kinds[AnswerKind.WRONG]
     every, touched = count + len(alone.answers), batch.touched + alone.touched
-    untouched = sum(one.answered is Answered.WRONG and not (one.nonce or one.fact) for one in batch.answers)
-    if said[Answered.CROSSED]:
-        return f"{said[Answered.CROSSED]} of {count} answers have the code of another request"
+    untouched = sum(one.answered is AnswerKind.WRONG and not (one.nonce or one.fact) for one in batch.answers)
+    if kinds[AnswerKind.CROSSED]:
+        return f"{kinds[AnswerKind.CROSSED]} of {count} answers have the code of another request"
     if every >= FEWEST and touched < TOUCHED * every:
         return f"{every - touched} of {every} canaries have neither code nor answer, one at a time or together"
-    if untouched and (_never_misses(alone) or _unlikely(untouched, count, alone, alone.touched)):
+    # Alone the model always has code or fact, and is right more often than not: a weak model has luck.
+    reliable = alone.touched == len(alone.answers) < 2 * alone.right
+    if untouched and (reliable or _unlikely(untouched, count, alone, alone.touched)):
         return f"{untouched} of {count} canaries have neither code nor answer; {_followed(alone)}"
     if wrong and _unlikely(wrong, count, alone, alone.right):
         return f"{wrong} of {count} canaries are wrong; {_followed(alone)}"
     return ""
-
-
-def _never_misses(alone: CanaryBatch) -> bool:
-    """Whether the model always has code or fact alone, and is right more often than not: a weak one has luck."""
-    return alone.touched == len(alone.answers) < 2 * alone.right
 
 
 def _unlikely(hits: int, count: int, alone: CanaryBatch, good: int) -> bool:

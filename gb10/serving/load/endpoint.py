@@ -86,11 +86,11 @@ def models(base: str, key: str, env: Mapping[str, str], *, direct: bool = False)
     try:
         with page(f"{base}/models", headers, env, seconds=TIMEOUT_S, direct=direct) as reply:
             if reply.status_code != 200:
-                raise refused(base, reply.status_code, reply.reason)
+                raise http_error(base, reply.status_code, reply.reason)
             text = reply.raw.read(LARGEST, decode_content=True)
             found = json.loads(text)
     except (requests.RequestException, HTTPError) as error:
-        raise unreachable(base, error) from error
+        raise connection_error(base, error) from error
     except ValueError as error:
         raise not_compatible(base, "its list of models is no JSON") from error
     entries = found.get("data") if isinstance(found, dict) else None
@@ -99,7 +99,7 @@ def models(base: str, key: str, env: Mapping[str, str], *, direct: bool = False)
     return tuple(str(entry["id"]) for entry in entries if isinstance(entry, dict) and entry.get("id"))
 
 
-def refused(base: str, status: int, reason: str) -> EndpointError:
+def http_error(base: str, status: int, reason: str) -> EndpointError:
     """The error of a status that is no success."""
     if status in (401, 403):
         return EndpointError(
@@ -116,7 +116,7 @@ def refused(base: str, status: int, reason: str) -> EndpointError:
     return EndpointError(f"the endpoint answered {status} {reason}", where=redact(base), hint="read the server's log")
 
 
-def unreachable(base: str, error: Exception) -> EndpointError:
+def connection_error(base: str, error: Exception) -> EndpointError:
     """The error of a connection that was not made."""
     if isinstance(error, requests.exceptions.SSLError):
         return EndpointError(

@@ -92,9 +92,9 @@ def _of_usage(exchange: Exchange) -> tuple[str, ...]:
 def summed(found: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """The flaws of several streams, each kind once: its first example, and how many streams have it. Pure."""
     first: dict[str, str] = {}
-    counted: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for flaw in (flaw for one in found for flaw in one):
         kind = flaw.partition(" (")[0]
         first.setdefault(kind, flaw)
-        counted[kind] += 1
-    return tuple(f"{text}: {counted[kind]} of {len(found)} streams" for kind, text in first.items())
+        counts[kind] += 1
+    return tuple(f"{text}: {counts[kind]} of {len(found)} streams" for kind, text in first.items())

@@ -47,28 +47,28 @@ class Progress:
         if SCHEMA not in line[:60]:
             return
         try:
-            said = json.loads(line)
-            self._take(said)
+            event = json.loads(line)
+            self._take(event)
         except (ValueError, KeyError, TypeError):
             self.status = self.status or "unreadable"
 
-    def _take(self, said: Mapping[str, object]) -> None:
-        kind = said["type"]
+    def _take(self, event: Mapping[str, object]) -> None:
+        kind = event["type"]
         if kind == "bench_complete":
-            self.status = str(said["status"])
-        if "request_id" not in said:
+            self.status = str(event["status"])
+        if "request_id" not in event:
             return
-        number, now = int(str(said["request_id"])), float(str(said["ts"]))
+        number, now = int(str(event["request_id"])), float(str(event["ts"]))
         if kind == "request_start":
-            self.run = int(str(said["run_index"]))
+            self.run = int(str(event["run_index"]))
             watch = StreamWatch(self.limits, forced=self.forced)
             self._streams[number] = _Stream(run=self.run, watch=watch, sent=now)
         elif kind == "tokens":
-            self._text(self._streams[number], str(said["snippet"]), int(str(said["count"])), now)
+            self._text(self._streams[number], str(event["snippet"]), int(str(event["count"])), now)
         elif kind == "request_end":
             stream = self._streams[number]
-            stream.tokens, stream.prompt = int(str(said["total_tokens"])), int(str(said["prompt_tokens"]))
-            stream.error, stream.ended = str(said["error"]), True
+            stream.tokens, stream.prompt = int(str(event["total_tokens"])), int(str(event["prompt_tokens"]))
+            stream.error, stream.ended = str(event["error"]), True
 
     def _text(self, stream: _Stream, text: str, count: int, now: float) -> None:
         stream.first_tokens = stream.first_tokens if stream.arrived else count
@@ -84,11 +84,13 @@ class Progress:
             texts = [stream.watch.text for stream in streams]
             together = judged_together(alone, texts, self.limits, canaries_right=canaries_right)
             seconds = [(stream.arrived[-1] - stream.sent) if stream.arrived else 0.0 for stream in streams]
+            # Seconds from the first token of any stream to the last of any, as llama-benchy counts a batch.
+            arrived = [stream.arrived for stream in streams if stream.arrived]
             yield LoadRun(
                 index=number,
                 warm_up=number < warm_up,
                 streams=tuple(_frozen(stream, judged) for stream, judged in zip(streams, together, strict=True)),
-                decode_s=_decode(streams),
+                decode_s=max((one[-1] for one in arrived), default=0.0) - min((one[0] for one in arrived), default=0.0),
                 hint=lockstep([stream.tokens for stream in streams], [None] * len(streams), seconds),
             )
 
@@ -97,12 +99,6 @@ def _judged(stream: _Stream) -> Judgement:
     """llama-benchy hides how a stream ends: only an error, or that it did not end, is known."""
     error = stream.error if stream.ended else "the benchmark was stopped while this stream ran"
     return stream.watch.judge(Ending(error=error) if error and not stream.watch.sure else None)
-
-
-def _decode(streams: list[_Stream]) -> float:
-    """Seconds from the first token of any stream to the last of any, as llama-benchy counts a batch."""
-    arrived = [stream.arrived for stream in streams if stream.arrived]
-    return max((one[-1] for one in arrived), default=0.0) - min((one[0] for one in arrived), default=0.0)
 
 
 def _frozen(stream: _Stream, judgement: Judgement) -> LoadStream:

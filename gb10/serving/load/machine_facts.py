@@ -63,16 +63,20 @@ def machine_facts(env: Mapping[str, str], root: Path = Path("/")) -> Facts:
         "boot_id": boot_id(root),
         "cores": os.cpu_count(),
         "governor": _text(root / GOVERNOR) or "unknown",
-        **look(env, root),
+        **machine_now(env, root),
     }
 
 
-def look(env: Mapping[str, str], root: Path = Path("/")) -> Facts:
+def machine_now(env: Mapping[str, str], root: Path = Path("/")) -> Facts:
     """What moves while a load runs: the load of the CPU, heat, free memory, and the GPU."""
+    zones = [text for path in root.glob(ZONES) if (text := _text(path))]
+    heat = [int(text) / 1000 for text in zones if text.removeprefix("-").isdigit()]
+    lines = (_text(root / "proc/meminfo") or "").splitlines()
+    free = [int(line.split()[1]) // 1024 for line in lines if line.startswith("MemAvailable:")]
     return {
         "load_1min": round(os.getloadavg()[0], 2),
-        "celsius": _hottest(root),
-        "memory_free_mib": _free_memory(root),
+        "celsius": max(heat, default=None),
+        "memory_free_mib": next(iter(free), None),
         "gpu": gpu_facts(env),
     }
 
@@ -83,18 +87,6 @@ def _text(path: Path) -> str | None:
         return path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
         return None
-
-
-def _hottest(root: Path) -> float | None:
-    """The hottest thermal zone; None where none can be read."""
-    found = [text for path in root.glob(ZONES) if (text := _text(path))]
-    values = [int(text) / 1000 for text in found if text.removeprefix("-").isdigit()]
-    return max(values, default=None)
-
-
-def _free_memory(root: Path) -> int | None:
-    lines = (_text(root / "proc/meminfo") or "").splitlines()
-    return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("MemAvailable:")), None)
 
 
 def gpu_facts(env: Mapping[str, str]) -> list[dict[str, str]] | str:
@@ -108,14 +100,14 @@ def gpu_facts(env: Mapping[str, str]) -> list[dict[str, str]] | str:
 
 
 @contextmanager
-def looking(env: Mapping[str, str], every: float = EVERY) -> Iterator[list[Facts]]:
+def sample_machine(env: Mapping[str, str], every: float = EVERY) -> Iterator[list[Facts]]:
     """Look again and again while the context lasts; the list grows."""
     found: list[Facts] = []
     ended = Event()
 
     def work() -> None:
         while not ended.wait(every):
-            found.append(look(env))
+            found.append(machine_now(env))
 
     thread = Thread(target=work, daemon=True)
     thread.start()

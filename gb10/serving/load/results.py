@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
-from gb10.serving.guard.canary import Answered
+from gb10.serving.guard.canary import AnswerKind
 from gb10.serving.guard.finding import Finding, Verdict, worst
 from gb10.serving.load.canary_batch import CanaryBatch
 from gb10.serving.load.exchange import flaws, summed
-from gb10.serving.load.server_pages import Counted
+from gb10.serving.load.server_pages import ServerCounts
 
 SCHEMA: Final = "gb10/serve/v1"
 
@@ -87,7 +87,7 @@ class Level:
     """What speaks against these figures: clocks, heat, power, a cold start."""
     looks: tuple[Mapping[str, object], ...] = ()
     """Facts of the machine while the load ran."""
-    counted: Counted = field(default_factory=Counted)
+    counted: ServerCounts = field(default_factory=ServerCounts)
     """What the server's own counters gained."""
 
     @property
@@ -97,7 +97,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class ServeResult:
     """A whole benchmark."""
 
     run_id: str
@@ -199,7 +199,7 @@ def _canaries(batch: CanaryBatch) -> dict[str, object]:
         "when": batch.when,
         "count": len(answers),
         "right": batch.right,
-        "answers": {str(kind): answers.count(kind) for kind in Answered if kind in answers},
+        "answers": {str(kind): answers.count(kind) for kind in AnswerKind if kind in answers},
         "verdicts": [str(one.verdict) for one in batch.judgements],
         "flaws": list(summed([flaws(one) for one in batch.exchanges])),
     }
@@ -217,7 +217,7 @@ def mean_of(runs: Sequence[LoadRun], name: str) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadResult:
     """One load. ``runs`` judges its streams, once it is known whether the canaries were right."""
 
     runs: Callable[[bool], tuple[LoadRun, ...]]

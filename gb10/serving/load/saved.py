@@ -7,7 +7,7 @@ from typing import Final
 
 from gb10.errors import UsageError
 from gb10.serving.guard.batch import judged_together
-from gb10.serving.guard.delta import REASONING, heard
+from gb10.serving.guard.delta import REASONING, parse_delta
 from gb10.serving.guard.finding import Ending, Finding, Judgement, Verdict, worst
 from gb10.serving.guard.judging import StreamWatch
 from gb10.serving.guard.limits import Limits
@@ -39,7 +39,9 @@ def judge_saved(
     objects = [found for line in lines if (found := _object(line)) is not None]
     filled = sum(bool(line) for line in lines)
     if not objects or len(objects) < filled // 2:
-        return (_of_text(text, limits, forced=forced),)
+        watch = StreamWatch(limits, forced=forced)
+        watch.feed(text)
+        return (SavedStream(name="text", judgement=watch.judge(), text=watch.text),)
     if any(str(one.get("schema")) == SCHEMA for one in objects):
         streams = _of_progress(objects, limits, forced=forced)
     elif any("choices" in one or "error" in one for one in objects):
@@ -75,38 +77,28 @@ def _object(line: str) -> Mapping[str, object] | None:
     return found if isinstance(found, dict) else None
 
 
-def _of_text(text: str, limits: Limits, *, forced: bool) -> SavedStream:
-    watch = StreamWatch(limits, forced=forced)
-    watch.feed(text)
-    return SavedStream(name="text", judgement=watch.judge(), text=watch.text)
-
-
 def _of_events(objects: Sequence[Mapping[str, object]], done: bool, limits: Limits, *, forced: bool) -> SavedStream:
     watch, ending, unreadable = StreamWatch(limits, forced=forced), Ending(done=done), 0
     for one in objects:
         if one.get("error"):
             ending = replace(ending, error=f"the server reported in its stream: {message_of(one)}")
         try:
-            said = tuple(heard(one))
+            deltas = tuple(parse_delta(one))
         except ValueError:
             unreadable += 1
             continue
-        for choice in said:
+        for choice in deltas:
             watch.feed(choice.reasoning, "reasoning")
             watch.feed(choice.content)
             reason = choice.finish_reason or ending.finish_reason
             ending = replace(ending, finish_reason=reason, tool_calls=ending.tool_calls + choice.tool_calls)
     judgement = watch.judge(ending)
     if unreadable:
-        judgement = with_finding(judgement, f"{unreadable} of {len(objects)} events are not readable")
+        what = f"{unreadable} of {len(objects)} events are not readable"
+        finding = Finding(verdict=Verdict.SUSPECT, sign="events", at=0, onset=0, what=what)
+        verdict = worst([judgement.verdict, finding.verdict])
+        judgement = replace(judgement, verdict=verdict, findings=(*judgement.findings, finding))
     return SavedStream(name="stream", judgement=judgement, text=watch.text)
-
-
-def with_finding(judgement: Judgement, what: str) -> Judgement:
-    """A judgement with one suspect more. Pure."""
-    finding = Finding(verdict=Verdict.SUSPECT, sign="events", at=0, onset=0, what=what)
-    verdict = worst([judgement.verdict, finding.verdict])
-    return replace(judgement, verdict=verdict, findings=(*judgement.findings, finding))
 
 
 def _of_progress(objects: Sequence[Mapping[str, object]], limits: Limits, *, forced: bool) -> list[SavedStream]:

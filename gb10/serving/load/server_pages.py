@@ -63,7 +63,7 @@ def _page(endpoint: Endpoint, name: str, env: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class ServerCounts:
     """What the counters of a server gained while a load ran; None where it counts no such thing."""
 
     tokens_per_draft: float | None = None
@@ -74,12 +74,12 @@ class Counted:
     """Requests that gave their place in the cache away."""
 
 
-def gained(before: Counters, after: Counters) -> Counted:
+def counter_gains(before: Counters, after: Counters) -> ServerCounts:
     """The difference of two readings. Pure."""
     drafts = _gain(before, after, (DRAFTS, ""))
     positions = sorted((key for key in after if key[0] == POSITION and key[1].isdigit()), key=lambda key: int(key[1]))
     accepted = _gain(before, after, (ACCEPTED, ""))
-    return Counted(
+    return ServerCounts(
         tokens_per_draft=1 + (accepted or 0) / drafts if drafts else None,
         accepted=tuple((_gain(before, after, key) or 0) / drafts for key in positions) if drafts else (),
         preempted=_whole(_gain(before, after, (name, "")) for name in PREEMPTED),

@@ -14,10 +14,23 @@ from gb10.serving.load.benchy import VERSION, Shape
 from gb10.serving.load.benchy_load import benchy_load
 from gb10.serving.load.canary_batch import CanaryBatch, canary_verdict, joined
 from gb10.serving.load.load_plan import Bench
-from gb10.serving.load.machine_facts import Facts, boot_id, look, looking, machine_facts, now
-from gb10.serving.load.results import Level, Loaded, LoadRun, Served, place
-from gb10.serving.load.server_pages import Counted, counters, gained, running, server_facts
-from gb10.serving.load.validity import at_start, not_warm, stepped, unknown, while_loaded
+from gb10.serving.load.machine_facts import (
+    Facts,
+    boot_id,
+    machine_facts,
+    machine_now,
+    now,
+    sample_machine,
+)
+from gb10.serving.load.results import Level, LoadResult, LoadRun, ServeResult, place
+from gb10.serving.load.server_pages import ServerCounts, counter_gains, counters, running, server_facts
+from gb10.serving.load.validity import (
+    clock_step_doubt,
+    load_doubts,
+    start_doubts,
+    unknown,
+    warm_up_doubt,
+)
 
 LOADS = {"llama-benchy": benchy_load, "aiperf": aiperf_load}
 
@@ -26,18 +39,18 @@ def measure_level(bench: Bench, shape: Shape, alone: CanaryBatch) -> Level:
     """Canaries, the load, canaries; no load when the canaries before it are garbage."""
     plan, answer, concurrency = bench.plan, shape.answer, shape.concurrency
     batches = [bench.ask(bench.canaries(concurrency, f"{answer} {concurrency} before"), "before")]
-    said = [canary_verdict(batches[0], alone)]
-    if said[0][0] is Verdict.GARBAGE:
+    verdicts = [canary_verdict(batches[0], alone)]
+    if verdicts[0][0] is Verdict.GARBAGE:
         bench.host.reporter.say("the canaries before the load are garbage, so the load is left out")
-        verdict, why = said[0]
+        verdict, why = verdicts[0]
         return Level(answer=answer, concurrency=concurrency, canaries=tuple(batches), verdict=verdict, why=why)
-    watched = _watched_load(bench, shape)
-    loaded, moved = watched.loaded, stepped(watched.set_by)
+    watched = _measure_load(bench, shape)
+    loaded, moved = watched.loaded, clock_step_doubt(watched.set_by)
     batches += [*loaded.beside, bench.ask(bench.canaries(concurrency, f"{answer} {concurrency} after"), "after")]
-    said += [canary_verdict(batch, alone) for batch in batches[1:]]
-    runs = loaded.runs(not any(verdict is Verdict.GARBAGE for verdict, _ in said))
-    said += [(Verdict.ERROR, why) for why in (loaded.broken, moved) if why]
-    verdict, why = level_verdict(runs, said, loaded.sure, plan.warm_up + plan.runs)
+    verdicts += [canary_verdict(batch, alone) for batch in batches[1:]]
+    runs = loaded.runs(not any(verdict is Verdict.GARBAGE for verdict, _ in verdicts))
+    verdicts += [(Verdict.ERROR, why) for why in (loaded.broken, moved) if why]
+    verdict, why = level_verdict(runs, verdicts, loaded.sure, plan.warm_up + plan.runs)
     return Level(
         answer=answer,
         concurrency=concurrency,
@@ -46,31 +59,31 @@ def measure_level(bench: Bench, shape: Shape, alone: CanaryBatch) -> Level:
         verdict=verdict,
         why=why,
         own=loaded.own,
-        doubts=tuple(filter(None, (*while_loaded(watched.looks, watched.counted), not_warm(runs)))),
+        doubts=tuple(filter(None, (*load_doubts(watched.looks, watched.counted), warm_up_doubt(runs)))),
         looks=tuple(watched.looks),
         counted=watched.counted,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Watched:
+class _MeasuredLoad:
     """A load and what was seen while it ran; ``set_by``: seconds by which the clock was set meanwhile."""
 
-    loaded: Loaded
+    loaded: LoadResult
     looks: list[Facts]
-    counted: Counted
+    counted: ServerCounts
     set_by: float
 
 
-def _watched_load(bench: Bench, shape: Shape) -> _Watched:
+def _measure_load(bench: Bench, shape: Shape) -> _MeasuredLoad:
     env, endpoint = bench.host.env, bench.endpoint
     first, clock = counters(endpoint, env), now()
-    with looking(env) as looks:
+    with sample_machine(env) as looks:
         loaded = LOADS[bench.plan.tool](bench, shape)
-        looks.append(look(env))
+        looks.append(machine_now(env))
     set_by = clock.stepped(now())
-    counted = gained(first, counters(endpoint, env)) if first else Counted()
-    return _Watched(loaded=loaded, looks=looks, counted=counted, set_by=set_by)
+    counted = counter_gains(first, counters(endpoint, env)) if first else ServerCounts()
+    return _MeasuredLoad(loaded=loaded, looks=looks, counted=counted, set_by=set_by)
 
 
 def level_verdict(
@@ -78,20 +91,20 @@ def level_verdict(
 ) -> tuple[Verdict, str]:
     """The worst of what canaries and streams say, with its sentence. Pure."""
     streams = [stream for run in runs for stream in run.streams]
-    said = [*canaries, *((stream.verdict, stream.why) for stream in streams)]
+    verdicts = [*canaries, *((stream.verdict, stream.why) for stream in streams)]
     if sure is not None:
-        said.insert(0, (sure.verdict, f"{sure.sign} in a stream of the load: {sure.what}"))
+        verdicts.insert(0, (sure.verdict, f"{sure.sign} in a stream of the load: {sure.what}"))
     if len(runs) < wanted or not all(run.streams for run in runs):
-        said.append((Verdict.ERROR, f"{len(runs)} of {wanted} runs took place; the log of the load says why"))
-    verdict = worst([one for one, _ in said])
-    return verdict, next((why for one, why in said if one is verdict), "")
+        verdicts.append((Verdict.ERROR, f"{len(runs)} of {wanted} runs took place; the log of the load says why"))
+    verdict = worst([one for one, _ in verdicts])
+    return verdict, next((why for one, why in verdicts if one is verdict), "")
 
 
 ALONE: Final = 8
 """Canaries that are asked one at a time."""
 
 
-def serve(bench: Bench) -> Served:
+def serve(bench: Bench) -> ServeResult:
     """Measure every level; stops after one whose answers are garbage. Raises FetchError, UsageError."""
     host, plan = bench.host, bench.plan
     started, machine = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), machine_facts(host.env)
@@ -105,7 +118,7 @@ def serve(bench: Bench) -> Served:
             levels.append(measure_level(bench, shape, alone))
         if levels[-1].verdict is Verdict.GARBAGE:
             break
-    return Served(
+    return ServeResult(
         run_id=bench.run_id,
         started=started,
         endpoint=redact(bench.endpoint.url),
@@ -113,7 +126,7 @@ def serve(bench: Bench) -> Served:
         boot=plan.boot or boot_id(),
         settings=settings_of(bench),
         machine=machine,
-        at_start=at_start(machine, others),
+        at_start=start_doubts(machine, others),
         unknown=unknown(machine),
         server=server_facts(bench.endpoint, host.env),
         alone=alone,

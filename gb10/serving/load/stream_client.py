@@ -12,7 +12,7 @@ from typing import Final
 import httpx2
 
 from gb10.core.fetch import ca_bundle
-from gb10.serving.guard.delta import heard
+from gb10.serving.guard.delta import parse_delta
 from gb10.serving.guard.judging import Channel
 from gb10.serving.load.endpoint import Endpoint
 from gb10.serving.load.exchange import Exchange, Usage
@@ -95,7 +95,7 @@ class Bounds:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Heard:
+class _StreamState:
     """What was heard so far; frozen into an Exchange when the stream ends."""
 
     began: float
@@ -136,7 +136,7 @@ class _Heard:
         if said.get("error"):
             self.error = self.error or f"the server reported in its stream: {message_of(said)}"
         self._count(said.get("usage"))
-        for one in heard(said):
+        for one in parse_delta(said):
             if one.index == 0:
                 self._text("reasoning", one.reasoning)
                 self._text("content", one.content)
@@ -213,8 +213,8 @@ def ask_all(
 
     async def run() -> tuple[Exchange, ...]:
         async with _client(env, limits, len(requests), direct=endpoint.direct) as client:
-            asked = (_ask(client, endpoint, body, limits, on_text(at)) for at, body in enumerate(requests))
-            return tuple(await asyncio.gather(*asked))
+            requests_sent = (_ask(client, endpoint, body, limits, on_text(at)) for at, body in enumerate(requests))
+            return tuple(await asyncio.gather(*requests_sent))
 
     return asyncio.run(run())
 
@@ -233,7 +233,7 @@ def _client(env: Mapping[str, str], bounds: Bounds, count: int, *, direct: bool)
 async def _ask(
     client: httpx2.AsyncClient, endpoint: Endpoint, body: Mapping[str, object], bounds: Bounds, on_text: OnText
 ) -> Exchange:
-    found = _Heard(began=time.perf_counter(), on_text=on_text)
+    found = _StreamState(began=time.perf_counter(), on_text=on_text)
     try:
         async with (
             asyncio.timeout(bounds.whole),
@@ -251,7 +251,7 @@ async def _ask(
     return found.exchange()
 
 
-async def _listen(reply: httpx2.Response, found: _Heard) -> None:
+async def _listen(reply: httpx2.Response, found: _StreamState) -> None:
     """Read a reply to its end, or to LARGEST bytes. Raises httpx2.HTTPError, TooLongError."""
     found.status = reply.status_code
     found.content_type = reply.headers.get("content-type", "")

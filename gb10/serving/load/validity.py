@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from gb10.serving.load.results import LoadRun
-from gb10.serving.load.server_pages import Counted
+from gb10.serving.load.server_pages import ServerCounts
 
 SLOWED: Final = {
     0x4: "its power limit",
@@ -29,7 +29,7 @@ WARM: Final = 0.05
 Facts = Mapping[str, object]
 
 
-def at_start(facts: Facts, others: int | None) -> tuple[str, ...]:
+def start_doubts(facts: Facts, others: int | None) -> tuple[str, ...]:
     """What speaks against figures before the first request; ``others``: requests that run on the server. Pure."""
     found = []
     load, cores = number(facts.get("load_1min")) or 0, number(facts.get("cores")) or 1
@@ -42,7 +42,7 @@ def at_start(facts: Facts, others: int | None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def while_loaded(looks: Sequence[Facts], counted: Counted) -> tuple[str, ...]:
+def load_doubts(looks: Sequence[Facts], counted: ServerCounts) -> tuple[str, ...]:
     """What speaks against the figures of one load. Pure."""
     preempted = f"the server put back {counted.preempted} requests: its cache was full" if counted.preempted else ""
     return (*_of_gpu(looks), *_of_machine(looks), *filter(None, [preempted]))
@@ -59,12 +59,12 @@ def unknown(before: Facts) -> tuple[str, ...]:
     return tuple(found)
 
 
-def stepped(seconds: float) -> str:
+def clock_step_doubt(seconds: float) -> str:
     """The sentence of a clock that was set while a load ran; empty when it was not. Pure."""
     return f"the clock of this machine was set by {seconds:+.2f} s while the load ran" if abs(seconds) > STEP else ""
 
 
-def not_warm(runs: Sequence[LoadRun]) -> str:
+def warm_up_doubt(runs: Sequence[LoadRun]) -> str:
     """The sentence of a first run that is slower than all others; empty when it is not. Pure."""
     rates = [run.steps_s for run in runs if not run.warm_up]
     found = [rate for rate in rates if rate is not None]
@@ -89,13 +89,13 @@ def number(text: object) -> float | None:
         return None
 
 
-def loaded(looks: Sequence[Facts]) -> list[Mapping[str, str]]:
+def busy_gpus(looks: Sequence[Facts]) -> list[Mapping[str, str]]:
     """The GPUs that worked, of all looks. Pure."""
     return [gpu for facts in looks for gpu in gpus(facts) if (number(gpu.get("utilization.gpu")) or 0) >= BUSY]
 
 
 def _of_gpu(looks: Sequence[Facts]) -> Iterator[str]:
-    busy = loaded(looks)
+    busy = busy_gpus(looks)
     clocks = [clock for gpu in busy if (clock := number(gpu.get("clocks.sm")))]
     if clocks and min(clocks) < max(clocks) * (1 - UNEVEN):
         yield f"the GPU's clock moved between {min(clocks):,.0f} and {max(clocks):,.0f} MHz"

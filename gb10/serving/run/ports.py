@@ -9,7 +9,7 @@ from typing import Final
 from gb10.core.reporter import Reporter
 from gb10.core.ssh import HERE
 from gb10.errors import Gb10Error, UsageError
-from gb10.serving.cluster.probing import each_machine, not_whole, said_by
+from gb10.serving.cluster.probing import each_machine, not_whole, script_output
 from gb10.serving.run.existing import Found
 from gb10.serving.run.service import Service
 from gb10.serving.run.service_nodes import SOCKET, SOCKETS
@@ -98,7 +98,7 @@ def _only_by_address(host: str) -> bool:
 
 def ports_of(host: str) -> frozenset[int]:
     """The ports that sockets of a machine have now. Raises EngineError, UsageError."""
-    text = said_by(host, SCRIPT)
+    text = script_output(host, SCRIPT)
     if not text.endswith("end\n"):
         raise not_whole(host, text)
     return frozenset(int(port, 16) for port in PORTS.findall(text))

@@ -10,7 +10,7 @@ from typing import Final
 from gb10.core.files import digest
 from gb10.errors import UsageError
 from gb10.image.plan.plan_record import NAMESPACE
-from gb10.models.memory.memory_limits import capped
+from gb10.models.memory.memory_limits import with_memory_cap
 from gb10.models.render.container import NodeContainer, node_container
 from gb10.models.render.rendered import RenderedRecipe
 from gb10.models.render.topology import api_port
@@ -142,7 +142,7 @@ def service_of(
 
 
 def _rank(number: int, node: Node, container: NodeContainer, options: Options) -> Rank:
-    environment = capped({**node.environment, **container.environment, **node.own}, options.torch)
+    environment = with_memory_cap({**node.environment, **container.environment, **node.own}, options.torch)
     changed = replace(container, environment=environment, gpus=options.gpus, memory=options.memory)
     return Rank(number=number, node=node, container=changed)
 

@@ -19,8 +19,8 @@ from gb10.patches.archives import DAMAGED
 from gb10.serving.load.benchy import LARGEST_BOOK, Book
 from gb10.serving.load.load_plan import Plan, Tool
 from gb10.serving.load.request_fields import check_fields
-from gb10.serving.load.results import Served
-from gb10.serving.trial.kept_runs import JOURNAL
+from gb10.serving.load.results import ServeResult
+from gb10.serving.trial.launch_journal import JOURNAL
 from gb10.serving.trial.launch_line import LaunchLine, Outcome, read_launch, result_of
 from gb10.serving.trial.measuring import Measure
 
@@ -150,7 +150,7 @@ def _files(path: Path, content: bytes) -> dict[str, bytes]:
     return found
 
 
-def write_serve_bundle(path: Path, served: Served, measure: Measure) -> str:
+def write_serve_bundle(path: Path, served: ServeResult, measure: Measure) -> str:
     """Write it; its sha256. Raises UsageError."""
     facts = {"endpoint": served.endpoint}
     outcome = Outcome(result=result_of(served.verdict, ""), why=served.why, facts=facts, serve=served.document())

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from gb10.serving.load.validity import gpus, loaded, number
+from gb10.serving.load.validity import busy_gpus, gpus, number
 from gb10.serving.trial.saved_serve import SavedServe
 
 ALIKE: Final = {
@@ -29,15 +29,15 @@ FIGURE: Final = re.compile(r"\d[\d.,]*")
 
 def doubts_of(side: str, served: Sequence[SavedServe]) -> Iterator[str]:
     """The doubts of a side's launches, each kind once: its first example, and how many launches have it."""
-    said: dict[str, list[str]] = {}
+    values_by_side: dict[str, list[str]] = {}
     for one in served:
         for kind, doubt in {FIGURE.sub("#", doubt): doubt for doubt in one.doubts}.items():
-            said.setdefault(kind, []).append(doubt)
-    for found in said.values():
+            values_by_side.setdefault(kind, []).append(doubt)
+    for found in values_by_side.values():
         yield f"{side}: {found[0]}" + (f" ({len(found)} of {len(served)})" if len(served) > 1 else "")
 
 
-def unlike(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+def different_settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     """Settings in which two benchmarks differ, so that their figures cannot be compared."""
     found = [f"{text}: {a.get(name)} and {b.get(name)}" for name, text in ALIKE.items() if a.get(name) != b.get(name)]
     books = [one.get("book", {}).get("sha256") for one in (a, b)]
@@ -74,5 +74,5 @@ def _of_gpu(served: SavedServe, name: str) -> str:
 def _clock(side: Sequence[SavedServe]) -> float | None:
     """The median clock of a side's GPUs under load, in MHz."""
     looks = [look for one in side for level in one.levels for look in level.looks]
-    found = [clock for gpu in loaded(looks) if (clock := number(gpu.get("clocks.sm")))]
+    found = [clock for gpu in busy_gpus(looks) if (clock := number(gpu.get("clocks.sm")))]
     return statistics.median(found) if found else None

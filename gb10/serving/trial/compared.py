@@ -176,7 +176,7 @@ class Compared:
         }
 
 
-def compared(
+def compare_launches(
     launches: Sequence[LaunchLine], names: tuple[str, str], *, margin: float, unit: Unit = "launches"
 ) -> Compared:
     """Compare the launches of "A" and "B", in the order in which they ran."""

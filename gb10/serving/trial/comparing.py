@@ -9,7 +9,7 @@ from gb10.core.journal import Journal
 from gb10.errors import ServeError
 from gb10.image.context import Context
 from gb10.serving.stats.comparison import Side, schedule
-from gb10.serving.trial.kept_runs import MakeLauncher, kept, launches_of
+from gb10.serving.trial.launch_journal import MakeLauncher, launches_of, run_and_record
 from gb10.serving.trial.launch_line import LaunchLine, Result
 from gb10.serving.trial.measuring import Measure
 
@@ -27,10 +27,10 @@ class Contest:
     measure: Measure
 
 
-def contest(ctx: Context, asked: Contest, journal: Journal) -> list[LaunchLine]:
+def run_comparison(ctx: Context, contest: Contest, journal: Journal) -> list[LaunchLine]:
     """Run what the journal lacks, and what failed. Raises ServeError when a side does not start, FetchError."""
     known = {one.number: one for one in launches_of(journal)}
-    order = schedule(asked.launches)
+    order = schedule(contest.launches)
     done = [number for number, one in known.items() if one.result is not Result.FAIL]
     if done:
         ctx.reporter.say(f"{len(done)} of {len(order)} launches were measured before")
@@ -38,22 +38,22 @@ def contest(ctx: Context, asked: Contest, journal: Journal) -> list[LaunchLine]:
         if any(one.result is Result.GARBAGE for one in known.values()):
             break
         if number not in done:
-            with ctx.reporter.task(f"launch {number + 1} of {len(order)}, {side}: {asked.names[side == 'B']}"):
-                known[number] = kept(
-                    ctx, partial(asked.launchers.__getitem__, side), asked.measure, journal, name=side, number=number
+            with ctx.reporter.task(f"launch {number + 1} of {len(order)}, {side}: {contest.names[side == 'B']}"):
+                known[number] = run_and_record(
+                    ctx,
+                    partial(contest.launchers.__getitem__, side),
+                    contest.measure,
+                    journal,
+                    name=side,
+                    number=number,
                 )
-            _give_up(side, known)
+            own = [known[number] for number in sorted(known) if known[number].name == side][-MOST_FAILED:]
+            if len(own) == MOST_FAILED and all(one.result is Result.FAIL for one in own):
+                last = own[-1]
+                raise ServeError(
+                    f"{side} failed {MOST_FAILED} times in turn: {last.why}",
+                    where=last.cause or None,
+                    hint="the launches before it are kept: mend it, then run the same command with the same --out",
+                )
     blocks = {number: block for number, (_, block) in enumerate(order)}
     return [known[number].model_copy(update={"block": blocks[number]}) for number in sorted(known) if number in blocks]
-
-
-def _give_up(side: Side, known: Mapping[int, LaunchLine]) -> None:
-    """Raise ServeError when the last launches of a side all failed."""
-    own = [known[number] for number in sorted(known) if known[number].name == side][-MOST_FAILED:]
-    if len(own) == MOST_FAILED and all(one.result is Result.FAIL for one in own):
-        last = own[-1]
-        raise ServeError(
-            f"{side} failed {MOST_FAILED} times in turn: {last.why}",
-            where=last.cause or None,
-            hint="the launches before it are kept: mend it, then run the same command with the same --out",
-        )

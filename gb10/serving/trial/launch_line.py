@@ -80,7 +80,7 @@ def read_launch(line: str) -> LaunchLine | None:
         return None
 
 
-def left_behind(lines: list[str]) -> BegunLine | None:
+def leftover_server(lines: list[str]) -> BegunLine | None:
     """The server of the last line, when no launch follows that it belongs to."""
     for line in reversed(lines):
         if read_launch(line):

@@ -15,7 +15,7 @@ from gb10.core.journal import Journal
 from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.models.load.own_section import Variant
-from gb10.serving.trial.kept_runs import MakeLauncher, kept, launches_of
+from gb10.serving.trial.launch_journal import MakeLauncher, launches_of, run_and_record
 from gb10.serving.trial.launch_line import LaunchLine, Result
 from gb10.serving.trial.launcher import ENV
 from gb10.serving.trial.measuring import Measure
@@ -176,7 +176,9 @@ def run_rows(
     for number, row in enumerate(rows):
         if not row.left_out and row.name not in done:
             with ctx.reporter.task(f"row {number + 1} of {len(rows)}: {row.name}"):
-                known[row.name] = kept(ctx, partial(make, row), measure, journal, name=row.name, number=number)
+                known[row.name] = run_and_record(
+                    ctx, partial(make, row), measure, journal, name=row.name, number=number
+                )
     return tuple(Done(row=row, line=None if row.left_out else known.get(row.name)) for row in rows)
 
 

@@ -13,7 +13,7 @@ from gb10.serving.load.benchy import Book, find_tokenizer
 from gb10.serving.load.endpoint import reach
 from gb10.serving.load.load_plan import Bench, Plan, make_bench
 from gb10.serving.load.quality import Exam, Quality, examine
-from gb10.serving.load.results import Served
+from gb10.serving.load.results import ServeResult
 from gb10.serving.load.serving import serve
 from gb10.serving.run.watching import error_line
 from gb10.serving.trial.launch_line import Outcome, Result, result_of
@@ -52,7 +52,7 @@ class Measure:
         }
 
 
-def measured(ctx: Context, launcher: Launcher, measure: Measure, boot: str) -> Outcome:
+def measure_launch(ctx: Context, launcher: Launcher, measure: Measure, boot: str) -> Outcome:
     """Launch, measure, end. ``boot`` names the launch in its result. Raises UsageError, FetchError."""
     begun = time.monotonic()
     try:
@@ -102,7 +102,7 @@ def cause_in(launched: Launched, ended: str) -> str:
     return f"{rank}: {line}" if rank and len(ranks) > 1 else line or ""
 
 
-def _answers(served: Served) -> Iterator[str]:
+def _answers(served: ServeResult) -> Iterator[str]:
     """How each canary's answer begins, with what was found of it."""
     batches = [("alone", served.alone)]
     batches += [(served.place(level), batch) for level in served.levels for batch in level.canaries]
@@ -112,7 +112,7 @@ def _answers(served: Served) -> Iterator[str]:
             yield f"{name}, {batch.when}: {answer.answered}: {text or exchange.error or '(no text)'}"
 
 
-def _quality(ctx: Context, bench: Bench, measure: Measure, served: Served) -> Quality:
+def _quality(ctx: Context, bench: Bench, measure: Measure, served: ServeResult) -> Quality:
     """What the judge says, or the canaries of all batches; a judge is not asked about answers that are bad."""
     if measure.exam is not None and not served.verdict.bad:
         with ctx.reporter.task(f"questions of {measure.exam.judge}"):

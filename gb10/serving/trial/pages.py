@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from jinja2 import Environment, StrictUndefined
 
-from gb10.serving.chart import Bar, Mark, Measured, bars, effects, launches, levels
+from gb10.serving.chart import Bar, LevelFigures, Mark, bars, effects, launches, levels
 from gb10.serving.load.results import place
 from gb10.serving.stats.comparison import percent
 from gb10.serving.trial.compared import FIGURES, SPEED, Compared, Row
@@ -36,7 +36,8 @@ class Section:
     @property
     def numbers(self) -> frozenset[int]:
         """The columns whose cells all begin with a number."""
-        return frozenset(at for at in range(len(self.head)) if _all_numbers([row[at] for row in self.rows]))
+        columns = ([row[at] for row in self.rows if row[at]] for at in range(len(self.head)))
+        return frozenset(at for at, cells in enumerate(columns) if cells and all(c[0] in "+-0123456789" for c in cells))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +70,6 @@ def markdown(page: Page) -> str:
         if section.lines:
             parts.append("\n".join(f"- {_plain(line)}" for line in section.lines))
     return "\n\n".join([*parts, f"<sub>{_plain(page.made)}</sub>"]) + "\n"
-
-
-def _all_numbers(cells: Sequence[str]) -> bool:
-    return any(cells) and all(cell[0] in "+-0123456789" for cell in cells if cell)
 
 
 def _table(section: Section) -> str:
@@ -118,7 +115,7 @@ def marks(found: Sequence[Published]) -> tuple[Mark, ...]:
         Mark(
             concurrency=one.row.concurrency,
             value=one.row.tokens_per_s,
-            said=f"{one.row.tokens_per_s:g} tok/s, {one.row.engine}, {one.row.measured_by}: {one.row.source}",
+            tooltip=f"{one.row.tokens_per_s:g} tok/s, {one.row.engine}, {one.row.measured_by}: {one.row.source}",
         )
         for one in found
         if one.row.tokens_per_s is not None
@@ -181,11 +178,11 @@ def _charts(measured: Sequence[SavedLevel], published: Sequence[Published]) -> I
         for level in measured:
             values = [getattr(run, figure.name) for run in level.runs if not run.warm_up]
             if level.figure(figure.name) is not None:
-                found.append(Measured(concurrency=level.concurrency, values=tuple(values)))
+                found.append(LevelFigures(concurrency=level.concurrency, values=tuple(values)))
         crosses: tuple[Mark, ...] = marks(published) if figure.name == "tok_s" else ()
         if found:
-            said = "; crosses: published" if crosses else ""
-            yield levels(f"{figure.title}{said}", found, crosses)
+            doubt_lines = "; crosses: published" if crosses else ""
+            yield levels(f"{figure.title}{doubt_lines}", found, crosses)
 
 
 KINDS = {"faster": "good", "slower": "bad", "garbage": "bad", "worse answers": "bad"}
@@ -237,10 +234,10 @@ def _compare_sections(found: Compared) -> Iterator[Section]:
 def _shares(row: Row) -> dict[str, object]:
     ratio = row.found.ratio
     if ratio is None:
-        return {"effect": None, "said": row.words}
+        return {"effect": None, "tooltip": row.words}
     whole = ratio.freedom > 0
     low, high = (ratio.effect - ratio.half, ratio.effect + ratio.half) if whole else (None, None)
-    return {"effect": ratio.effect, "low": low, "high": high, "said": row.words}
+    return {"effect": ratio.effect, "low": low, "high": high, "tooltip": row.words}
 
 
 def table_row(row: Row) -> tuple[str, ...]:
@@ -276,8 +273,9 @@ BEST = "one launch each: rows that differ by less than 8 % may be equal; compare
 def matrix_page(done: Sequence[Done], head: Mapping[str, Any], published: Sequence[Published], made: str) -> Page:
     """The page of a matrix."""
     found = counts(done)
-    served = next((one.line.serve for one in done if one.line and one.line.serve), None)
-    what = head.get("recipe") or (served.model if served else None) or "a command"
+    loads = [(one.row.name, one.line.serve) for one in done if one.line and one.line.serve]
+    doubts = [f"{name}: {doubt}" for name, load in loads for doubt in load.doubts]
+    what = head.get("recipe") or (loads[0][1].model if loads else None) or "a command"
     return Page(
         title=f"{what}: {len(done)} rows",
         verdict=", ".join(f"{count} {name}" for name, count in found.items() if count),
@@ -285,7 +283,7 @@ def matrix_page(done: Sequence[Done], head: Mapping[str, Any], published: Sequen
         lead=(BEST,) if found["STABLE"] > 1 else (),
         sections=(
             Section(title="Rows", head=head_of(done), rows=table_rows(done), charts=_matrix_charts(done)),
-            Section(title="What speaks against the figures", lines=_doubts(done) or ("nothing was found",)),
+            Section(title="What speaks against the figures", lines=tuple(doubts[:100]) or ("nothing was found",)),
             *published_section(published),
         ),
         made=made,
@@ -348,15 +346,10 @@ def _matrix_charts(done: Sequence[Done]) -> tuple[str, ...]:
                     name=one.row.name,
                     result=str(one.line.result) if one.line else "left out",
                     value=figure(one, level),
-                    said=one.row.name,
+                    tooltip=one.row.name,
                 )
                 for one in done
             ],
         )
         for level in concurrencies(done)
     )
-
-
-def _doubts(done: Sequence[Done]) -> tuple[str, ...]:
-    said = [(doubt, one.row.name) for one in done if one.line and one.line.serve for doubt in one.line.serve.doubts]
-    return tuple(f"{name}: {doubt}" for doubt, name in said[:100])

@@ -6,7 +6,7 @@ from typing import Any
 
 from gb10.errors import UsageError
 from gb10.serving.trial.bench_bundle import Bundle
-from gb10.serving.trial.compared import Compared, Unit, compared
+from gb10.serving.trial.compared import Compared, Unit, compare_launches
 from gb10.serving.trial.launch_line import LaunchLine, Result
 from gb10.serving.trial.matrix import read_matrix, rows_of
 
@@ -34,11 +34,13 @@ def chosen_side(bundle: Bundle, wanted: str | None) -> tuple[str, list[LaunchLin
     raise UsageError(what, where=names, hint="choose one: --side NAME")
 
 
-def held_against(before: Sequence[LaunchLine], here: Sequence[LaunchLine], *, margin: float, unit: Unit) -> Compared:
+def compare_with_bundle(
+    before: Sequence[LaunchLine], here: Sequence[LaunchLine], *, margin: float, unit: Unit
+) -> Compared:
     """The launches here against those of the bundle: two groups, since they did not run in turn."""
     lines = [_line(one, "A", number) for number, one in enumerate(before)]
     lines += [_line(one, "B", len(before) + number) for number, one in enumerate(here)]
-    return compared(lines, NAMES, margin=margin, unit=unit)
+    return compare_launches(lines, NAMES, margin=margin, unit=unit)
 
 
 def _line(one: LaunchLine, side: str, number: int) -> LaunchLine:

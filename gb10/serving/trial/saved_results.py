@@ -12,9 +12,9 @@ from gb10.core.journal import head_of
 from gb10.errors import UsageError
 from gb10.serving.stats.comparison import schedule
 from gb10.serving.trial.bench_bundle import LARGEST, read_bundle
-from gb10.serving.trial.comparability import unlike
-from gb10.serving.trial.compared import Compared, Unit, compared
-from gb10.serving.trial.kept_runs import JOURNAL
+from gb10.serving.trial.comparability import different_settings
+from gb10.serving.trial.compared import Compared, Unit, compare_launches
+from gb10.serving.trial.launch_journal import JOURNAL
 from gb10.serving.trial.launch_line import LaunchLine, Result, read_launch, result_of
 from gb10.serving.trial.matrix import Done, read_matrix, rows_of
 from gb10.serving.trial.pages import Page, html, markdown
@@ -52,27 +52,24 @@ def _of_kind(
     names, served = head.get("names"), [one.serve for one in lines if one.serve]
     match head.get("kind"):
         case "compare" if isinstance(names, list) and len(names) == 2:
-            return compared(
-                blocked(lines),
+            # Each launch gets its block: as many as were planned for the last launch.
+            order = schedule(max((one.number for one in lines), default=1) // 2 + 1)
+            known = [one for one in lines if one.number < len(order)]
+            return compare_launches(
+                [one.model_copy(update={"block": order[one.number][1]}) for one in known],
                 (str(names[0]), str(names[1])),
                 margin=margin,
                 unit=UNITS.get(str(head.get("unit")), "launches"),
             )
         case "matrix":
             rows = rows_of(read_matrix(json.dumps(head.get("matrix")), f"the matrix of {path}"))
-            known = {one.name: one for one in lines}
-            return SavedMatrix(head=head, done=tuple(Done(row=row, line=known.get(row.name)) for row in rows))
+            line_of = {one.name: one for one in lines}
+            return SavedMatrix(head=head, done=tuple(Done(row=row, line=line_of.get(row.name)) for row in rows))
         case "serve" if served:
             return served[0]
     raise UsageError(
         f"{path} has no result to show", hint="a folder or bundle of bench compare or matrix, or a .json of serve"
     )
-
-
-def blocked(lines: list[LaunchLine]) -> list[LaunchLine]:
-    """The launches of a comparison with their blocks, as many as were planned for the last of them."""
-    order = schedule(max((one.number for one in lines), default=1) // 2 + 1)
-    return [one.model_copy(update={"block": order[one.number][1]}) for one in lines if one.number < len(order)]
 
 
 MOST: Final = 500
@@ -92,7 +89,7 @@ def saved_launches(a: str, b: str) -> list[LaunchLine]:
     """The launches of both sides by when they were measured, as one block. Raises UsageError."""
     sides = {"A": read_side(Path(a)), "B": read_side(Path(b))}
     first = [side[0].settings for side in sides.values()]
-    different = unlike(first[0], first[1])
+    different = different_settings(first[0], first[1])
     if different:
         raise UsageError("the two were measured differently", where="\n".join(different), hint="measure one again")
     ordered = sorted(

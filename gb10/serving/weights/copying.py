@@ -80,7 +80,7 @@ class Copy:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Copied:
+class NodeCopy:
     """A node that has every file: its cache, and the bytes that went there."""
 
     host: str
@@ -94,10 +94,10 @@ Hosts = Mapping[str, str | None]
 
 def copy_to_each(
     ctx: Context, hosts: Hosts, lock: WeightsLock, cache: Path, *, verify: bool
-) -> tuple[tuple[Copied, ...], dict[str, Gb10Error]]:
+) -> tuple[tuple[NodeCopy, ...], dict[str, Gb10Error]]:
     """The nodes that have every file now, copied to at the same time, and the error of each other one."""
 
-    def one(host: str) -> Copied | Gb10Error:
+    def one(host: str) -> NodeCopy | Gb10Error:
         copy = Copy(ctx=ctx, host=host, address=hosts[host], models=lock.models, cache=cache)
         try:
             return copy_to_node(copy, hashed=lock.place(host) is not None and not verify)
@@ -106,7 +106,7 @@ def copy_to_each(
 
     done = dict(zip(hosts, map_parallel(ctx.stop, one, tuple(hosts), len(hosts)), strict=True))
     failed = {host: result for host, result in done.items() if isinstance(result, Gb10Error)}
-    return tuple(result for result in done.values() if isinstance(result, Copied)), failed
+    return tuple(result for result in done.values() if isinstance(result, NodeCopy)), failed
 
 
 def require_all(failed: Mapping[str, Gb10Error], count: int) -> None:
@@ -119,11 +119,15 @@ def require_all(failed: Mapping[str, Gb10Error], count: int) -> None:
         )
 
 
-def copy_to_node(copy: Copy, *, hashed: bool) -> Copied:
+def copy_to_node(copy: Copy, *, hashed: bool) -> NodeCopy:
     """Copy what a node lacks; ``hashed``: it was right before, so sizes are enough. Raises PublishError."""
     node = look_at_node(copy.host, [model.repo for model in copy.models])
     sent = sum(_missing(node, model) for model in copy.models)
-    _check_room(node, sent)
+    if sent and sent + RESERVE > node.free:
+        raise PublishError(
+            f"{gb(sent)} are missing on {node.host}, and the disk of {node.cache} has {gb(node.free)} free",
+            hint=f"make room there ({gb(RESERVE)} must stay free), or set HF_HOME for ssh there",
+        )
     copy = replace(copy, address=fast_address(copy.ctx.reporter, copy.host, copy.address) if sent else None)
     for model in copy.models:
         lacking = _missing(node, model)
@@ -132,20 +136,12 @@ def copy_to_node(copy: Copy, *, hashed: bool) -> Copied:
         if lacking or not hashed:
             _check_contents(copy, node, model)
         _rsync(copy, node, _names(copy.cache, model))
-    return Copied(host=copy.host, cache=node.cache, bytes=sent)
+    return NodeCopy(host=copy.host, cache=node.cache, bytes=sent)
 
 
 def _missing(node: NodeCache, model: LockedModel) -> int:
     sizes = {file.etag: file.size for file in model.files}
     return sum(max(0, size - node.has(model.repo, etag)) for etag, size in sizes.items())
-
-
-def _check_room(node: NodeCache, needed: int) -> None:
-    if needed and needed + RESERVE > node.free:
-        raise PublishError(
-            f"{gb(needed)} are missing on {node.host}, and the disk of {node.cache} has {gb(node.free)} free",
-            hint=f"make room there ({gb(RESERVE)} must stay free), or set HF_HOME for ssh there",
-        )
 
 
 def _send_contents(copy: Copy, node: NodeCache, model: LockedModel, total: int) -> None:

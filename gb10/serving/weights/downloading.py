@@ -118,7 +118,10 @@ def _receive(work: Download, session: requests.Session, file: LockedFile, arrive
             return
         tries = TRIES if failed and _have(part) > before else tries - 1
         if tries == 0:
-            raise failed or _wrong_size(file, _have(part))
+            raise failed or FetchError(
+                f"{file.path} came as {_have(part)} bytes of {file.size}",
+                hint="a proxy or a mirror changes it; run again on another network",
+            )
         work.ctx.stop.check()
         time.sleep(PAUSE)
 
@@ -132,11 +135,6 @@ def _transferred(
     except FetchError as error:
         return error
     return None
-
-
-def _wrong_size(file: LockedFile, arrived: int) -> FetchError:
-    what = f"{file.path} came as {arrived} bytes of {file.size}"
-    return FetchError(what, hint="a proxy or a mirror changes it; run again on another network")
 
 
 def _have(part: Path) -> int:

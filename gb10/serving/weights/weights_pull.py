@@ -9,7 +9,7 @@ from typing import Final
 
 from gb10.errors import FetchError
 from gb10.image.context import Context
-from gb10.serving.weights.copying import Copied, Hosts, copy_to_each, require_all
+from gb10.serving.weights.copying import Hosts, NodeCopy, copy_to_each, require_all
 from gb10.serving.weights.downloading import (
     Download,
     check_disk,
@@ -59,8 +59,8 @@ def chosen_files(files: Sequence[HubFile], quant: str | None = None) -> tuple[tu
             return True
         return not (_aside(one) or _like(name, OTHER_FORMS) or (sharded and fnmatch(name, CONSOLIDATED)))
 
-    taken = tuple(one for one in files if wanted(one))
-    return taken, tuple(one for one in files if one not in set(taken))
+    chosen = tuple(one for one in files if wanted(one))
+    return chosen, tuple(one for one in files if one not in set(chosen))
 
 
 def is_of_kind(one: HubFile, quant: str) -> bool:
@@ -94,7 +94,7 @@ class WantedModel:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PullWish:
+class PullOptions:
     """How weights are pulled. ``update``: at what the branches mean now; ``verify``: every hash anew."""
 
     hosts: Hosts = field(default_factory=dict)
@@ -109,11 +109,11 @@ class PulledWeights:
 
     lock: WeightsLock
     downloaded: int
-    nodes: tuple[Copied, ...]
+    nodes: tuple[NodeCopy, ...]
 
 
 def locked_models(
-    ctx: Context, wanted: Sequence[WantedModel], old: WeightsLock | None, wish: PullWish
+    ctx: Context, wanted: Sequence[WantedModel], old: WeightsLock | None, wish: PullOptions
 ) -> tuple[LockedModel, ...]:
     """The models at a commit each: those of the lock, unless others are wanted. Raises FetchError."""
     known = {model.repo: model for model in old.models} if old and not wish.update else {}
@@ -130,23 +130,25 @@ def _is_wanted(model: LockedModel, wanted: WantedModel) -> bool:
 
 
 def _locked(ctx: Context, wanted: WantedModel, *, all_files: bool) -> LockedModel:
-    hub, asked = open_hub(wanted.repo, ctx.env), wanted.revision or BRANCH
+    hub, ref = open_hub(wanted.repo, ctx.env), wanted.revision or BRANCH
     with ctx.reporter.task(f"files of {wanted.repo}"):
-        head = hub.head(asked)
+        head = hub.head(ref)
         listed = hub.files(head)
-    taken, left = (tuple(listed), ()) if all_files else chosen_files(listed, wanted.quant)
+    chosen, left = (tuple(listed), ()) if all_files else chosen_files(listed, wanted.quant)
     if left:
         size = sum(one.size for one in left)
         ctx.reporter.say(f"{wanted.repo}: {len(left)} files of other forms are left out, {gb(size)} (--all takes them)")
-    if not taken:
+    if not chosen:
         raise FetchError(f"{wanted.repo} has no file that an engine reads", hint="--all takes every file")
-    if wanted.quant and not any(is_of_kind(one, wanted.quant) for one in taken):
+    if wanted.quant and not any(is_of_kind(one, wanted.quant) for one in chosen):
         raise FetchError(f"{wanted.repo} has no GGUF file of {wanted.quant}", hint="look at its files on the Hub")
-    files = tuple(LockedFile(path=one.path, size=one.size, etag=one.etag) for one in taken)
-    return LockedModel(repo=wanted.repo, revision=head, asked=asked, quant=wanted.quant, files=files)
+    files = tuple(LockedFile(path=one.path, size=one.size, etag=one.etag) for one in chosen)
+    return LockedModel(repo=wanted.repo, revision=head, asked=ref, quant=wanted.quant, files=files)
 
 
-def pull_weights(ctx: Context, path: Path, recipe: str, wanted: Sequence[WantedModel], wish: PullWish) -> PulledWeights:
+def pull_weights(
+    ctx: Context, path: Path, recipe: str, wanted: Sequence[WantedModel], wish: PullOptions
+) -> PulledWeights:
     """The weights here and on every host, locked at ``path``. Raises FetchError, UsageError, PublishError."""
     old = read_weights(path)
     models = locked_models(ctx, wanted, old, wish)
@@ -191,7 +193,11 @@ def _complete(ctx: Context, model: LockedModel, folder: ModelFolder, checked: di
         ctx.reporter.say(
             f"{model.repo}: main means {other[:12]} in this cache, and stays so; {model.revision[:12]} is pulled"
         )
-    _say_unreadable(ctx, model, folder)
+    private = [file for file in model.files if not folder.blob(file.etag).stat().st_mode & stat.S_IROTH]
+    if private:
+        ctx.reporter.say(
+            f"other users cannot read {folder.path}, and an engine may run as one: chmod -R a+rX {folder.path}"
+        )
     return came
 
 
@@ -206,11 +212,3 @@ def _download(ctx: Context, model: LockedModel, folder: ModelFolder, checked: di
     except FetchError as error:
         left = f"{len(missing_files(model, folder))} of {len(model.files)} files of {model.repo} are still missing"
         raise FetchError(error.message, where="\n".join(filter(None, (error.where, left))), hint=error.hint) from error
-
-
-def _say_unreadable(ctx: Context, model: LockedModel, folder: ModelFolder) -> None:
-    private = [file for file in model.files if not folder.blob(file.etag).stat().st_mode & stat.S_IROTH]
-    if private:
-        ctx.reporter.say(
-            f"other users cannot read {folder.path}, and an engine may run as one: chmod -R a+rX {folder.path}"
-        )

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
-from gb10.image.moe.child.asked import Answer, Question, said
 from gb10.image.moe.child.cut import Cut, Module
 from gb10.image.moe.child.families import ALSO, FAMILIES, WANTED
+from gb10.image.moe.child.question import Answer, Question, error_line
 from gb10.image.moe.child.stand_in import machine, standard
 
 
@@ -32,7 +32,7 @@ def main() -> None:
             names = WANTED[question.family] + ALSO.get(key, ())
             module = files[request["modules"][question.family]]
             cuts[key] = Cut(module, names, machine(device, shared, "", None))
-        answers.append(dataclasses.asdict(answered(cuts[key], question, files, device, shared)))
+        answers.append(dataclasses.asdict(answer_question(cuts[key], question, files, device, shared)))
     facts = {name: files[path].parameters(kernel) for name, (path, kernel) in request["kernels"].items()}
     json.dump({"answers": answers, "parameters": facts, "dtypes": dtypes(files.values())}, sys.stdout)
 
@@ -43,7 +43,7 @@ def limit(limits: dict[str, int]) -> None:
         resource.setrlimit(getattr(resource, kind), (most, most))
 
 
-def answered(cut: Cut, asked: Question, files: dict[str, Module], device: str, shared: int) -> Answer:
+def answer_question(cut: Cut, asked: Question, files: dict[str, Module], device: str, shared: int) -> Answer:
     """One answer, in a fresh space: the look-ups keep what they read. Raises NotKnownError."""
     known = machine(device, shared, asked.triton, asked.user)
     answer = Answer()
@@ -71,7 +71,7 @@ def answered(cut: Cut, asked: Question, files: dict[str, Module], device: str, s
     try:
         FAMILIES[asked.family](space, asked, answer)
     except Exception as error:
-        answer.raised = said(error)
+        answer.raised = error_line(error)
     return answer
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from gb10.image.moe.child.ask import limit
 from gb10.image.moe.child.cut import Cut, Module
-from gb10.image.moe.child.launching import LAUNCHES, launch_arguments
+from gb10.image.moe.child.launching import GROUPED, LAUNCHES, launch_arguments
 from gb10.image.moe.child.stand_in import machine, standard
 
 CAPABILITY = 121
@@ -33,8 +33,8 @@ def main() -> None:
     become_gb10()
     path = request["source"]
     module = Module(Path(path).read_text(encoding="utf-8"), path)
-    for number, asked in enumerate(request["rows"]):
-        print(json.dumps({"row": number, **compiled(module, request, asked)}), flush=True)
+    for number, job in enumerate(request["rows"]):
+        print(json.dumps({"row": number, **compile_row(module, request, job)}), flush=True)
 
 
 def become_gb10() -> None:
@@ -55,29 +55,34 @@ def become_gb10() -> None:
     triton.knobs.compilation.always_compile = True
 
 
-def compiled(module: Module, request: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+def compile_row(module: Module, request: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     """Both GEMMs of a row, or the one of a dense layer: what the compiler says of each, or its error."""
     kernels: list[dict[str, Any]] = []
-    spec = LAUNCHES[request["engine"], request["family"]]
-    function, kernel = spec(asked["shape"])
+    grouped = job["shape"].get("dtype") in GROUPED
+    function, kernel = LAUNCHES[request["engine"], request["family"], grouped]
     for gemm in ("up", "down") if request["family"] == "moe" else ("up",):
         try:
-            kernels.append(one(module, request, {**asked, "gemm": gemm}, function, kernel))
+            kernels.append(compile_kernel(module, request, {**job, "gemm": gemm}, function, kernel))
         except Exception as error:
             return {"kernels": kernels, "error": f"{type(error).__name__}: {str(error).strip()[:300]}"}
     return {"kernels": kernels, "error": None}
 
 
-def one(module: Module, request: dict[str, Any], asked: dict[str, Any], function: str, kernel: str) -> dict[str, Any]:
-    """One kernel."""
-    known = {**machine(request["device"], request["shared"], request["version"], None), **real_triton()}
+def compile_kernel(
+    module: Module, request: dict[str, Any], job: dict[str, Any], function: str, kernel: str
+) -> dict[str, Any]:
+    """One kernel, compiled by Triton itself."""
+    import triton  # noqa: PLC0415
+    import triton.language as tl  # noqa: PLC0415
+
+    known = {**machine(request["device"], request["shared"], request["version"], None), "triton": triton, "tl": tl}
     known |= launch_answers()
 
     def importing(source: str, name: str) -> Any:
         return known[name] if name in known else standard(source, name)
 
     if request["family"] == "dense":
-        known |= {"get_w8a8_block_fp8_configs": lambda *_: {asked["size"]: asked["config"]}}
+        known |= {"get_w8a8_block_fp8_configs": lambda *_: {job["size"]: job["config"]}}
     space = Cut(module, (kernel,), known).run({"__name__": "kernel", **known}, importing)
     launches: list[Any] = []
     found = Recorder(space[kernel], launches)
@@ -86,8 +91,8 @@ def one(module: Module, request: dict[str, Any], asked: dict[str, Any], function
     )[function]
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
-        launch(**launch_arguments(launch, request["engine"], request["family"], asked, known["tl"]))
-    return described(launches[-1], text.getvalue())
+        launch(**launch_arguments(launch, request["engine"], request["family"], job, tl))
+    return kernel_facts(launches[-1], text.getvalue())
 
 
 class Recorder:
@@ -101,14 +106,6 @@ class Recorder:
             self.launches.append(self.kernel.warmup(*arguments, grid=(1,), **options))
 
         return launch
-
-
-def real_triton() -> dict[str, Any]:
-    """Triton itself, by the names that modules give it."""
-    import triton  # noqa: PLC0415
-    import triton.language as tl  # noqa: PLC0415
-
-    return {"triton": triton, "tl": tl}
 
 
 def launch_answers() -> dict[str, Any]:
@@ -127,7 +124,7 @@ def launch_answers() -> dict[str, Any]:
     }
 
 
-def described(kernel: Any, log: str) -> dict[str, Any]:
+def kernel_facts(kernel: Any, log: str) -> dict[str, Any]:
     """Bytes of shared memory, registers, the stack frame, spills, and the instructions that multiply."""
     frame = FRAME.search(log)
     registers = REGISTERS.search(log)

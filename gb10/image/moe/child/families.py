@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from gb10.image.moe.child.asked import Answer, Question, said, spans
+from gb10.image.moe.child.question import Answer, Question, error_line, spans
 from gb10.image.moe.child.shape_only import Tensor
 
 Space = dict[str, Any]
@@ -26,19 +26,19 @@ TRITON, CUDA, RAISES = "triton", "cuda", "raises"
 """Who takes a row, or that the engine stops there."""
 
 
-def fused_moe(space: Space, asked: Question, answer: Answer) -> None:
+def fused_moe(space: Space, question: Question, answer: Answer) -> None:
     """The experts of a mixture: one file for both GEMMs, in SGLang a second one for the second."""
-    shape = asked.shape
+    shape = question.shape
     block = shape["block"] or [0, 0]
-    more = {} if asked.engine == "vllm" else {"per_channel_quant": shape["per_channel"], "down_moe": shape["down"]}
+    more = {} if question.engine == "vllm" else {"per_channel_quant": shape["per_channel"], "down_moe": shape["down"]}
     named = (shape["E"], shape["N"], shape["dtype"])
-    answer.name = taking(space["get_config_file_name"], more)(*named, shape["block"])
-    found = taking(space["get_moe_configs"], more)(*named, *block)
+    answer.name = bind_known_arguments(space["get_config_file_name"], more)(*named, shape["block"])
+    found = bind_known_arguments(space["get_moe_configs"], more)(*named, *block)
     answer.keys = None if found is None else list(found)
-    answer.spans = spans(range(1, asked.most + 1), _moe_row(space, asked))
+    answer.spans = spans(range(1, question.most + 1), _moe_row(space, question))
 
 
-def taking(function: Callable[..., Any], named: dict[str, Any]) -> Callable[..., Any]:
+def bind_known_arguments(function: Callable[..., Any], named: dict[str, Any]) -> Callable[..., Any]:
     """The function with what it takes of these: older releases know fewer. Raises LookupError for one that decides."""
     takes = inspect.signature(function).parameters
     lost = [name for name, value in named.items() if name not in takes and value]
@@ -48,47 +48,55 @@ def taking(function: Callable[..., Any], named: dict[str, Any]) -> Callable[...,
     return lambda *values: function(*values, **given)
 
 
-def _moe_row(space: Space, asked: Question) -> Callable[[int], list[Any]]:
-    shape = asked.shape
+def _moe_row(space: Space, question: Question) -> Callable[[int], list[Any]]:
+    shape = question.shape
     grouped = shape["dtype"] in (PACKED, "int8_w8a16")
-    vllm, down = asked.engine == "vllm", shape["down"]
+    vllm, down = question.engine == "vllm", shape["down"]
     inner = shape["N"] // 2 if vllm and shape["dtype"] == PACKED else shape["N"]
-    weights = ((shape["E"], 2 * shape["N"], asked.hidden), (shape["E"], asked.hidden, inner))
-    block = [0, asked.group] if grouped and vllm else shape["block"]
+    weights = ((shape["E"], 2 * shape["N"], question.hidden), (shape["E"], question.hidden, inner))
+    block = [0, question.group] if grouped and vllm else shape["block"]
     named = {"block_shape": block}
     if not vllm:
         named |= {"per_channel_quant": shape["per_channel"], "return_down_config": down}
 
-    optimal = taking(space["try_get_optimal_moe_config"], named)
+    optimal = bind_known_arguments(space["try_get_optimal_moe_config"], named)
 
     def row_at(size: int) -> list[Any]:
         try:
-            row = optimal(*weights, asked.topk, shape["dtype"], size)
+            row = optimal(*weights, question.topk, shape["dtype"], size)
             row = row[1][0] if down else row
-            return _wna16(space, asked, size, row) if grouped and vllm else [row, TRITON, row]
+            return _wna16(space, question, size, row) if grouped and vllm else [row, TRITON, row]
         except Exception as error:
-            return [None, RAISES, said(error)]
+            return [None, RAISES, error_line(error)]
 
     return row_at
 
 
-def _wna16(space: Space, asked: Question, size: int, row: Any) -> list[Any]:
+def _wna16(space: Space, question: Question, size: int, row: Any) -> list[Any]:
     """vLLM's own test whether its CUDA kernel takes this size, and the row that its launch code completes."""
-    tokens = size * asked.topk
-    bits = 4 if asked.shape["dtype"] == PACKED else 8
-    cuda = space["should_moe_wna16_use_cuda"](tokens, asked.group, asked.shape["E"], bits)
+    tokens = size * question.topk
+    bits = 4 if question.shape["dtype"] == PACKED else 8
+    cuda = space["should_moe_wna16_use_cuda"](tokens, question.group, question.shape["E"], bits)
     whole = row.copy()
     whole.update(
         space["get_moe_wna16_block_config"](
-            row, cuda, tokens, asked.hidden, 2 * asked.shape["N"], asked.shape["E"], asked.group, asked.topk, 16
+            row,
+            cuda,
+            tokens,
+            question.hidden,
+            2 * question.shape["N"],
+            question.shape["E"],
+            question.group,
+            question.topk,
+            16,
         )
     )
     return [row, CUDA if cuda else TRITON, whole]
 
 
-def dense_fp8(space: Space, asked: Question, answer: Answer) -> None:
+def dense_fp8(space: Space, question: Question, answer: Answer) -> None:
     """A linear layer in FP8 with block scales: the launch code runs, up to the kernel."""
-    shape = asked.shape
+    shape = question.shape
     rows, columns = shape["block"]
     found = space["get_w8a8_block_fp8_configs"](shape["N"], shape["K"], rows, columns)
     answer.keys = None if found is None else list(found)
@@ -100,7 +108,7 @@ def dense_fp8(space: Space, asked: Question, answer: Answer) -> None:
 
     for name in ("_w8a8_triton_block_scaled_mm", "_w8a8_block_fp8_matmul"):
         space[name] = Kernel()
-    launch = space[ALSO[asked.engine, "dense"][0]]
+    launch = space[ALSO[question.engine, "dense"][0]]
     groups, blocks = -(-shape["K"] // columns), -(-shape["N"] // rows)
 
     def row_at(size: int) -> list[Any]:
@@ -109,17 +117,17 @@ def dense_fp8(space: Space, asked: Question, answer: Answer) -> None:
         try:
             launch(left, right, *scales, [rows, columns])
         except Exception as error:
-            return [None, RAISES, said(error)]
+            return [None, RAISES, error_line(error)]
         row = {name: value for name, value in launched.pop().items() if name != "needs_masking"}
         return [row, TRITON, row]
 
-    answer.spans = spans(range(1, asked.most + 1), row_at)
+    answer.spans = spans(range(1, question.most + 1), row_at)
 
 
-def mamba(space: Space, asked: Question, answer: Answer) -> None:
+def mamba(space: Space, question: Question, answer: Answer) -> None:
     """Mamba's state update: its rows are chosen by batch x heads."""
-    named = (asked.shape["headdim"], asked.shape["dstate"])
-    state = asked.shape["cache_dtype"]
+    named = (question.shape["headdim"], question.shape["dstate"])
+    state = question.shape["cache_dtype"]
     answer.name = space["get_ssm_config_file_name"](
         *named, space["_canonical_cache_dtype"](state), space["get_ssm_device_name"]()
     )
@@ -130,16 +138,16 @@ def mamba(space: Space, asked: Question, answer: Answer) -> None:
         try:
             rows, warps = space["_try_get_optimal_ssm_config_cached"](*named, size, 1, state, True)
         except Exception as error:
-            return [None, RAISES, said(error)]
+            return [None, RAISES, error_line(error)]
         row = {"BLOCK_SIZE_M": rows, "num_warps": warps}
         return [row, TRITON, row]
 
-    answer.spans = spans(range(1, asked.most + 1), row_at)
+    answer.spans = spans(range(1, question.most + 1), row_at)
 
 
-def lora(space: Space, asked: Question, answer: Answer) -> None:
+def lora(space: Space, question: Question, answer: Answer) -> None:
     """SGLang's LoRA kernels: rows by chunk size."""
-    shape = asked.shape
+    shape = question.shape
     named = (shape["K"], shape["R"], shape["S"])
     answer.name = space["get_lora_config_file_name"](shape["kernel"], *named)
     found = space["get_lora_configs"](shape["kernel"], *named)
@@ -150,17 +158,17 @@ def lora(space: Space, asked: Question, answer: Answer) -> None:
         try:
             row = choose(*named, size)
         except Exception as error:
-            return [None, RAISES, said(error)]
+            return [None, RAISES, error_line(error)]
         return [row, TRITON, row]
 
-    answer.spans = spans(range(1, asked.most + 1), row_at)
+    answer.spans = spans(range(1, question.most + 1), row_at)
 
 
-def helion(space: Space, asked: Question, answer: Answer) -> None:
+def helion(space: Space, question: Question, answer: Answer) -> None:
     """vLLM's Helion kernels: a list of configurations for one GPU, by shapes that the kernel names itself."""
-    platform = space["canonicalize_gpu_name"](asked.shape["device"])
-    answer.name = f"{asked.shape['kernel']}/{platform}.json"
-    found = space["ConfigManager"](None).get_platform_configs(asked.shape["kernel"], platform)
+    platform = space["canonicalize_gpu_name"](question.shape["device"])
+    answer.name = f"{question.shape['kernel']}/{platform}.json"
+    found = space["ConfigManager"](None).get_platform_configs(question.shape["kernel"], platform)
     answer.keys = list(range(len(found))) if found else None
 
 

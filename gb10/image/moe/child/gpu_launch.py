@@ -10,7 +10,7 @@ import torch  # type: ignore[import-not-found]
 
 from gb10.image.moe.child.cut import Cut, Module
 from gb10.image.moe.child.gpu_inputs import Batch, Weights, aligned
-from gb10.image.moe.child.launching import LAUNCHES
+from gb10.image.moe.child.launching import GROUPED, LAUNCHES
 from gb10.image.moe.child.stand_in import Silent, standard
 
 TOLERANCE = 0.02
@@ -45,7 +45,7 @@ def launch_code(source: str, engine: str, shape: dict[str, Any]) -> Any:
         **_quantized_already(),
     }
     module = Module(Path(source).read_text(encoding="utf-8"), source)
-    function, kernel = LAUNCHES[engine, "moe"](shape)
+    function, kernel = LAUNCHES[engine, "moe", shape["dtype"] in GROUPED]
 
     def importing(origin: str, name: str) -> Any:
         return known[name] if name in known else standard(origin, name)

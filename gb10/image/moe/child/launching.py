@@ -10,30 +10,22 @@ GROUPED = ("int8_w8a16", "int4_w4a16")
 WORDS = {"fp8_w8a8": "float8_e4m3fn", "int8_w8a8": "int8", "int8_w8a16": "int8", "int4_w4a16": "uint8"}
 
 
-def _vllm_moe(shape: dict[str, Any]) -> tuple[str, str]:
-    if shape["dtype"] in GROUPED:
-        return "invoke_fused_moe_wna16_triton_kernel", "fused_moe_kernel_gptq_awq"
-    return "invoke_fused_moe_triton_kernel", "fused_moe_kernel"
-
-
-def _sglang_moe(shape: dict[str, Any]) -> tuple[str, str]:
-    return "invoke_fused_moe_kernel", "fused_moe_kernel_gptq_awq" if shape["dtype"] in GROUPED else "fused_moe_kernel"
-
-
-LAUNCHES: dict[tuple[str, str], Callable[[dict[str, Any]], tuple[str, str]]] = {
-    ("vllm", "moe"): _vllm_moe,
-    ("sglang", "moe"): _sglang_moe,
-    ("vllm", "dense"): lambda _: ("w8a8_triton_block_scaled_mm", "_w8a8_triton_block_scaled_mm"),
-    ("sglang", "dense"): lambda _: ("w8a8_block_fp8_matmul_triton", "_w8a8_block_fp8_matmul"),
+LAUNCHES: dict[tuple[str, str, bool], tuple[str, str]] = {
+    ("vllm", "moe", False): ("invoke_fused_moe_triton_kernel", "fused_moe_kernel"),
+    ("vllm", "moe", True): ("invoke_fused_moe_wna16_triton_kernel", "fused_moe_kernel_gptq_awq"),
+    ("sglang", "moe", False): ("invoke_fused_moe_kernel", "fused_moe_kernel"),
+    ("sglang", "moe", True): ("invoke_fused_moe_kernel", "fused_moe_kernel_gptq_awq"),
+    ("vllm", "dense", False): ("w8a8_triton_block_scaled_mm", "_w8a8_triton_block_scaled_mm"),
+    ("sglang", "dense", False): ("w8a8_block_fp8_matmul_triton", "_w8a8_block_fp8_matmul"),
 }
-"""The launch function and its kernel."""
+"""The launch function and its kernel, by engine, family, and whether a scale is for a group of weights."""
 
 
 def launch_arguments(
-    function: Callable[..., Any], engine: str, family: str, asked: dict[str, Any], tl: Any
+    function: Callable[..., Any], engine: str, family: str, job: dict[str, Any], tl: Any
 ) -> dict[str, Any]:
     """A value for each parameter that has no default; raises LookupError for one that is not known."""
-    made = dense(asked) if family == "dense" else experts(engine, asked, tl)
+    made = dense(job) if family == "dense" else experts(engine, job, tl)
     parameters = inspect.signature(function).parameters
     absent = [name for name, one in parameters.items() if one.default is one.empty and name not in made]
     if absent:
@@ -41,9 +33,9 @@ def launch_arguments(
     return {name: made[name] for name in parameters if name in made}
 
 
-def dense(asked: dict[str, Any]) -> dict[str, Any]:
+def dense(job: dict[str, Any]) -> dict[str, Any]:
     """A linear layer; the launch looks its row up by itself, so the look-up is answered by the caller."""
-    shape, size = asked["shape"], asked["size"]
+    shape, size = job["shape"], job["size"]
     rows, columns = shape["block"]
     groups, blocks = -(-shape["K"] // columns), -(-shape["N"] // rows)
     return {
@@ -56,18 +48,18 @@ def dense(asked: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def experts(engine: str, asked: dict[str, Any], tl: Any) -> dict[str, Any]:
+def experts(engine: str, job: dict[str, Any], tl: Any) -> dict[str, Any]:
     """One of the two GEMMs: ``up`` is the first, whose rows are the tokens; ``down`` has one row for each choice."""
-    shape, size, topk, config = asked["shape"], asked["size"], asked["topk"], dict(asked["config"])
-    up, dtype, count = asked["gemm"] == "up", asked["shape"]["dtype"], asked["shape"]["E"]
-    wide, deep = (2 * shape["N"], asked["hidden"]) if up else (asked["hidden"], shape["N"])
+    shape, size, topk, config = job["shape"], job["size"], job["topk"], dict(job["config"])
+    up, dtype, count = job["gemm"] == "up", job["shape"]["dtype"], job["shape"]["E"]
+    wide, deep = (2 * shape["N"], job["hidden"]) if up else (job["hidden"], shape["N"])
     tokens = size if up else size * topk
     quantized_first = engine == "vllm" and dtype in ("fp8_w8a8", "int8_w8a8")
     padded = size * topk + count * (config["BLOCK_SIZE_M"] - 1)
     naive = engine == "vllm" and size * topk * 4 <= count and dtype not in GROUPED
     kind = {"float32": "float32"}.get(dtype, "bfloat16")
     packed = deep // 2 if dtype == "int4_w4a16" else deep
-    left, right = _scales(asked, tokens, wide, deep)
+    left, right = _scales(job, tokens, wide, deep)
     ids = Tensor((size, topk), "int32")
     return {
         "A": Tensor((tokens, deep), WORDS[dtype] if quantized_first else kind),
@@ -89,14 +81,14 @@ def experts(engine: str, asked: dict[str, Any], tl: Any) -> dict[str, Any]:
         "compute_type": tl.float32 if kind == "float32" else tl.bfloat16,
         **{f"use_{name}": dtype == name for name in ("fp8_w8a8", "int8_w8a8", "int8_w8a16", "int4_w4a16")},
         "per_channel_quant": shape["per_channel"],
-        "block_shape": [0, asked["group"]] if dtype in GROUPED else shape["block"],
+        "block_shape": [0, job["group"]] if dtype in GROUPED else shape["block"],
     }
 
 
-def _scales(asked: dict[str, Any], tokens: int, wide: int, deep: int) -> tuple[Tensor | None, Tensor | None]:
-    shape, dtype = asked["shape"], asked["shape"]["dtype"]
+def _scales(job: dict[str, Any], tokens: int, wide: int, deep: int) -> tuple[Tensor | None, Tensor | None]:
+    shape, dtype = job["shape"], job["shape"]["dtype"]
     if dtype in GROUPED:
-        return None, Tensor((shape["E"], wide, deep // asked["group"]), "bfloat16")
+        return None, Tensor((shape["E"], wide, deep // job["group"]), "bfloat16")
     if dtype not in WORDS:
         return None, None
     if shape["block"]:

@@ -65,8 +65,3 @@ class Tensor:
     def data_ptr(self) -> int:
         """Aligned, as PyTorch's allocator does."""
         return 0
-
-
-def torch_names(**more: object) -> SimpleNamespace:
-    """A stand-in for torch: the types, and ``more``."""
-    return SimpleNamespace(**NAMES, Tensor=Tensor, empty=lambda shape, dtype, **_: Tensor(shape, dtype.name), **more)

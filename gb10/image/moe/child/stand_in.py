@@ -5,7 +5,7 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
-from gb10.image.moe.child.shape_only import torch_names
+from gb10.image.moe.child.shape_only import NAMES, Tensor
 
 
 class NotKnownError(BaseException):
@@ -63,7 +63,13 @@ def machine(device: str, shared: int, triton: str, user: str | None) -> dict[str
     )
     served = SimpleNamespace(enable_deterministic_inference=False)
     return {
-        "torch": torch_names(cuda=cuda, _dynamo=SimpleNamespace(is_compiling=lambda: False)),
+        "torch": SimpleNamespace(
+            **NAMES,
+            Tensor=Tensor,
+            empty=lambda shape, dtype, **_: Tensor(shape, dtype.name),
+            cuda=cuda,
+            _dynamo=SimpleNamespace(is_compiling=lambda: False),
+        ),
         "triton": SimpleNamespace(__version__=triton, cdiv=lambda a, b: -(-a // b)),
         "helion": SimpleNamespace(Config=Config),
         "current_platform": platform,

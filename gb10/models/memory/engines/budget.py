@@ -272,7 +272,9 @@ def load_peak(model: Model, launch: Launch, machine: Machine, weights: int) -> i
     """Bytes while the weights are read: beside them the loader's buffers, and a second form where one is made."""
     figures = machine.figures
     extra = loader_bytes(model, launch, machine, weights)
-    if launch.engine == "sglang" and _is_repacked(model):
+    # SGLang turns the whole numbers of AWQ and GPTQ into Marlin's form.
+    rules = model.scheme.rules if model.scheme else ()
+    if launch.engine == "sglang" and any(format.name in INTEGER_REPACK for _, format in rules):
         extra = max(extra, ceil(weights * figures["load_repack"].value))
     return figures["system"].size + machine.services + figures["processes"].size + weights + extra
 
@@ -293,12 +295,6 @@ def loader_bytes(model: Model, launch: Launch, machine: Machine, weights: int) -
     if launch.engine == "sglang" and not launch.mapped:
         return min(file * ((launch.loader_limit or THREADS) + 2), model.total + model.drafts)
     return file
-
-
-def _is_repacked(model: Model) -> bool:
-    """Whether the weights are whole numbers of AWQ or GPTQ, which SGLang turns into Marlin's form."""
-    rules = model.scheme.rules if model.scheme else ()
-    return any(format.name in INTEGER_REPACK for _, format in rules)
 
 
 def start_peak(launch: Launch, machine: Machine, before: int) -> int:

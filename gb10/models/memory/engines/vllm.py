@@ -79,20 +79,20 @@ def padding_share(cache: Cache, launch: Launch) -> float:
 def _kinds(cache: Cache, launch: Launch) -> tuple[_Kind, ...]:
     """The kinds of layers, each with its own page: a page of tokens is as large as a state at least."""
     drafts = launch.drafts.tokens if launch.drafts else 0
-    counted = Counter(cache.layers)
-    states = [layer.size + drafts * layer.step for layer in counted if layer.kind == "state"]
-    heads = [layer for layer in counted if layer.kind != "state"]
+    counts = Counter(cache.layers)
+    states = [layer.size + drafts * layer.step for layer in counts if layer.kind == "state"]
+    heads = [layer for layer in counts if layer.kind != "state"]
     block = launch.block or BLOCK
     if states and heads:
         each = max(layer.size for layer in heads)
         least = max(block, LATENT_BLOCK) if any(layer.latent for layer in heads) else block
-        least = lcm(least, *(layer.checkpoint for layer in counted if _keeps_checkpoint(layer, launch)))
+        least = lcm(least, *(layer.checkpoint for layer in counts if _keeps_checkpoint(layer, launch)))
         block = max(block, least * ceil(max(states) / (least * each)))
     return tuple(
         _Kind(layer=layer, count=count, block=0, page=layer.size + drafts * layer.step)
         if layer.kind == "state"
         else _Kind(layer=layer, count=count, block=block, page=layer.size * block)
-        for layer, count in counted.items()
+        for layer, count in counts.items()
     )
 
 
@@ -113,7 +113,10 @@ def _pages(kind: _Kind, launch: Launch, length: int, batched: int) -> int:
     if layer.kind == "state":
         kept = 2 + _keeps_checkpoint(layer, launch) if launch.prefix_caching else 1
         return kept + (launch.drafts.tokens if launch.drafts else 0)
-    flying = batched * _steps(launch)
+    steps = 1  # that are scheduled and not yet settled
+    if _may_be_from(launch.release, TWO_STEPS):
+        steps = launch.ranks.stages if launch.ranks.stages > 1 else 1 + launch.scheduled_ahead
+    flying = batched * steps
     if layer.kind == "window":
         return ceil(min(layer.window - 1 + flying, length) / kind.block) + 1
     kept = min(layer.window + flying, length) if layer.kind == "chunk" else length
@@ -129,13 +132,6 @@ def _may_be_from(release: str, first: Version) -> bool:
         return not release or Version(release) >= first
     except InvalidVersion:
         return True
-
-
-def _steps(launch: Launch) -> int:
-    """Steps that are scheduled and not yet settled."""
-    if not _may_be_from(launch.release, TWO_STEPS):
-        return 1
-    return launch.ranks.stages if launch.ranks.stages > 1 else 1 + launch.scheduled_ahead
 
 
 FRACTION: Final = 0.92
@@ -171,13 +167,15 @@ def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> B
     own = weight_items(model, launch, stage)
     work = activations(model, launch, machine, batched, requests)
     graphs = [machine.item("CUDA graphs", _graph_figure(model), graph_bytes(model, launch, machine, requests))]
-    counted = graphs if launch.graphs and _counts_graphs(launch.release) else []
-    late = graphs if launch.graphs and not counted else []
-    inside = [*own, work, *counted, *_workspaces(model, launch, machine, batched)]
+    counts = graphs if launch.graphs and _is_from(launch.release, GRAPHS_COUNTED) else []
+    late = graphs if launch.graphs and not counts else []
+    inside = [*own, work, *counts, *_workspaces(model, launch, machine, batched)]
     share = _share(model, launch, machine, stage, sum(item.size for item in inside))
     outside = machine_items(machine)
     items = (*outside, *inside, *late, cache_item("KV cache", share.pool, model))
     weights = size_of(own, "weights", "draft layer", "draft model")
+    # What system and processes may take less: at 0.95 launches had 6.1 GiB for both, and ran.
+    figures = machine.figures
     return Budget(
         stage=stage,
         total=machine.total,
@@ -189,7 +187,12 @@ def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> B
         start=start_peak(launch, machine, sum(item.size for item in (*outside, *own, work))),
         problems=(
             *_problems(share, launch, machine),
-            *over_reserve(items, machine, "share-too-large", spare=_spare(machine)),
+            *over_reserve(
+                items,
+                machine,
+                "share-too-large",
+                spare=figures["system"].size - figures["system_least"].size + figures["processes"].size,
+            ),
             *_padding_note(model, launch, stage),
             *load_problems(model, launch, machine, weights),
         ),
@@ -213,7 +216,9 @@ def _workspaces(model: Model, launch: Launch, machine: Machine, batched: int) ->
 
 def _share(model: Model, launch: Launch, machine: Machine, stage: int, fixed: int) -> _Share:
     """What the share of memory leaves for the cache; --kv-cache-memory-bytes takes the share's place."""
-    length = launch.length or _longest(model)
+    length = launch.length or (
+        model.fields.number("max_position_embeddings", default=32768, largest=1 << 24) if model.fields else 32768
+    )
     asked = ceil((launch.fraction or FRACTION) * machine.total)
     pool = asked - fixed if launch.cache_size is None else launch.cache_size
     needs = request_bytes(model.cache_on(launch, stage), launch, length, launch.batched or BATCHED)
@@ -235,12 +240,6 @@ def _problems(share: _Share, launch: Launch, machine: Machine) -> Sequence[Probl
     return ()
 
 
-def _spare(machine: Machine) -> int:
-    """What system and processes may take less: at 0.95 launches had 6.1 GiB for both, and ran."""
-    figures = machine.figures
-    return figures["system"].size - figures["system_least"].size + figures["processes"].size
-
-
 def _padding_note(model: Model, launch: Launch, stage: int) -> Sequence[Problem]:
     """vLLM's padding layers, as its own log names them."""
     wasted = padding_share(model.cache_on(launch, stage), launch)
@@ -259,7 +258,8 @@ def graph_bytes(model: Model, launch: Launch, machine: Machine, requests: int) -
     step = 1 + (launch.drafts.tokens if launch.drafts else 0)
     largest = launch.graph_batch or min(2 * requests * step, LARGEST_GRAPH)
     pieces = graph_count(largest, step)
-    whole = 0 if _only_pieces(launch, step) else graph_count(min(requests * step, largest), step)
+    only_pieces = step > 1 and launch.cache_type.startswith("fp8") and not _is_from(launch.release, UNIFORM_DRAFTS)
+    whole = 0 if only_pieces else graph_count(min(requests * step, largest), step)
     each = machine.figures[_graph_figure(model)].value
     if launch.ranks.tensor > 1:
         layers = (len(model.layers) or LAYERS) / launch.ranks.stages
@@ -273,10 +273,6 @@ def graph_count(largest: int, step: int = 1) -> int:
     return len({min(-(-size // step) * step, largest // step * step) for size in sizes} - {0})
 
 
-def _only_pieces(launch: Launch, step: int) -> bool:
-    return step > 1 and launch.cache_type.startswith("fp8") and not _is_from(launch.release, UNIFORM_DRAFTS)
-
-
 def _graph_figure(model: Model) -> str:
     """By what a layer is made of: experts, Mamba, or neither."""
     if any(layer.mixer == "mamba" for layer in model.layers):
@@ -284,16 +280,8 @@ def _graph_figure(model: Model) -> str:
     return "vllm_graph_mib" if model.fields is None or model.fields.experts else "vllm_graph_dense_mib"
 
 
-def _counts_graphs(release: str) -> bool:
-    return _is_from(release, GRAPHS_COUNTED)
-
-
 def _is_from(release: str, first: Version) -> bool:
     try:
         return Version(release) >= first
     except InvalidVersion:
         return True
-
-
-def _longest(model: Model) -> int:
-    return model.fields.number("max_position_embeddings", default=32768, largest=1 << 24) if model.fields else 32768

@@ -164,7 +164,10 @@ def _mixer(number: int, fields: Fields) -> Mixer:
         chosen = mapping_in(fields.text, "linear_attn_config")
         return "kimi-delta" if number + 1 in list_in(chosen, "kda_layers") else "latent"
     if fields.kind == "llama4" and not fields.entries("layer_types"):
-        return _llama4(number, fields)
+        # Layers with positions attend within chunks; each fourth has none, and attends to all.
+        listed = fields.entries("no_rope_layers")
+        chunked = bool(listed[number]) if number < len(listed) else bool((number + 1) % 4)
+        return "window" if chunked and fields.text.get("attention_chunk_size") else "full"
     pattern = fields.entries("hybrid_layer_pattern")
     if number < len(pattern):  # MiMo: 1 is a layer with a window
         return "window" if pattern[number] else "full"
@@ -177,13 +180,6 @@ def _mixer(number: int, fields: Fields) -> Mixer:
     else:
         kind = _by_interval(number, fields)
     return "latent" if kind == "full" and fields.text.get("kv_lora_rank") else kind
-
-
-def _llama4(number: int, fields: Fields) -> Mixer:
-    """Layers with positions attend within chunks; each fourth has none, and attends to all."""
-    listed = fields.entries("no_rope_layers")
-    chunked = bool(listed[number]) if number < len(listed) else bool((number + 1) % 4)
-    return "window" if chunked and fields.text.get("attention_chunk_size") else "full"
 
 
 def _by_interval(number: int, fields: Fields) -> Mixer:

@@ -71,7 +71,9 @@ def _layer(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
         yield from latent(fields, mixer)
     elif layer.mixer == "compressed":
         yield from compressed(fields, layer, mixer)
-        yield from _hyper_connections(fields, at)
+        # DeepSeek-V4's mixing of several residual streams, in FP32: (2 + streams) x streams rows for each of two.
+        streams = fields.number("hc_mult", largest=64)
+        yield plain(f"{at}.hc_fn", 2 * (2 + streams) * streams, streams * fields.hidden, width=4)
     elif layer.mixer == "delta":
         yield from delta(fields, f"{at}.linear_attn")
     elif layer.mixer == "kimi-delta":
@@ -79,12 +81,6 @@ def _layer(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
     elif layer.mixer == "mamba":
         yield from mamba(fields, mixer)
     yield from feed_forward(fields, layer, at)
-
-
-def _hyper_connections(fields: Fields, at: str) -> Iterator[Tensor]:
-    """DeepSeek-V4's mixing of several residual streams, in FP32: (2 + streams) x streams rows for each of two."""
-    streams = fields.number("hc_mult", largest=64)
-    yield plain(f"{at}.hc_fn", 2 * (2 + streams) * streams, streams * fields.hidden, width=4)
 
 
 def _drafts(fields: Fields, layers: tuple[Layer, ...]) -> Iterator[Tensor]:

@@ -84,12 +84,6 @@ def head_sizes(fields: Fields, layer: Layer) -> Heads:
     return Heads(heads, keys, key, fields.number("swa_v_head_dim", default=value))
 
 
-def cache_heads(fields: Fields, layer: Layer) -> tuple[int, int, int]:
-    """Key heads in the cache, and columns of a key and of a value."""
-    heads = head_sizes(fields, layer)
-    return heads.keys, heads.key, heads.value
-
-
 def grouped(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
     """Query, key, value and output projections. Gemma 4 can use its keys as values."""
     found, hidden = head_sizes(fields, layer), fields.hidden
@@ -104,15 +98,11 @@ def grouped(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
     if fields.flag("attention_bias", default=fields.kind in BIASED):
         yield plain(f"{at}.qkv_bias", found.queries * found.key + found.keys * (found.key + found.value))
     if "sparse_attention_config" in fields.text and layer.feed != "dense":
-        yield from _block_indexer(fields, at)
-
-
-def _block_indexer(fields: Fields, at: str) -> Iterator[Tensor]:
-    """MiniMax-M3's choice of blocks."""
-    chosen = Fields(fields.text["sparse_attention_config"])
-    size = chosen.number("sparse_index_dim")
-    yield linear(f"{at}.index_q_proj", fields.hidden, chosen.number("sparse_num_index_heads") * size)
-    yield linear(f"{at}.index_k_proj", fields.hidden, size)
+        # MiniMax-M3 chooses blocks.
+        chosen = Fields(fields.text["sparse_attention_config"])
+        size = chosen.number("sparse_index_dim")
+        yield linear(f"{at}.index_q_proj", fields.hidden, chosen.number("sparse_num_index_heads") * size)
+        yield linear(f"{at}.index_k_proj", fields.hidden, size)
 
 
 def latent(fields: Fields, at: str) -> Iterator[Tensor]:
@@ -170,6 +160,10 @@ def _compressor(at: str, hidden: int, size: int, ratio: int) -> Iterator[Tensor]
 
 BLOCK_SPARSE: Final = ("mixtral", "minimax_m2", "minimax_m3", "minimax_m3_vl")
 """Families that keep their experts under ``block_sparse_moe``."""
+SHARED_SIZES: Final = (
+    *("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size"),
+    "share_expert_dim",
+)
 TWO_MATRICES: Final = ("nemotron_h",)
 """Families whose feed-forward has no gate."""
 PLAIN_NAMES: Final = ("gate_proj", "up_proj", "down_proj")
@@ -196,13 +190,6 @@ def latent_size(fields: Fields) -> int:
     return fields.number("moe_latent_size", "routed_expert_hidden_size", default=0)
 
 
-def shared_size(fields: Fields) -> int:
-    """The inner width of all shared experts of a layer; 0 without any."""
-    names = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size")
-    given = fields.number(*names, "share_expert_dim", default=expert_size(fields) if fields.kind == "llama4" else 0)
-    return given or fields.number("n_shared_experts", "num_shared_experts", default=0, largest=64) * expert_size(fields)
-
-
 def _experts(fields: Fields, at: str) -> Iterator[Tensor]:
     place = _below(fields, "block_sparse_moe" if fields.kind in BLOCK_SPARSE else "mlp")
     count, size, inner = fields.experts, expert_size(fields), latent_size(fields)
@@ -216,7 +203,9 @@ def _experts(fields: Fields, at: str) -> Iterator[Tensor]:
     if inner:
         yield linear(f"{at}.{place}.fc1_latent_proj", fields.hidden, inner)
         yield linear(f"{at}.{place}.fc2_latent_proj", inner, fields.hidden)
-    shared = shared_size(fields)
+    # The inner width of all shared experts of a layer; 0 without any.
+    shared = fields.number(*SHARED_SIZES, default=size if fields.kind == "llama4" else 0)
+    shared = shared or fields.number("n_shared_experts", "num_shared_experts", default=0, largest=64) * size
     if shared:
         one = "shared_expert" if fields.kind.startswith("qwen") else "shared_experts"
         yield from _matrices(fields, f"{at}.{place}.{one}", fields.hidden, shared)

@@ -208,58 +208,61 @@ def read_scheme(config: Config) -> Scheme:
     """The scheme of a config; raises UsageError for a quantization that is not known."""
     fields = Fields(config)
     given = mapping_in(config, "quantization_config") or mapping_in(fields.text, "quantization_config")
-    told = {**given, **mapping_in(given, "quantization")}
+    quantization = {**given, **mapping_in(given, "quantization")}
     dtype = word_in({"dtype": fields.text.get("dtype") or fields.text.get("torch_dtype")}, "dtype") or "bfloat16"
     width = WIDTHS.get(dtype.removeprefix("torch."), 2)
-    skipped = [name for key in IGNORED for name in list_in(told, key)]
-    rules, never = _rules(told, fields)
-    return Scheme(
-        width=width,
-        rules=rules,
-        ignored=NamePatterns((*skipped, *never), nested=fields.text is not fields.config),
-        cache="fp8" if _small_cache(told) else None,
-    )
-
-
-def _small_cache(told: Config) -> bool:
-    """Whether the file says that its KV cache has eight bits: as a word, or as a scheme."""
-    scheme = told.get("kv_cache_scheme")
+    skipped = [name for key in IGNORED for name in list_in(quantization, key)]
+    rules, never = _rules(quantization, fields)
+    # A KV cache of eight bits is a word, or a scheme.
+    scheme = quantization.get("kv_cache_scheme")
     bits = scheme.get("num_bits") if isinstance(scheme, Mapping) else None
-    return "FP8" in (told.get("kv_cache_quant_algo"), scheme) or bits == 8
+    cache = "fp8" if "FP8" in (quantization.get("kv_cache_quant_algo"), scheme) or bits == 8 else None
+    ignored = NamePatterns((*skipped, *never), nested=fields.text is not fields.config)
+    return Scheme(width=width, rules=rules, ignored=ignored, cache=cache)
 
 
-def _rules(told: Config, fields: Fields) -> tuple[Rules, tuple[str, ...]]:
+def _rules(quantization: Config, fields: Fields) -> tuple[Rules, tuple[str, ...]]:
     """The rules, and modules that they never mean."""
-    method = word_in(told, "quant_method").lower()
-    algorithm = word_in(told, "quant_algo").upper()
+    method = word_in(quantization, "quant_method").lower()
+    algorithm = word_in(quantization, "quant_algo").upper()
     if not method and not algorithm:
         return (), ()
     if fields.kind == "deepseek_v4":
-        return _deepseek_v4(told, fields), ()
-    if told.get("quantized_layers"):
-        return tuple(_by_layer(told)), ()
+        # FP8 in blocks, and experts in four bits; ModelOpt's files have NVFP4 for them.
+        experts = NAMED.get(word_in(quantization, "moe_quant_algo").upper())
+        four = fields.text.get("expert_dtype") == "fp4"
+        routed = [(NamePatterns(["re:layers.*ffn.experts.*"]), experts or MXFP4)] if experts or four else []
+        drafts = [(NamePatterns(["re:mtp.*ffn.experts.*"]), MXFP4)] if four else []
+        rest = _fp8({**quantization, "weight_block_size": quantization.get("weight_block_size") or [128, 128]})
+        return (*routed, *drafts, (NamePatterns(["re:.*(attn|ffn|eh_proj)"]), rest)), ()
+    if quantization.get("quantized_layers"):
+        return tuple(_by_layer(quantization)), ()
     if algorithm in NAMED:
         return ((None, NAMED[algorithm]),), ()
-    if told.get("config_groups"):
-        return tuple(_groups(told)), ()
-    return _of_method(told, method or algorithm), (HEAD,)
+    if quantization.get("config_groups"):
+        return tuple(_groups(quantization)), ()
+    return _of_method(quantization, method or algorithm), (HEAD,)
 
 
-def _of_method(told: Config, method: str) -> Rules:
+def _of_method(quantization: Config, method: str) -> Rules:
     """The one rule of a method that treats all projections alike; raises UsageError for an unknown one."""
     if method in INTEGERS:
-        return ((None, _integers(told, method)),)
+        # GPTQ, AWQ and AutoRound. GPTQ's files keep zero points always, and the order of columns.
+        size = quantization.get("group_size", 128)
+        group = 0 if size in (-1, None) else number_in({"group_size": size}, "group_size", 1 << 16)
+        bits = number_in({"bits": quantization.get("bits") or quantization.get("w_bit")}, "bits", 8)
+        return ((None, integers(bits, group, zero=True, order=method.startswith("gptq"))),)
     if method == "fp8":
-        return ((None, _fp8(told)),)
+        return ((None, _fp8(quantization)),)
     if method == "mxfp4":
         return ((NamePatterns(["re:.*experts.*"]), MXFP4),)
     raise UsageError(f"the quantization '{method[:80]}' is not known", hint=WAYS_OUT)
 
 
-def _by_layer(told: Config) -> Iterable[tuple[NamePatterns, Format]]:
+def _by_layer(quantization: Config) -> Iterable[tuple[NamePatterns, Format]]:
     """ModelOpt's mixed precision: an algorithm for each module."""
     found: dict[str, list[str]] = {}
-    for name, entry in mapping_in(told, "quantized_layers").items():
+    for name, entry in mapping_in(quantization, "quantized_layers").items():
         found.setdefault(word_in(entry if isinstance(entry, Mapping) else {}, "quant_algo").upper(), []).append(name)
     for algorithm, names in found.items():
         if algorithm not in NAMED:
@@ -267,15 +270,18 @@ def _by_layer(told: Config) -> Iterable[tuple[NamePatterns, Format]]:
         yield NamePatterns(names), NAMED[algorithm]
 
 
-def _groups(told: Config) -> Iterable[tuple[NamePatterns | None, Format]]:
+def _groups(quantization: Config) -> Iterable[tuple[NamePatterns | None, Format]]:
     """The groups of compressed-tensors; one for all ``Linear`` comes last."""
-    groups = [mapping_in(mapping_in(told, "config_groups"), name) for name in mapping_in(told, "config_groups")]
+    groups = [
+        mapping_in(mapping_in(quantization, "config_groups"), name)
+        for name in mapping_in(quantization, "config_groups")
+    ]
     for group in sorted(groups, key=lambda one: "Linear" in list_in(one, "targets")):
         targets = list_in(group, "targets")
         names = None if "Linear" in targets else NamePatterns(targets)
         weights = mapping_in(group, "weights")
         if weights:
-            yield names, _compressed(weights, f"{word_in(told, 'format')} {word_in(group, 'format')}")
+            yield names, _compressed(weights, f"{word_in(quantization, 'format')} {word_in(group, 'format')}")
 
 
 def _compressed(weights: Config, layout: str) -> Format:
@@ -292,27 +298,9 @@ def _compressed(weights: Config, layout: str) -> Format:
     return integers(bits, max(group, 0), zero=weights.get("symmetric") is False)
 
 
-def _integers(told: Config, method: str) -> Format:
-    """GPTQ, AWQ and AutoRound. GPTQ's files keep zero points always, and the order of columns."""
-    size = told.get("group_size", 128)
-    group = 0 if size in (-1, None) else number_in({"group_size": size}, "group_size", 1 << 16)
-    bits = number_in({"bits": told.get("bits") or told.get("w_bit")}, "bits", 8)
-    return integers(bits, group, zero=True, order=method.startswith("gptq"))
-
-
-def _fp8(told: Config) -> Format:
-    size = list_in(told, "weight_block_size")
+def _fp8(quantization: Config) -> Format:
+    size = list_in(quantization, "weight_block_size")
     if not size:
         return FP8
-    scale = 1 if word_in(told, "scale_fmt") == "ue8m0" else 4
+    scale = 1 if word_in(quantization, "scale_fmt") == "ue8m0" else 4
     return blocks(number_in({"weight_block_size": size[0]}, "weight_block_size", 1024), scale)
-
-
-def _deepseek_v4(told: Config, fields: Fields) -> Rules:
-    """FP8 in blocks, and experts in four bits; ModelOpt's files have NVFP4 for them."""
-    experts = NAMED.get(word_in(told, "moe_quant_algo").upper())
-    four = fields.text.get("expert_dtype") == "fp4"
-    routed = [(NamePatterns(["re:layers.*ffn.experts.*"]), experts or MXFP4)] if experts or four else []
-    drafts = [(NamePatterns(["re:mtp.*ffn.experts.*"]), MXFP4)] if four else []
-    rest = _fp8({**told, "weight_block_size": told.get("weight_block_size") or [128, 128]})
-    return (*routed, *drafts, (NamePatterns(["re:.*(attn|ffn|eh_proj)"]), rest))

@@ -67,7 +67,7 @@ def weight_of(name: str, size: int, layers: int) -> Weight:
     return Weight(part=part, split=split, layer=None if part == "vision" else number, size=size)
 
 
-def merged(weights: Iterable[Weight]) -> tuple[Weight, ...]:
+def merge_weights(weights: Iterable[Weight]) -> tuple[Weight, ...]:
     """The weights with those that are divided alike as one: some models have 100,000 tensors."""
     sizes: Counter[tuple[Part, Split, int | None]] = Counter()
     for one in weights:

@@ -9,9 +9,9 @@ from gb10.core.journal import Journal
 from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.serving.doctor.masking import masked
-from gb10.serving.trial.launch_line import LaunchLine, Outcome, Result, left_behind, read_launch
+from gb10.serving.trial.launch_line import LaunchLine, Outcome, Result, leftover_server, read_launch
 from gb10.serving.trial.launcher import Launcher, end_left
-from gb10.serving.trial.measuring import Measure, measured
+from gb10.serving.trial.measuring import Measure, measure_launch
 
 JOURNAL: Final = "launches.jsonl"
 LOGS: Final = "logs"
@@ -28,7 +28,7 @@ def open_journal(ctx: Context, folder: Path, head: Mapping[str, object]) -> Jour
         )
     journal = Journal(folder / JOURNAL, {**head, "identity": digest([dict(head)])})
     ctx.reporter.say(f"results: {folder}; after an interruption run the same command with --out {folder}")
-    left = left_behind(journal.lines)
+    left = leftover_server(journal.lines)
     if left:
         end_left(ctx, left.pid, left.started)
     return journal
@@ -51,13 +51,13 @@ def launches_of(journal: Journal) -> list[LaunchLine]:
     return [one for line in journal.lines if (one := read_launch(line))]
 
 
-def kept(
+def run_and_record(
     ctx: Context, make: Callable[[], MakeLauncher], measure: Measure, journal: Journal, *, name: str, number: int
 ) -> LaunchLine:
     """Launch, measure, end, and add the line. Settings that cannot be make a launch that failed. Raises FetchError."""
     boot = f"{name} {number}"
     try:
-        outcome = measured(ctx, make()(journal, f"{number}"), measure, boot)
+        outcome = measure_launch(ctx, make()(journal, f"{number}"), measure, boot)
     except UsageError as error:
         where = (error.where or error.hint or "").splitlines()
         outcome = Outcome(result=Result.FAIL, why=error.message, cause=where[0] if where else "", facts={})

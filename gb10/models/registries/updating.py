@@ -17,12 +17,12 @@ from gb10.models.registries.content import (
     ROOM,
     SUFFIXES,
     Content,
-    Taken,
+    OriginContent,
     content_of_folder,
+    fetch_origin,
     is_plain,
-    keep,
     root_of,
-    take,
+    store_content,
 )
 from gb10.models.registries.origin import Origin
 from gb10.models.registries.registry import MOST, NAME, Registry, read_registries, write_registries
@@ -48,12 +48,13 @@ class Change:
 def changes_of(old: Content, new: Content, folder: str | None) -> tuple[Change, ...]:
     """The changes in a registry's folder of recipes, and in all mods beside it."""
     before, after = _recipes(old, folder), _recipes(new, folder)
-    recipes = (
-        Change(kind=kind, what=f"recipe {name}", powers=_gained(before.get(name), after.get(name)))
-        for name, kind in _differences(before, after)
-    )
-    mods = (Change(kind=kind, what=f"mod {name}") for name, kind in _differences(_mods(old), _mods(new)))
-    return (*recipes, *mods)
+    changes = []
+    for name, kind in _differences(before, after):
+        known = _powers(before.get(name))
+        gained = tuple(power for power in _powers(after.get(name)) if power not in known)
+        changes.append(Change(kind=kind, what=f"recipe {name}", powers=gained))
+    changes += [Change(kind=kind, what=f"mod {name}") for name, kind in _differences(_mods(old), _mods(new))]
+    return tuple(changes)
 
 
 def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, Kind]]:
@@ -85,11 +86,6 @@ def _mods(content: Content) -> dict[str, str]:
         )
         for folder in folders
     }
-
-
-def _gained(before: str | None, after: str | None) -> tuple[str, ...]:
-    known = _powers(before)
-    return tuple(text for text in _powers(after) if text not in known)
 
 
 def _powers(text: str | None) -> tuple[str, ...]:
@@ -152,7 +148,7 @@ LOCK = "registries-file"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class UpdateOptions:
     """How registries are added or updated. ``name``: one registry, whatever the manifest of the repository says."""
 
     name: str | None = None
@@ -162,7 +158,7 @@ class Wish:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Moved:
+class UpdatedRegistry:
     """A registry after the update; ``old`` is its pin before."""
 
     registry: Registry
@@ -170,27 +166,27 @@ class Moved:
     changes: tuple[Change, ...]
 
 
-def add_registries(host: Host, origin: Origin, wish: Wish) -> tuple[tuple[Registry, ...], Taken]:
+def add_registries(host: Host, origin: Origin, wish: UpdateOptions) -> tuple[tuple[Registry, ...], OriginContent]:
     """The registries of an origin, added. Raises UsageError for a name that is taken, FetchError."""
-    taken = take(host, origin, wish.ref)
-    parts = (Part(name=wish.name),) if wish.name else parts_of(taken.content, origin.name, origin.source)
-    made = tuple(_registry(origin, wish, taken, part) for part in parts)
+    fetched = fetch_origin(host, origin, wish.ref)
+    parts = (Part(name=wish.name),) if wish.name else parts_of(fetched.content, origin.name, origin.source)
+    registries_made = tuple(_registry(origin, wish, fetched, part) for part in parts)
     with host.store.locked(LOCK):
         known = read_registries(host.env)
-        _refuse_taken(known, made)
+        _refuse_taken(known, registries_made)
         if not wish.dry_run:
-            keep(host, taken)
-            write_registries(host.env, (*known, *made))
-    return made, taken
+            store_content(host, fetched)
+            write_registries(host.env, (*known, *registries_made))
+    return registries_made, fetched
 
 
-def _registry(origin: Origin, wish: Wish, taken: Taken, part: Part) -> Registry:
+def _registry(origin: Origin, wish: UpdateOptions, fetched: OriginContent, part: Part) -> Registry:
     return Registry(
         name=part.name,
         kind=origin.kind,
         source=origin.source,
         ref=wish.ref,
-        pin=taken.pin,
+        pin=fetched.pin,
         recipes=part.recipes,
         mods=part.mods,
         visible=part.visible,
@@ -198,9 +194,9 @@ def _registry(origin: Origin, wish: Wish, taken: Taken, part: Part) -> Registry:
     )
 
 
-def _refuse_taken(known: Iterable[Registry], made: Iterable[Registry]) -> None:
+def _refuse_taken(known: Iterable[Registry], registries_made: Iterable[Registry]) -> None:
     names = {one.name: one for one in known}
-    for one in made:
+    for one in registries_made:
         if one.name in names:
             there = names[one.name]
             same = there.origin == one.origin
@@ -211,12 +207,12 @@ def _refuse_taken(known: Iterable[Registry], made: Iterable[Registry]) -> None:
             )
 
 
-def update_registries(host: Host, chosen: Sequence[Registry], wish: Wish) -> tuple[Moved, ...]:
+def update_registries(host: Host, chosen: Sequence[Registry], wish: UpdateOptions) -> tuple[UpdatedRegistry, ...]:
     """The chosen registries at what their origins hold now; parts of one repository move together. Raises FetchError.
 
     A registry whose content changed is not trusted any more, unless ``wish`` says so.
     """
-    found: list[Moved] = []
+    found: list[UpdatedRegistry] = []
     for origin in dict.fromkeys(one.origin for one in chosen):
         found += _moved(host, [one for one in read_registries(host.env) if one.origin == origin], wish)
     if not wish.dry_run:
@@ -227,16 +223,16 @@ def update_registries(host: Host, chosen: Sequence[Registry], wish: Wish) -> tup
     return tuple(found)
 
 
-def _moved(host: Host, parts: Sequence[Registry], wish: Wish) -> Iterator[Moved]:
+def _moved(host: Host, parts: Sequence[Registry], wish: UpdateOptions) -> Iterator[UpdatedRegistry]:
     first = parts[0]
-    taken = take(host, Origin(kind=first.kind, source=first.source, name=first.name), first.ref)
+    fetched = fetch_origin(host, Origin(kind=first.kind, source=first.source, name=first.name), first.ref)
     if not wish.dry_run:
-        keep(host, taken)
+        store_content(host, fetched)
     for part in parts:
-        same = part.pin == taken.pin
-        old = content_of_folder(root_of(host, part)) if not same else taken.content
-        new = part.model_copy(update={"pin": taken.pin, "trusted": wish.trust or (part.trusted and same)})
-        yield Moved(registry=new, old=part.pin, changes=changes_of(old, taken.content, part.recipes))
+        same = part.pin == fetched.pin
+        old = content_of_folder(root_of(host, part)) if not same else fetched.content
+        new = part.model_copy(update={"pin": fetched.pin, "trusted": wish.trust or (part.trusted and same)})
+        yield UpdatedRegistry(registry=new, old=part.pin, changes=changes_of(old, fetched.content, part.recipes))
 
 
 def remove_registry(host: Host, registry: Registry) -> None:

@@ -51,6 +51,6 @@ def spans(sizes: Iterable[int], row_at: Callable[[int], list[Any]]) -> list[list
     return found
 
 
-def said(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """An error in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]

@@ -9,9 +9,9 @@ from typing import Any, Final, Literal
 
 from gb10.core.files import read_plain_file
 from gb10.errors import EmptySelectionError, UsageError
-from gb10.image.moe.child.asked import Question
+from gb10.image.moe.child.question import Question
 from gb10.image.moe.release_lookups import SITE, Judge
-from gb10.image.moe.tuned_name import DEVICE, Family, Meant, meant_by
+from gb10.image.moe.tuned_name import DEVICE, Family, TunedName, parse_tuned_name
 
 LARGEST: Final = 1 << 20
 HINT: Final = "a tuned file has a few kilobytes"
@@ -21,7 +21,7 @@ Lies = Literal["alone", "user", "image"]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class InputFile:
     """One file: its path below what was given, its bytes, and what its name means (None: no tuned file).
 
     ``place`` is the path with the folders that may belong to it: for a single file, the three above.
@@ -30,7 +30,7 @@ class Given:
     path: str
     place: str
     content: bytes
-    meant: Meant | None
+    meant: TunedName | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +40,18 @@ class Batch:
     ``lies``: one file ``alone``; in the ``user``'s folder; or in an ``image``, below site-packages.
     """
 
-    files: tuple[Given, ...]
+    files: tuple[InputFile, ...]
     folders: tuple[str, ...] = ()
     lies: Lies = "user"
 
 
-def read_given(path: Path) -> Batch:
+def read_input_files(path: Path) -> Batch:
     """The files at a path. Raises UsageError for what cannot be read, EmptySelectionError when there is none."""
     if path.is_file():
         place = "/".join(path.absolute().parts[-4:]).lstrip("/")
-        return Batch((Given(path.name, place, read_plain_file(path, LARGEST, HINT), meant_by(place)),), lies="alone")
+        return Batch(
+            (InputFile(path.name, place, read_plain_file(path, LARGEST, HINT), parse_tuned_name(place)),), lies="alone"
+        )
     if not path.is_dir():
         raise UsageError(f"there is no {path}", hint="give a tuned file, a folder of them, or an image")
     root = path.resolve()
@@ -59,14 +61,14 @@ def read_given(path: Path) -> Batch:
     if not places:
         raise EmptySelectionError(f"{path} holds no JSON file", hint="a tuned file's name ends in .json")
     return Batch(
-        tuple(given_file(place, read_plain_file(root / place, LARGEST, HINT)) for place in sorted(places)),
+        tuple(input_file(place, read_plain_file(root / place, LARGEST, HINT)) for place in sorted(places)),
         tuple(sorted(folders)),
     )
 
 
-def given_file(place: str, content: bytes) -> Given:
+def input_file(place: str, content: bytes) -> InputFile:
     """A file at its place below a folder."""
-    return Given(place, place, content, meant_by(place))
+    return InputFile(place, place, content, parse_tuned_name(place))
 
 
 def _walk(root: Path) -> tuple[list[str], list[str]]:
@@ -99,7 +101,7 @@ class Sizes:
     most: int = 8192
 
 
-def layer_place(judge: Judge, given: Given, meant: Meant) -> PurePosixPath:
+def layer_place(judge: Judge, given: InputFile, meant: TunedName) -> PurePosixPath:
     """Where a layer of an image puts a file, below site-packages. Pure.
 
     With folders by version it is the one for this Triton, unless the file lies in one.
@@ -108,7 +110,7 @@ def layer_place(judge: Judge, given: Given, meant: Meant) -> PurePosixPath:
     return module.parent / home.folder / _inner(judge, given, meant)
 
 
-def _inner(judge: Judge, given: Given, meant: Meant) -> PurePosixPath:
+def _inner(judge: Judge, given: InputFile, meant: TunedName) -> PurePosixPath:
     name = given.path.rpartition("/")[2]
     if meant.family == "helion":
         return PurePosixPath(meant.shape["kernel"], name)
@@ -127,7 +129,7 @@ def root_of(judge: Judge, family: Family, work: Path, lies: Lies) -> Path:
     return beside if home.versioned else beside / home.folder
 
 
-def _place(judge: Judge, given: Given, meant: Meant, work: Path, lies: Lies) -> Path:
+def _place(judge: Judge, given: InputFile, meant: TunedName, work: Path, lies: Lies) -> Path:
     home = judge.table.families[meant.family]
     if lies == "image":
         return work / SITE / given.path
@@ -160,7 +162,7 @@ def stage(judge: Judge, batch: Batch, work: Path) -> dict[str, Path]:
     return places
 
 
-def question(judge: Judge, meant: Meant, work: Path, sizes: Sizes, lies: Lies) -> Question:
+def question(judge: Judge, meant: TunedName, work: Path, sizes: Sizes, lies: Lies) -> Question:
     """What the engine is asked for a file: its own look-up with the parameters that the name means."""
     home = judge.table.families[meant.family]
     shape: dict[str, Any] = dict(meant.shape)

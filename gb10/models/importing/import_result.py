@@ -17,7 +17,7 @@ PLAIN: Final = re.compile(r"[A-Za-z0-9_./=:@,+%-]+")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class ImportChoices:
     """What the user chooses: a variant, a number of nodes, features by name.
 
     ``image`` and ``release`` count where the file names none; ``image`` is the user's, or ours of the engine.
@@ -31,7 +31,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Imported:
+class ImportResult:
     """A recipe's keys and values, and the sentences about what was left out or chosen."""
 
     values: Mapping[str, object]
@@ -52,7 +52,7 @@ def _as_block(writer: yaml.SafeDumper, text: str) -> yaml.Node:
 _Writer.add_representer(str, _as_block)
 
 
-def written(imported: Imported, origin: str) -> str:
+def recipe_text(imported: ImportResult, origin: str) -> str:
     """The recipe as a file; ``origin`` says where it comes from."""
     text = yaml.dump(dict(imported.values), Dumper=_Writer, sort_keys=False, allow_unicode=True, width=110)
     return f"# Imported from {origin}. Look at `recipe lint` before you use it.\n{text}"
@@ -92,6 +92,6 @@ def number(value: object) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else 0
 
 
-def refused(file: str, reason: str, hint: str) -> UsageError:
+def import_error(file: str, reason: str, hint: str) -> UsageError:
     """The error of a file that becomes no recipe."""
     return UsageError(f"{file} becomes no recipe: {reason}", hint=hint)

@@ -14,7 +14,7 @@ UNKNOWN: Final = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
+class Finding:
     """One sign, where it was first seen. ``where`` is a node, a log, a container or an endpoint."""
 
     rule: DoctorRule | None
@@ -49,14 +49,14 @@ class Seen:
 class Diagnosis:
     """All that was seen: logs in the order of time, then machines, containers, endpoints."""
 
-    seen: tuple[Seen, ...]
+    seen: tuple[Finding, ...]
     dropped: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By what it is about: codes of rules that cannot be, and why."""
     remarks: tuple[str, ...] = ()
     """What could not be read, in a sentence each."""
 
     @property
-    def first(self) -> Seen | None:
+    def first(self) -> Finding | None:
         """The first error of all logs."""
         return next((one for one in self.seen if one.place == "log" and one.level == "error"), None)
 
