@@ -13,8 +13,7 @@ from packaging.utils import parse_wheel_filename
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gb10.models.lint.engine_source import read_engine
-from gb10.models.lint.engine_words import FLAGS, document
+from gb10.models.lint.engine_words import FLAGS, document, read_engine
 
 LARGEST = 8 << 20
 """Bytes of one Python file."""

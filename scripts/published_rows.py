@@ -19,13 +19,17 @@ sys.path.insert(0, str(ROOT))
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator  # noqa: E402 - the checkout goes on the path first
 
-from gb10.cli.models.recipe_files import find_recipe, load_file  # noqa: E402
 from gb10.core.document import parse_document  # noqa: E402
 from gb10.core.fields import Model  # noqa: E402
 from gb10.image.gemm.gemm_benchmarks import published_gemms  # noqa: E402
+from gb10.image.request.recipe_mods import load_file  # noqa: E402
 from gb10.models.lint.served import lint_case  # noqa: E402
-from gb10.models.load.model_recipe import ModelRecipe  # noqa: E402
-from gb10.models.load.own_section import Measurement, own_section  # noqa: E402
+from gb10.models.load.model_recipe import (  # noqa: E402
+    Measurement,
+    ModelRecipe,
+    own_section,
+)
+from gb10.models.registries.recipe_file import find_recipe  # noqa: E402
 from gb10.serving.trial.published import published  # noqa: E402
 
 FILE: Final = ROOT / "tests/unit/data/published_rows.yaml"

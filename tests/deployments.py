@@ -4,13 +4,15 @@ import shlex
 
 import yaml
 
-from gb10.cli.models.recipe_forms import FormWish, deployment_of
-from gb10.cli.models.wanted_service import Wanted
+from gb10.core.reporter import Reporter
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.rendered import RenderRequest
 from gb10.serving.deploy.deployment import Deployment, Fabric
-from gb10.serving.run.service import Options
+from gb10.serving.deploy.forms import deployment_of
+from gb10.serving.run.prepare_service import RecipeSource, ServiceRequest, prepare_recipe
+from gb10.serving.run.service import ContainerSettings
+from gb10.serving.run.service_nodes import nodes_of
 
 ODD = 'it\'s "$HOME" $$ $(id) ${X} %h 100% `true` \\n {{ x }} # é;'
 ODD_TEXTS = (
@@ -60,12 +62,16 @@ def deployment(
     form: str,
     *hosts: str,
     recipe: ModelRecipe | None = None,
-    options: Options | None = None,
+    options: ContainerSettings | None = None,
     rdma: str | None = None,
     functions: bool = False,
     request: RenderRequest | None = None,
 ) -> Deployment:
     """The deployment of a recipe, of the odd one where none is given."""
-    wanted = Wanted(hosts=hosts, request=request or RenderRequest(), image=None, name=None)
-    wish = FormWish(form=form, fabric=Fabric(resource=rdma, functions=functions))
-    return deployment_of(recipe or odd_recipe(max(1, len(hosts))), wanted, wish, options or Options())
+    asked = ServiceRequest(
+        render=request or RenderRequest(), nodes=",".join(hosts) or None, containers=options or ContainerSettings()
+    )
+    source = RecipeSource(recipe=recipe or odd_recipe(max(1, len(hosts))))
+    return deployment_of(
+        prepare_recipe(Reporter({}), source, asked, nodes_of(hosts)), form, Fabric(resource=rdma, functions=functions)
+    )

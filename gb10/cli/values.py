@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from gb10.core.installation import ROOT
+from gb10.errors import UsageError
 from gb10.image.recipe.arch import PLATFORMS
 
 OPTIONAL: Final = re.compile(r"^  - name: (\S+)\n(?:    .+\n)*?    optional: true", re.MULTILINE)
@@ -153,3 +154,25 @@ WithoutPatchOption = Annotated[
         help="Leave out a patch of ours, and those that need it. Repeatable.",
     ),
 ]
+RecipeArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE|NAME",
+        autocompletion=completer(model_recipes),
+        help="A recipe file, one of ours, or @REGISTRY/NAME.",
+    ),
+]
+TrustOption = Annotated[
+    bool,
+    typer.Option("--trust", help="Allow what a recipe of a registry does beside its engine: mods, hooks, rights."),
+]
+
+
+def override(text: str) -> tuple[str, str]:
+    """The parameter and the value of ``--set KEY=VALUE``; raises UsageError."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"--set {text!r} has no value", hint="write --set KEY=VALUE")
+    if any("\ud800" <= sign <= "\udfff" for sign in text):
+        raise UsageError(f"--set {text!a} is not UTF-8 text", hint="write the value in the terminal's UTF-8")
+    return key, value

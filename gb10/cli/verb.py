@@ -1,4 +1,4 @@
-"""What every verb has: a group or a command, --json, -v, -q; without the context, so that a small verb starts fast."""
+"""What a verb is made of: its app, its reporter, options that are added to its signature."""
 
 import importlib
 import json

@@ -83,6 +83,25 @@ def read_plain_file(path: Path, most: int, hint: str | None = None) -> bytes:
     return content
 
 
+class DoubtedFileError(Exception):
+    """A file of the user's state that somebody else may have written; its text says why."""
+
+
+def read_state_file(path: Path, most: int) -> tuple[bytes, os.stat_result]:
+    """The first ``most`` bytes of a file that only this user can write, and its status. A link is not followed.
+
+    Raises OSError, and DoubtedFileError for what is no plain file, or is another user's to write.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(path, flags), "rb") as stream:  # noqa: PTH123 - Path has no flags
+        kept = os.fstat(stream.fileno())
+        if not stat.S_ISREG(kept.st_mode):
+            raise DoubtedFileError("it is no plain file")
+        if kept.st_uid != os.geteuid() or kept.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
+            raise DoubtedFileError("another user may have written it")
+        return stream.read(most), kept
+
+
 def write_whole(path: Path, text: str, what: str = "") -> None:
     """Write a file anew: a reader sees the old text or the new one. Raises UsageError.
 

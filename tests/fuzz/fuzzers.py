@@ -11,7 +11,6 @@ from typing import Any, Final
 import yaml
 from packaging.version import Version
 
-from gb10.cli.models.recipe_files import load_file
 from gb10.cli.models.recipe_show import document as recipe_document
 from gb10.core.document import parse_document
 from gb10.core.fields import ARCHITECTURES
@@ -26,6 +25,7 @@ from gb10.image.proof.reading import scan_path
 from gb10.image.recipe.image_recipe import Layout
 from gb10.image.recipe.kernel_sets import model_set
 from gb10.image.request.kernel_choice import read_config
+from gb10.image.request.recipe_mods import load_file
 from gb10.inside.binary import scan_buffer
 from gb10.models.importing.import_result import ImportChoices, recipe_text
 from gb10.models.importing.importing import import_recipe

@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 import yaml
 
-from gb10.cli.models.wanted_service import Described, Wanted, described
+from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.registries.recipe_file import RecipeFile
@@ -24,8 +24,8 @@ from gb10.models.registries.registry import Registry
 from gb10.models.render.argv import NotPlainError, plain_command
 from gb10.models.render.rendered import RenderRequest
 from gb10.serving.deploy.deployment import inline
-from gb10.serving.run.node_launch import SCRIPT, container_options
-from gb10.serving.run.service import Options
+from gb10.serving.run.prepare_service import PreparedService, RecipeSource, ServiceRequest, prepare_recipe
+from gb10.serving.run.service import SCRIPT, ContainerSettings, container_options
 from gb10.serving.run.service_nodes import nodes_of
 
 PWN: Final = "pwn"
@@ -298,19 +298,24 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def asked(variant: Variant, *, trust: bool) -> Described:
+def asked(variant: Variant, *, trust: bool) -> PreparedService:
     """The service of a variant, whose recipe is of a registry. Raises UsageError."""
     text = yaml.safe_dump(variant.keys, sort_keys=False, allow_unicode=False)
     registry = Registry(name="r", kind="folder", source="/r", pin="0" * 64)
     file = RecipeFile(Path("/r/x.yaml"), registry, Path("/r"))
     request = RenderRequest(overrides=variant.overrides, arguments=variant.arguments, variant=variant.variant)
-    wanted = Wanted(hosts=variant.nodes, request=request, image=None, name="x", trust=trust, file=file)
-    return described(
-        load_model_recipe(text, "@r/x.yaml"), wanted, nodes_of(variant.nodes), Options(gpus=False, least=1)
+    wanted = ServiceRequest(
+        nodes=",".join(variant.nodes) or None,
+        render=request,
+        name="x",
+        trust=trust,
+        containers=ContainerSettings(gpus=False, least=1),
     )
+    source = RecipeSource(recipe=load_model_recipe(text, "@r/x.yaml"), file=file)
+    return prepare_recipe(Reporter({}), source, wanted, nodes_of(variant.nodes))
 
 
-def ran(found: Described, tools: Path, place: Path) -> list[list[str]]:
+def ran(found: PreparedService, tools: Path, place: Path) -> list[list[str]]:
     """Start every node's container as a process; the words that each server got. A program of the recipe makes PWN."""
     words = []
     for name, text in (("bin/vllm", PROGRAM), ("start", PWN), (f"python/{MODULE}", WRITES), ("beside.py", WRITES)):

@@ -6,7 +6,7 @@ import pytest
 
 from gb10.serving.deploy.deployment import containers_of
 from gb10.serving.deploy.forms import FORMS
-from gb10.serving.run.service import Options
+from gb10.serving.run.service import ContainerSettings
 from tests.deployments import deployment
 from tests.golden.conftest import Golden
 
@@ -15,7 +15,7 @@ SCRIPT = '#!/bin/sh\n# launch.sh in short\nleast=$1 # 100%\necho "$((least / 102
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_form(form: str, golden: Golden) -> None:
-    options = Options(memory=1 << 30, restart=True)
+    options = ContainerSettings(memory=1 << 30, restart=True)
     hosts, rdma = (("me@one", "two"), "rdma/shared") if form == "k8s" else (("me@one",), None)
     made = deployment(form, *hosts, options=options, rdma=rdma)
     for file in FORMS[form](replace(made, containers=containers_of(made.service, SCRIPT)))[:2]:

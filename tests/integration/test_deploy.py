@@ -19,7 +19,7 @@ from gb10.core.store import open_store
 from gb10.models.render.nodes import PORT
 from gb10.serving.deploy.deployment import HUB_FILE, HUB_PLACE, Deployment
 from gb10.serving.deploy.forms import FORMS
-from gb10.serving.run.service import Options
+from gb10.serving.run.service import ContainerSettings
 from tests.deployments import ODD, ODD_TEXTS, deployment, odd_recipe
 from tests.integration.launcher_tools import HERE, Tools, refused, unpack_tools
 from tests.integration.nodes import until
@@ -31,7 +31,7 @@ from tests.integration.test_run import image as image  # noqa: PLC0414
 from tests.integration.test_run import store as store  # noqa: PLC0414
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
-OPTIONS: Final = Options(memory=1 << 30)
+OPTIONS: Final = ContainerSettings(memory=1 << 30)
 Files = dict[str, str]
 
 

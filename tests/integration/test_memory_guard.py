@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.serving.run.node_launch import SCRIPT
+from gb10.serving.run.service import SCRIPT
 
 pytestmark = pytest.mark.slow
 MIB, GIB = 1 << 10, 1 << 20

@@ -16,9 +16,9 @@ from random import Random
 import pytest
 
 from gb10.cli import main
-from gb10.cli.models.cluster_files import cluster_file
 from gb10.core.installation import ROOT
 from gb10.core.store import open_store
+from gb10.serving.run.service_nodes import cluster_file
 from gb10.serving.weights import copying
 from gb10.serving.weights.hub_cache import folder_name
 from tests.integration.hub_server import FakeHub, Repository, fake_hub

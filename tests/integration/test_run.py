@@ -27,13 +27,11 @@ from gb10.core.store import Store, open_store
 from gb10.errors import ServeError
 from gb10.image.plan.catalog import ROOT
 from gb10.models.load.loading import load_model_recipe
-from gb10.models.render.nodes import PORT
+from gb10.models.render.nodes import PORT, Meeting
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
-from gb10.models.render.topology import Meeting
-from gb10.serving.run.node_launch import container_options
 from gb10.serving.run.ports import ports_of
-from gb10.serving.run.service import Options, service_of
+from gb10.serving.run.service import ContainerSettings, container_options, service_of
 from gb10.serving.run.service_nodes import nodes_of as nodes_by_name
 from gb10.serving.run.starting import started
 from tests.integration.byte_tokenizer import write_byte_tokenizer
@@ -411,7 +409,7 @@ def test_the_loser_of_two_runs_reads_who_was_first(engine: Engine, tmp_path: Pat
         rendered=render_recipe(loaded, RenderRequest()),
         nodes=nodes,
         mods=(),
-        options=Options(gpus=False),
+        settings=ContainerSettings(gpus=False),
     )
     options = container_options(service, service.ranks[0])
     kept = create_container(engine, options, {})

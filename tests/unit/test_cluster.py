@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import UsageError
-from gb10.models.render.own import OWN
+from gb10.models.render.rendering import OWN
 from gb10.serving.cluster.adapters import adapter_remarks, pair_remarks, ports_of, remarks_on
 from gb10.serving.cluster.cluster_file import cluster_text, read_cluster
 from gb10.serving.cluster.fabric import fabric_of, rails_of, settings_of

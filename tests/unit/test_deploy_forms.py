@@ -10,25 +10,24 @@ from typing import Any
 import pytest
 import yaml
 
-from gb10.cli.models.recipe_files import load_file, model_names, models_folder
 from gb10.cli.models.recipe_forms import FormWish, form_wish, only_of_forms, only_one, write
 from gb10.containers.container_options import command_words, run_words
 from gb10.errors import UsageError
+from gb10.image.request.recipe_mods import load_file
 from gb10.models.load.loading import load_model_recipe
-from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.load.own_section import own_section
-from gb10.models.registries.recipe_file import RecipeFile
+from gb10.models.load.model_recipe import ModelRecipe, own_section
+from gb10.models.registries.recipe_file import RecipeFile, model_names, models_folder
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
 from gb10.serving.deploy.deployment import HUB_PLACE, Deployment, Fabric
 from gb10.serving.deploy.fabric_files import function_of
 from gb10.serving.deploy.forms import FORMS
 from gb10.serving.deploy.kubernetes import SERVERS, object_name
-from gb10.serving.run.node_launch import container_options
-from gb10.serving.run.service import Options
+from gb10.serving.run.prepare_service import ServiceRequest
+from gb10.serving.run.service import ContainerSettings, container_options
 from tests.deployments import ODD, ODD_TEXTS, deployment, odd_recipe
 
-OPTIONS = Options(memory=1 << 30, restart=True)
+OPTIONS = ContainerSettings(memory=1 << 30, restart=True)
 
 
 def documents(made: Deployment, form: str) -> list[Any]:
@@ -83,7 +82,7 @@ def test_compose_has_every_value_and_expands_none() -> None:
 
 def test_without_a_gpu_no_form_asks_for_one() -> None:
     for form in ("docker", "compose", "k8s", "systemd", "ansible"):
-        text = "".join(file.text for file in FORMS[form](deployment(form, options=Options(gpus=False))))
+        text = "".join(file.text for file in FORMS[form](deployment(form, options=ContainerSettings(gpus=False))))
         assert not {"--gpus", "nvidia.com/gpu", "runtimeClassName", "driver: nvidia"} & set(text.split())
 
 
@@ -303,11 +302,11 @@ def test_wrong_options(options: dict[str, str], words: str) -> None:
 
 
 def test_the_script_takes_no_options_of_forms() -> None:
-    only_of_forms(FormWish(), Options())
+    only_of_forms(FormWish(), ContainerSettings())
     for wish, options in (
-        (FormWish(name="x"), Options()),
+        (FormWish(request=ServiceRequest(name="x")), ContainerSettings()),
         (FormWish(), OPTIONS),
-        (FormWish(fabric=Fabric(resource="r")), Options()),
+        (FormWish(fabric=Fabric(resource="r")), ContainerSettings()),
     ):
         with pytest.raises(UsageError, match="the script takes no such option"):
             only_of_forms(wish, options)

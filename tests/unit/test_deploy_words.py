@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gb10.containers.container_options import ContainerOptions, docker_call, run_words
 from gb10.serving.deploy.deployment import inline, without_comments
 from gb10.serving.deploy.text import Unsafe, compose_value, kubernetes_text, systemd_line, systemd_word, yaml_text
-from gb10.serving.run.node_launch import SCRIPT
+from gb10.serving.run.service import SCRIPT
 from tests.deployments import ODD_TEXTS
 
 STEADY = settings(derandomize=True, deadline=None, database=None, max_examples=60)

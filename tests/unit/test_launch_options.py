@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gb10.errors import UsageError
+from gb10.models.lint.fit import launch_of, model_name
 from gb10.models.lint.served import json_object, options_of, share, size_in_gib, vllm_drafts, whole, word
-from gb10.models.lint.served_launch import launch_of, model_name
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.memory.launch import Drafts, Engine, Launch
 from gb10.models.memory.weights.weight import Ranks

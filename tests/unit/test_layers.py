@@ -36,7 +36,7 @@ SINGLE = {"patches": "image", "rootfs": "image"}
 ROOMS_OF_MODELS = ("memory", "lint", "registries")
 
 PURE = {"guard", "stats", "chart", "recipe", "models", "memory", "cluster", "doctor", "plan", "sbom", "deploy"}
-READS_THE_CHECKOUT = {"catalog", "figures", "known_models", "rule_files"}
+READS_THE_CHECKOUT = {"catalog", "figures", "model", "rule_files"}
 ASKS_MACHINES = {"probing"}
 VERBS = {"cli", "inside"}
 """Rooms whose modules are named by what runs them: a verb, or a script of a build stage."""

@@ -7,20 +7,19 @@ from typing import Any
 import pytest
 import yaml
 
-from gb10.cli.models.recipe_files import load_file, models_folder
-from gb10.cli.models.recipe_fit import known_estimate
-from gb10.cli.models.recipe_lint import linted as linted_file
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import ROOT
+from gb10.image.request.recipe_mods import linted as linted_file
+from gb10.image.request.recipe_mods import load_file
 from gb10.models.issue import Issue, errors_of
 from gb10.models.lint.checks import CHECKS
-from gb10.models.lint.engine_source import EngineWords, read_engine
-from gb10.models.lint.engine_words import declared, known_words, releases
-from gb10.models.lint.linting import lint, own_releases
+from gb10.models.lint.engine_words import EngineWords, declared, known_words, own_releases, read_engine, releases
+from gb10.models.lint.fit import fit_of
+from gb10.models.lint.linting import lint
 from gb10.models.lint.rule import load_rules
 from gb10.models.lint.served import VERSION, facts_of, patches_of
 from gb10.models.load.loading import load_model_recipe
-from gb10.models.registries.recipe_file import RecipeFile
+from gb10.models.registries.recipe_file import RecipeFile, models_folder
 from gb10.models.render.rendered import RenderRequest
 
 DATA = Path(__file__).parent / "data/lint"
@@ -307,7 +306,7 @@ def test_a_value_that_no_release_takes_does_not_end_the_check_of_the_others() ->
     text = recipe_text({"model": "Qwen/Qwen3-0.6B", "options": "--kv-cache-dtype {kv_cache_dtype}"}, "vllm")
     recipe = load_model_recipe(text, "x.yaml")
     assert {"missing-placeholder"} <= {issue.code for issue in lint(recipe, load_rules())}
-    assert known_estimate(recipe, RenderRequest(lenient=True)) is None
+    assert fit_of(recipe, RenderRequest(lenient=True)).estimate is None
 
 
 def test_findings_are_data() -> None:

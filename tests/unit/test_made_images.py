@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from gb10.cli import main
-from gb10.cli.models.recipe_files import find_recipe, load_file
-from gb10.cli.models.recipe_image import with_recipe
 from gb10.errors import UsageError
 from gb10.image.request.planning import Request
-from gb10.models.needs.image_need import image_need
-from gb10.serving.run.notes import key_of, made_image, note_image
+from gb10.image.request.recipe_image import with_recipe
+from gb10.image.request.recipe_mods import load_file
+from gb10.models.needs.image_need import image_need, key_of
+from gb10.models.registries.recipe_file import find_recipe
+from gb10.serving.run.notes import made_image, note_image
 
 MADE = "gb10/vllm:0.33.0-cu130-sm121f-c23ea962f915"
 PLAIN = "gb10/vllm:0.33.0-cu130-sm121f"
@@ -46,7 +47,7 @@ def test_run_finds_the_image_that_was_made_for_its_recipe(capsys: pytest.Capture
 def test_a_request_of_a_recipe_knows_its_need_and_others_have_none() -> None:
     asked = Request(engine="vllm", arch="12.1f")
     assert asked.serves is None
-    assert with_recipe(asked, "qwen3-0.6b", trust=False).serves == key("qwen3-0.6b")
+    assert with_recipe(asked, "qwen3-0.6b", print, trust=False).serves == key("qwen3-0.6b")
 
 
 def test_a_recipe_that_needs_another_image_does_not_find_it(tmp_path: Path) -> None:

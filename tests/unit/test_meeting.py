@@ -13,13 +13,12 @@ from gb10.core.reporter import Reporter
 from gb10.core.ssh import ssh_host
 from gb10.errors import UsageError
 from gb10.models.load.loading import load_model_recipe
-from gb10.models.render.nodes import LLAMA_PORT, PORT, REPLICA_PORT
-from gb10.models.render.own import PORT as RAY_PORT
+from gb10.models.render.nodes import BLOCKS, LLAMA_PORT, PORT, REPLICA_PORT, Meeting, api_port
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
+from gb10.models.render.rendering import PORT as RAY_PORT
 from gb10.models.render.rendering import render_recipe
-from gb10.models.render.topology import BLOCKS, Meeting, api_port
 from gb10.serving.run.ports import on_free_ports, ports_of
-from gb10.serving.run.service import Options, Service, service_of
+from gb10.serving.run.service import ContainerSettings, Service, service_of
 from gb10.serving.run.service_nodes import nodes_of
 
 VLLM = "command: vllm serve {model} --port {port} -tp {tensor_parallel}\n"
@@ -87,7 +86,7 @@ def test_the_last_port_counts_as_its_engine_reads_it() -> None:
 def service(step: int = 0) -> Service:
     nodes = nodes_of(("localhost", "unix:///run/other.sock"))
     found = rendered("vllm", 8000, step=step)
-    return service_of(name="x", model="m", rendered=found, nodes=nodes, mods=(), options=Options())
+    return service_of(name="x", model="m", rendered=found, nodes=nodes, mods=(), settings=ContainerSettings())
 
 
 def test_a_port_that_is_taken_is_passed_over_and_said() -> None:

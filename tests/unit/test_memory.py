@@ -8,18 +8,17 @@ from typing import Any
 import pytest
 import yaml
 
-from gb10.models.lint.linting import own_releases
-from gb10.models.lint.served_launch import served_model
+from gb10.models.lint.engine_words import own_releases
+from gb10.models.lint.fit import served_model
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.memory.engines.budget import Machine
 from gb10.models.memory.estimating import Estimate, estimate
 from gb10.models.memory.figures import GIB, load_figures
-from gb10.models.memory.known_models import FOLDER, read_known
 from gb10.models.memory.launch import Launch
-from gb10.models.memory.model import Model
+from gb10.models.memory.model import FOLDER, Model, read_known
+from gb10.models.memory.shapes.config_fields import text_config
 from gb10.models.memory.shapes.decoder import model_tensors
 from gb10.models.memory.weights.weight import Ranks, weight_of
-from gb10.models.model_config import text_config
 from gb10.models.render.rendered import RenderRequest
 
 DATA = Path(__file__).parent / "data/memory"

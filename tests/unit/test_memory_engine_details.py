@@ -9,17 +9,16 @@ import pytest
 
 from gb10.cli import main
 from gb10.errors import UsageError
-from gb10.models.lint.linting import own_releases
-from gb10.models.lint.served_launch import served_model
+from gb10.models.lint.engine_words import own_releases
+from gb10.models.lint.fit import served_model
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.memory.cache import Cache, CacheLayer
 from gb10.models.memory.engines.budget import Machine, loader_bytes, padding
 from gb10.models.memory.engines.vllm import graph_count, request_bytes
 from gb10.models.memory.estimating import estimate
 from gb10.models.memory.figures import GIB, load_figures
-from gb10.models.memory.known_models import known_model
 from gb10.models.memory.launch import Drafts, Engine, Launch
-from gb10.models.memory.model import Model, model_of
+from gb10.models.memory.model import Model, known_model, model_of
 from gb10.models.memory.weights.weight import Ranks
 from gb10.models.render.rendered import RenderRequest
 

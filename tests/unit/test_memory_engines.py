@@ -8,23 +8,20 @@ from typing import Any
 import pytest
 
 from gb10.cli import main
-from gb10.cli.models.recipe_files import load_file, model_names, models_folder
-from gb10.cli.models.recipe_fit import known_estimate
 from gb10.errors import UsageError
-from gb10.models.lint.linting import own_releases
-from gb10.models.lint.served_launch import served_model
+from gb10.image.request.recipe_mods import load_file
+from gb10.models.lint.engine_words import own_releases
+from gb10.models.lint.fit import fit_of, served_model
 from gb10.models.load.loading import load_model_recipe
-from gb10.models.load.own_section import own_section
+from gb10.models.load.model_recipe import own_section
 from gb10.models.memory.cache import Cache
 from gb10.models.memory.engines.budget import Machine
-from gb10.models.memory.estimating import estimate
+from gb10.models.memory.estimating import container_memory, estimate
 from gb10.models.memory.figures import GIB, load_figures
-from gb10.models.memory.known_models import known_model
 from gb10.models.memory.launch import Drafts, Launch
-from gb10.models.memory.memory_limits import container_memory
-from gb10.models.memory.model import Model
+from gb10.models.memory.model import Model, known_model
 from gb10.models.memory.weights.weight import Ranks
-from gb10.models.registries.recipe_file import RecipeFile
+from gb10.models.registries.recipe_file import RecipeFile, model_names, models_folder
 from gb10.models.render.rendered import RenderRequest
 
 MACHINE = Machine(figures=load_figures())
@@ -48,7 +45,7 @@ def test_every_recipe_of_ours_with_every_variant_is_known_and_fits() -> None:
     for name in model_names():
         recipe = load_file(RecipeFile(models_folder() / f"{name}.yaml"))
         for variant in (None, *own_section(recipe).variants):
-            found = known_estimate(recipe, RenderRequest(variant=variant))
+            found = fit_of(recipe, RenderRequest(variant=variant)).estimate
             assert found is not None, (name, variant)
             assert found.fits, (name, variant, found.tightest.problems)
 

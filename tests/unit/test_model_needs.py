@@ -6,17 +6,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gb10.cli.models.recipe_files import models_folder
-from gb10.cli.models.recipe_image import with_model_recipe
 from gb10.errors import UsageError
 from gb10.image.mods.declaration import community_mods
 from gb10.image.mods.read import mod_names
 from gb10.image.plan.catalog import ROOT
 from gb10.image.request.planning import Request
+from gb10.image.request.recipe_image import with_model_recipe
 from gb10.models.load.loading import load_model_recipe
-from gb10.models.load.own_section import own_section
+from gb10.models.load.model_recipe import own_section
 from gb10.models.needs.image_need import ImageNeed, image_need
-from gb10.models.registries.recipe_file import RecipeFile
+from gb10.models.registries.recipe_file import RecipeFile, models_folder
 
 ASKED = Request(engine="vllm", arch="12.1f", kernels="core")
 VLLM = "vllm serve org/m --port 1"
@@ -138,36 +137,36 @@ def test_mods_are_ours_by_their_community_names_skipped_with_a_reason_or_beside_
     checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mods = ["mods/fix-qwen3.5-chat-template", "mods/fix-qwen3.5-autoround", "mods/drop-caches", "mods/mine"]
-    asked = with_model_recipe(ASKED, RecipeFile(written(checkout, mods=mods)))
+    asked = with_model_recipe(ASKED, RecipeFile(written(checkout, mods=mods)), print)
     assert asked.mods == ("qwen3.5-chat-template", str(checkout / "mods/mine"))
-    said = capsys.readouterr().err
+    said = capsys.readouterr().out
     assert "fix-qwen3.5-autoround is left out: already upstream" in said
     assert "drop-caches is left out: it starts a loop" in said
 
 
 def test_a_mod_that_is_nowhere_is_an_error(checkout: Path) -> None:
     with pytest.raises(UsageError, match="neither beside the recipe nor one of ours"):
-        with_model_recipe(ASKED, RecipeFile(written(checkout, mods=["@other/gone"])))
+        with_model_recipe(ASKED, RecipeFile(written(checkout, mods=["@other/gone"])), print)
 
 
 def test_a_pull_request_is_a_file_of_the_checkout_or_its_address(checkout: Path) -> None:
-    asked = with_model_recipe(ASKED, RecipeFile(written(checkout, build_args=["--apply-vllm-pr", "40898"])))
+    asked = with_model_recipe(ASKED, RecipeFile(written(checkout, build_args=["--apply-vllm-pr", "40898"])), print)
     assert asked.patches == ("vllm=https://github.com/vllm-project/vllm/pull/40898.diff",)
 
 
 def test_the_users_own_options_win(checkout: Path) -> None:
     path = written(checkout, container="vllm/vllm-openai:v0.27.1")
     asked = with_model_recipe(
-        Request(engine="vllm", arch="12.1f", refs={"vllm": "0.28.0"}, model="my/m"), RecipeFile(path)
+        Request(engine="vllm", arch="12.1f", refs={"vllm": "0.28.0"}, model="my/m"), RecipeFile(path), print
     )
     assert (asked.refs, asked.model) == ({"vllm": "0.28.0"}, "my/m")
     with pytest.raises(UsageError, match="is for vllm"):
-        with_model_recipe(Request(engine="sglang", arch="12.1f"), RecipeFile(path))
+        with_model_recipe(Request(engine="sglang", arch="12.1f"), RecipeFile(path), print)
 
 
 def test_a_recipe_with_a_mistake_gets_no_image(checkout: Path) -> None:
     with pytest.raises(UsageError, match="not rendered: 1 error"):
-        with_model_recipe(ASKED, RecipeFile(written(checkout, comand="x")))
+        with_model_recipe(ASKED, RecipeFile(written(checkout, comand="x")), print)
 
 
 @pytest.mark.parametrize("path", sorted(models_folder().glob("*.yaml")), ids=lambda path: path.stem)
@@ -175,9 +174,9 @@ def test_our_recipes_ask_for_the_release_that_they_name(path: Path) -> None:
     recipe = load_model_recipe(path.read_text(encoding="utf-8"), str(path))
     if own_section(recipe).engine in ("trtllm", "llama-cpp"):
         with pytest.raises(UsageError, match="gb10 builds vLLM and SGLang"):
-            with_model_recipe(ASKED, RecipeFile(path))
+            with_model_recipe(ASKED, RecipeFile(path), print)
         return
-    asked = with_model_recipe(ASKED, RecipeFile(path))
+    asked = with_model_recipe(ASKED, RecipeFile(path), print)
     assert asked.refs == {}
     assert asked.engine == ("sglang-0.5.10" if "0.5.10" in path.stem else "sglang" if "sglang" in path.stem else "vllm")
     assert ("b12x" in asked.without) == (asked.engine == "vllm" and "b12x" not in path.read_text(encoding="utf-8"))

@@ -7,16 +7,16 @@ from time import process_time
 
 import pytest
 
-from gb10.cli.models.recipe_files import find_recipe, load_file
 from gb10.cli.models.recipe_show import own_lines
 from gb10.errors import UsageError
+from gb10.image.request.recipe_mods import load_file
 from gb10.models.issue import errors_of
 from gb10.models.load.known_keys import closest, edits
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.mending import mended_text
-from gb10.models.load.own_section import own_section
+from gb10.models.load.model_recipe import own_section
 from gb10.models.load.safe_yaml import LARGEST, MOST
-from gb10.models.registries.recipe_file import RecipeFile
+from gb10.models.registries.recipe_file import RecipeFile, find_recipe
 from gb10.models.render.rendered import Peer, RenderRequest
 from gb10.models.render.rendering import render_recipe
 

@@ -8,15 +8,13 @@ from itertools import pairwise
 import pytest
 import yaml
 
-from gb10.cli.models.recipe_files import load_file, model_names, models_folder
 from gb10.cli.models.recipe_show import lines, listed, own_lines
 from gb10.containers.reference import registry_of
-from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.load.own_section import own_section
-from gb10.models.registries.recipe_file import RecipeFile
-from gb10.models.render.own import options_file
+from gb10.image.request.recipe_mods import load_file
+from gb10.models.load.model_recipe import ModelRecipe, own_section
+from gb10.models.registries.recipe_file import RecipeFile, model_names, models_folder
 from gb10.models.render.rendered import Peer, RenderRequest
-from gb10.models.render.rendering import render_recipe
+from gb10.models.render.rendering import options_file, render_recipe
 from gb10.models.render.sparkrun import TENSORRT_FILE, TENSORRT_PATH
 
 RECIPES = {name: load_file(RecipeFile(models_folder() / f"{name}.yaml")) for name in model_names()}

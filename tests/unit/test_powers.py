@@ -5,11 +5,10 @@ import shlex
 import pytest
 import yaml
 
-from gb10.cli.models.recipe_files import load_file, model_names, models_folder
-from gb10.cli.models.recipe_mods import foreign_mods
+from gb10.image.request.recipe_mods import foreign_mods, load_file
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.powers import Power, powers_of
-from gb10.models.registries.recipe_file import RecipeFile
+from gb10.models.registries.recipe_file import RecipeFile, model_names, models_folder
 from gb10.models.render.argv import NotPlainError, doubt_of, plain_command
 
 VLLM = "https://github.com/vllm-project/vllm"

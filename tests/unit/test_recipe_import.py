@@ -13,7 +13,7 @@ from gb10.models.importing.import_result import ImportChoices, ImportResult, rec
 from gb10.models.importing.importing import engine_of_form, import_recipe
 from gb10.models.lint.served import lint_case
 from gb10.models.load.loading import load_model_recipe
-from gb10.models.load.own_section import own_section
+from gb10.models.load.model_recipe import own_section
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gb10.cli.models.recipe_fit import CODE, FULL, known_estimate, memory_issues, one_line
 from gb10.cli.models.recipe_show import document, lines, listed, nodes_of
+from gb10.models.lint.fit import CODE, FULL, fit_of
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.rendered import RenderRequest
@@ -39,36 +39,36 @@ def test_the_nodes_of_a_recipe(keys: dict[str, Any], words: str) -> None:
 
 
 def test_a_model_that_fits_has_no_issue_and_a_line() -> None:
-    found = one_line(recipe(defaults={"max_model_len": 4096}, max_nodes=1))
+    found = fit_of(recipe(defaults={"max_model_len": 4096}, max_nodes=1), RenderRequest()).line
     assert found
     assert " GiB a node" in found
     assert found.endswith("(recipe memory)")
-    levels = {issue.level for issue in memory_issues(recipe(max_nodes=1), RenderRequest())}
+    levels = {issue.level for issue in fit_of(recipe(max_nodes=1), RenderRequest()).issues()}
     assert "error" not in levels
 
 
 def test_a_model_that_does_not_fit_is_an_error_here_and_a_warning_for_another_launcher() -> None:
     small = recipe("vllm serve {model} --gpu-memory-utilization 0.3", max_nodes=1)
-    (issue,) = [one for one in memory_issues(small, RenderRequest()) if one.code == CODE]
+    (issue,) = [one for one in fit_of(small, RenderRequest()).issues() if one.code == CODE]
     assert (issue.level, issue.line) == ("error", small.line("command"))
     assert issue.fix
     for request in (RenderRequest(peer="sparkrun"), RenderRequest(lenient=True)):
-        assert [one.level for one in memory_issues(small, request) if one.code == CODE] == ["warning"]
-    assert (one_line(small) or "").startswith("does not fit: ")
+        assert [one.level for one in fit_of(small, request).issues(lenient=True) if one.code == CODE] == ["warning"]
+    assert (fit_of(small, RenderRequest()).line or "").startswith("does not fit: ")
 
 
 def test_a_model_that_leaves_little_is_warned_of() -> None:
     full = recipe("vllm serve {model} --gpu-memory-utilization 0.97", max_nodes=1)
-    found = memory_issues(full, RenderRequest())
+    found = fit_of(full, RenderRequest()).issues()
     assert {one.code for one in found} & {CODE, FULL}
 
 
 def test_a_model_of_which_nothing_is_known_has_no_estimate() -> None:
     unknown = recipe("vllm serve nobody/knows", model="nobody/knows")
-    assert known_estimate(unknown, RenderRequest()) is None
-    assert one_line(unknown) is None
-    assert memory_issues(unknown, RenderRequest()) == ()
-    assert known_estimate(recipe("vllm serve {model} --max-model-len x"), RenderRequest()) is None
+    assert fit_of(unknown, RenderRequest()).estimate is None
+    assert fit_of(unknown, RenderRequest()).line is None
+    assert fit_of(unknown, RenderRequest()).issues() == ()
+    assert fit_of(recipe("vllm serve {model} --max-model-len x"), RenderRequest()).estimate is None
 
 
 def test_lines_leave_out_what_a_recipe_does_not_say() -> None:

@@ -5,31 +5,34 @@ import json
 import os
 import shutil
 import tarfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gb10.cli import main
-from gb10.cli.models.recipe_files import find_recipe, load_file
-from gb10.cli.models.recipe_image import with_recipe
-from gb10.cli.models.recipe_mods import MODS
-from gb10.cli.models.run_mods import KEY, TITLE, VERSION, mods_to_run
-from gb10.cli.models.wanted_service import Described, Wanted, described
 from gb10.containers.images import ImageInfo
 from gb10.core.folder_files import ModFile
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.image.request.planning import Request
+from gb10.image.request.recipe_image import with_recipe
+from gb10.image.request.recipe_mods import MODS, load_file
 from gb10.models.registries import content
 from gb10.models.registries.content import Content, content_of_folder, content_of_tar
 from gb10.models.registries.origin import check_ref, check_registry_name, origin_of
-from gb10.models.registries.recipe_file import RecipeFile
+from gb10.models.registries.recipe_file import RecipeFile, find_recipe
 from gb10.models.registries.registry import read_registries
 from gb10.models.registries.updating import changes_of, parts_of
 from gb10.models.render.rendered import RenderRequest
-from gb10.serving.run.service import Options
-from gb10.serving.run.service_nodes import nodes_of
+from gb10.serving.run.prepare_service import (
+    KEY,
+    TITLE,
+    VERSION,
+    PreparedService,
+    ServiceRequest,
+    mods_to_run,
+    prepare_elsewhere,
+)
 
 RECIPE = "model: org/m\ncontainer: vllm/vllm-openai:v0.33.0\ncommand: vllm serve org/m --gpu-memory-utilization 0.8\n"
 HOOK = f"{RECIPE}pre_exec: [apt-get install x]\n"
@@ -61,7 +64,7 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> s
 
 def asked(name: str, *, trust: bool = False) -> Request:
     """What ``image --recipe`` asks for."""
-    return with_recipe(Request(engine="vllm", arch="12.1f", kernels="core"), name, trust=trust)
+    return with_recipe(Request(engine="vllm", arch="12.1f", kernels="core"), name, lambda _: None, trust=trust)
 
 
 def test_a_folder_is_added_pinned_and_listed(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,11 +155,12 @@ def test_a_plain_recipe_of_a_registry_needs_none(theirs: Path, capsys: pytest.Ca
     assert asked("@theirs/plain").mods == ()
 
 
-def service_of_registry(name: str, *, trust: bool = False, **wants: object) -> Described:
+def service_of_registry(
+    name: str, *, trust: bool = False, image: str | None = None, request: RenderRequest | None = None
+) -> PreparedService:
     """What ``run`` and a form would start of ``@theirs/NAME``."""
-    file = find_recipe(f"@theirs/{name}")
-    wanted = Wanted(hosts=(), request=RenderRequest(), image=None, name=None, trust=trust, file=file)
-    return described(load_file(file), replace(wanted, **wants), nodes_of(()), Options())  # type: ignore[arg-type]
+    asked = ServiceRequest(recipe=f"@theirs/{name}", trust=trust, image=image, render=request or RenderRequest())
+    return prepare_elsewhere(Reporter({}), os.environ, asked)
 
 
 def test_the_command_is_judged_with_its_values_and_started_without_a_shell(

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.models.recipe_files import load_file, models_folder
-from gb10.cli.models.recipe_lint import linted
+from gb10.image.request.recipe_mods import linted, load_file
 from gb10.models.issue import Issue, errors_of
 from gb10.models.lint.rule import load_rules
-from gb10.models.registries.recipe_file import RecipeFile
+from gb10.models.registries.recipe_file import RecipeFile, models_folder
 
 FIRST = """\
 name: Made up

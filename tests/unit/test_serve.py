@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.models.cluster_files import nodes_named
 from gb10.containers.connection import EngineHost, seconds_of
 from gb10.containers.docker_containers import ContainerState
 from gb10.containers.images import ImageInfo
@@ -19,9 +18,20 @@ from gb10.models.load.loading import load_model_recipe
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
 from gb10.serving.run.existing import Found, check_room, runs_unchanged
-from gb10.serving.run.node_launch import SCRIPT, container_options, launch_files, secret_files, server_line
-from gb10.serving.run.service import Options, Service, curl_line, labels_of, read_labels, service_of
-from gb10.serving.run.service_nodes import Node, address_of, nodes_of
+from gb10.serving.run.service import (
+    SCRIPT,
+    ContainerSettings,
+    Service,
+    container_options,
+    curl_line,
+    labels_of,
+    launch_files,
+    read_labels,
+    secret_files,
+    server_line,
+    service_of,
+)
+from gb10.serving.run.service_nodes import Node, address_of, nodes_named, nodes_of
 from gb10.serving.run.watching import cause_of, ending_of
 
 RECIPE = """\
@@ -33,13 +43,13 @@ command: vllm serve {model} --port {port} -tp {tensor_parallel}
 """
 
 
-def service(text: str = RECIPE, *hosts: str, name: str = "name", options: Options | None = None) -> Service:
+def service(text: str = RECIPE, *hosts: str, name: str = "name", options: ContainerSettings | None = None) -> Service:
     nodes = nodes_of(hosts or ("me@one", "ssh://me@two:22"))
     request = RenderRequest(nodes=tuple(node.address for node in nodes))
     recipe = load_model_recipe(text, "name.yaml")
     rendered = render_recipe(recipe, request)
     return service_of(
-        name=name, model=recipe.model, rendered=rendered, nodes=nodes, mods=(), options=options or Options()
+        name=name, model=recipe.model, rendered=rendered, nodes=nodes, mods=(), settings=options or ContainerSettings()
     )
 
 
@@ -111,7 +121,7 @@ def test_a_recipe_of_version_1_runs_by_its_scripts() -> None:
 
 
 def test_labels_tell_all_and_broken_ones_tell_nothing() -> None:
-    found = service(options=Options(memory=5))
+    found = service(options=ContainerSettings(memory=5))
     labels = read_labels(labels_of(found, found.ranks[1]))
     assert (labels.service, labels.rank, labels.hosts, labels.memory) == ("name", 1, found.hosts, 5)
     assert (labels.endpoint, labels.digest) == (found.endpoint, found.digest)
@@ -157,9 +167,9 @@ def test_what_was_found_on_the_nodes_makes_no_other_service() -> None:
 def test_services_of_one_node_share_its_memory() -> None:
     alone = RECIPE.replace("tensor_parallel: 2", "tensor_parallel: 1")
     total = {"me@one": EngineHost(machine="aarch64", memory=120 << 30, ahead=0.0, runtimes=frozenset())}
-    first = found_ranks(service(alone, "me@one", options=Options(memory=60 << 30), name="first"))
-    check_room(service(alone, "me@one", options=Options(memory=52 << 30)), first, total)
-    wanted = service(alone, "me@one", options=Options(memory=60 << 30))
+    first = found_ranks(service(alone, "me@one", options=ContainerSettings(memory=60 << 30), name="first"))
+    check_room(service(alone, "me@one", options=ContainerSettings(memory=52 << 30)), first, total)
+    wanted = service(alone, "me@one", options=ContainerSettings(memory=60 << 30))
     check_room(wanted, [], total)
     with pytest.raises(UsageError, match=r"me@one has 120\.0 GiB, and the services there may then use 120\.0 GiB"):
         check_room(wanted, first, total)
@@ -181,7 +191,7 @@ def test_services_of_unknown_models_share_what_their_commands_claim() -> None:
 
 
 def test_a_container_has_the_limits_of_its_service() -> None:
-    found = service(options=Options(memory=1 << 30, least=3 << 20, restart=True))
+    found = service(options=ContainerSettings(memory=1 << 30, least=3 << 20, restart=True))
     options = container_options(found, found.ranks[0])
     assert options.command[:3] == ("bash", "/gb10/run/launch.sh", "3072")
     assert (options.memory, options.restart, options.name) == (1 << 30, True, "gb10-name-0")
@@ -202,7 +212,7 @@ def test_words_count_into_a_service_only_where_no_shell_reads_its_command() -> N
 def test_an_endpoint_is_what_clients_reach_and_ranks_meet_elsewhere() -> None:
     nodes = [Node(host=host, address=f"10.0.0.{at}", client=f"fd00::{at}") for at, host in enumerate(("a", "b"), 1)]
     rendered = render_recipe(load_model_recipe(RECIPE, "x.yaml"), RenderRequest(nodes=("10.0.0.1", "10.0.0.2")))
-    found = service_of(name="x", model="m", rendered=rendered, nodes=nodes, mods=(), options=Options())
+    found = service_of(name="x", model="m", rendered=rendered, nodes=nodes, mods=(), settings=ContainerSettings())
     assert found.endpoint == "http://[fd00::1]:9000"
     assert "--master-addr 10.0.0.1" in found.ranks[1].container.command
 
@@ -211,7 +221,7 @@ def test_the_file_of_a_cluster_wins_over_the_recipe_and_that_over_what_was_found
     found, own = {"A": "found", "NCCL_NET": "IB"}, {"NCCL_NET": "Socket"}
     nodes = [Node(host=host, address=host, client=host, environment=found, own=own) for host in ("a", "b")]
     rendered = render_recipe(load_model_recipe(RECIPE, "x.yaml"), RenderRequest(nodes=("a", "b")))
-    made = service_of(name="x", model="m", rendered=rendered, nodes=nodes, mods=(), options=Options())
+    made = service_of(name="x", model="m", rendered=rendered, nodes=nodes, mods=(), settings=ContainerSettings())
     environment = made.ranks[0].container.environment
     assert (environment["A"], environment["NCCL_NET"]) == ("b", "Socket")
 

@@ -11,9 +11,9 @@ import yaml
 
 from gb10.cli import main
 from gb10.models.memory.engines.budget import Machine
+from gb10.models.memory.estimating import cap_of, capped, fraction_of, torch_bytes_unknown, torch_knows
 from gb10.models.memory.figures import GIB, load_figures
-from gb10.models.memory.memory_limits import cap_of, fraction_of, torch_bytes_unknown, torch_knows, with_memory_cap
-from gb10.serving.run.node_launch import SCRIPT
+from gb10.serving.run.service import SCRIPT
 
 CAP = "per_process_memory_fraction:0.5"
 OLD, NEW = "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"
@@ -67,13 +67,13 @@ def test_an_image_takes_a_cap_when_its_release_is_known_to(image: str, engine: s
     ],
 )
 def test_the_cap_is_added_to_what_the_user_has_set(given: dict[str, str], made: dict[str, str]) -> None:
-    assert with_memory_cap(given, 0.5) == made
-    assert with_memory_cap(given, None) == given
+    assert capped(given, 0.5) == made
+    assert capped(given, None) == given
 
 
 def test_a_cap_of_the_user_s_holds_whichever_name_pytorch_reads() -> None:
     own = "per_process_memory_fraction:0.4"
-    found = with_memory_cap({NEW: own, OLD: "expandable_segments:True"}, 0.5)
+    found = capped({NEW: own, OLD: "expandable_segments:True"}, 0.5)
     assert found == {NEW: own, OLD: f"expandable_segments:True,{own}"}
     assert cap_of(found) == 0.4
 

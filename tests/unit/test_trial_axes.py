@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.machine.bench_matrix import as_changed, refusals
-from gb10.cli.machine.bench_sides import Starting, starting_of
-from gb10.cli.models.recipe_files import find_recipe, load_file
+from gb10.cli.machine.bench_sides import starting_of
 from gb10.errors import UsageError
 from gb10.image.plan.catalog import ROOT
+from gb10.image.request.recipe_mods import load_file
 from gb10.models.lint.engine_words import declared, known_words, releases
-from gb10.models.load.own_section import Variant, own_section
+from gb10.models.load.model_recipe import Variant, own_section
+from gb10.models.registries.recipe_file import find_recipe
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
 from gb10.serving.doctor.masking import masked_environment
 from gb10.serving.trial.launch_journal import keep_texts
 from gb10.serving.trial.launch_line import Outcome, Result
-from gb10.serving.trial.launcher import Launched, fill, keep_ranks
-from gb10.serving.trial.matrix import drafting, read_matrix, rows_of, without_effect
+from gb10.serving.trial.launcher import Launched, Starting, fill, keep_ranks
+from gb10.serving.trial.matrix import as_changed, drafting, read_matrix, refusals, rows_of, without_effect
 from gb10.serving.trial.measuring import cause_in
 
 TEXT = """\

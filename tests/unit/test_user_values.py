@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 
 from gb10.cli import main
-from gb10.cli.models.recipe_files import find_recipe, load_file
 from gb10.cli.models.recipe_render import script_of
-from gb10.models.lint.linting import own_releases
+from gb10.image.request.recipe_mods import load_file
+from gb10.models.lint.engine_words import own_releases
+from gb10.models.lint.fit import served_model
 from gb10.models.lint.served import lint_case
-from gb10.models.lint.served_launch import served_model
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.registries.recipe_file import find_recipe
+from gb10.models.render.placeholders import option_words
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
-from gb10.models.render.user_values import option_words
 
 HEAD = "model: org/m\nruntime: vllm\ncontainer: gb10/vllm:0.33.0\ndefaults: {x: 1, options: '', names: a b}\n"
 ODD = ("a b", 'a"b', "it's", "$HOME $(id) `id`", "a; id", "{a,b}", '{"a": [1, "b c"]}', "a\\b", "*", "# x", "~", "a\nb")

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from gb10.cli import main
-from gb10.cli.models.cluster_files import cluster_file
-from gb10.cli.models.recipe_pull import models_of, nodes_of
-from gb10.cli.models.run_weights import with_weights
+from gb10.cli.models.recipe_pull import nodes_of
 from gb10.core.reporter import Reporter
 from gb10.errors import PublishError, UsageError
 from gb10.models.load.loading import load_model_recipe
@@ -19,14 +17,16 @@ from gb10.models.registries.recipe_file import RecipeFile
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
 from gb10.serving.cluster.node_facts import Reading
-from gb10.serving.run.service import Options, service_of
+from gb10.serving.run.prepare_service import with_weights
+from gb10.serving.run.service import ContainerSettings, service_of
+from gb10.serving.run.service_nodes import cluster_file
 from gb10.serving.run.service_nodes import nodes_of as service_nodes
 from gb10.serving.weights import copying, node_cache
 from gb10.serving.weights.copying import fast_address
 from gb10.serving.weights.hub_cache import ModelFolder, cache_folder, content_hash
 from gb10.serving.weights.model_lock import LockedFile, LockedModel, NodePlace, WeightsLock, lock_file, read_weights
 from gb10.serving.weights.node_cache import look_at_node, ssh_words
-from gb10.serving.weights.weights_pull import chosen_files
+from gb10.serving.weights.weights_pull import chosen_files, models_of
 from gb10.sources.hub import HubFile
 from tests.cluster_trees import Spark, facts_of, pair
 
@@ -231,7 +231,7 @@ def test_each_node_sees_its_own_copy_or_downloads(capsys: pytest.CaptureFixture[
     text = f"{RECIPE}min_nodes: 2\ndefaults: {{tensor_parallel: 2}}\nenv: {{HF_HOME: /root/hf}}\n"
     recipe, nodes = load_model_recipe(text, "m.yaml"), service_nodes(["me@b", "me@c"])
     rendered = render_recipe(recipe, RenderRequest(nodes=tuple(node.address for node in nodes)))
-    service = service_of(name="m", model="org/m", rendered=rendered, nodes=nodes, mods=(), options=Options())
+    service = service_of(name="m", model="org/m", rendered=rendered, nodes=nodes, mods=(), settings=ContainerSettings())
     places = {"me@b": NodePlace(cache="/b/hub", models=locked("org/m").content)}
     found = with_weights(Reporter({}), service, recipe, locked("org/m", places=places))
     first, second = (rank.container for rank in found.ranks)

@@ -1,5 +1,6 @@
 """The options that make a request, the same for every verb with a plan; see ``values`` for the completed ones."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,14 +8,13 @@ from typing import Annotated, TypeVar, get_args
 
 import typer
 
-from gb10.cli.models.recipe_image import with_recipe
-from gb10.cli.models.recipe_trust import TrustOption
 from gb10.cli.values import (
     ArchOption,
     EngineOption,
     KernelsOption,
     ModOption,
     PlatformOption,
+    TrustOption,
     WithoutOption,
     WithoutPatchOption,
     completer,
@@ -26,6 +26,7 @@ from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import DEFAULT_ENGINE, ROOT, Catalog
 from gb10.image.recipe.slim_rules import Extent
 from gb10.image.request.planning import Request
+from gb10.image.request.recipe_image import with_recipe
 
 T = TypeVar("T")
 OverlayOption = Annotated[
@@ -178,10 +179,14 @@ def of_image(
 ) -> Request:
     """The request for the image: its wheels, and the layers on top of them."""
     extent = extent_of(slim)
-    asked = with_recipe(asked, recipe, trust=trust) if recipe else asked
+    asked = with_recipe(asked, recipe, _say, trust=trust) if recipe else asked
     left = tuple(dict.fromkeys((*asked.without, *(without or ()))))
     mods = (*asked.mods, *(mod or ()))
     return replace(asked, overlay=overlay, mods=mods, mod_network=mod_network, without=left, slim=extent)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def extent_of(text: str) -> Extent:

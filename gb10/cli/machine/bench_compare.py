@@ -1,7 +1,6 @@
 """``bench compare``: which of two servers is faster, from launches in turn, or from saved results."""
 
 import time
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -9,21 +8,17 @@ import typer
 
 from gb10.cli.common import JsonOption, with_context
 from gb10.cli.machine.bench_results import give_compared, keep_bundle
-from gb10.cli.machine.bench_sides import Parameters, Starting, launcher_of, parameters_of, starting_of
+from gb10.cli.machine.bench_sides import starting_of
 from gb10.cli.machine.bench_target import Target, judged_targets
 from gb10.cli.machine.load_options import plans
 from gb10.cli.verb import inject
-from gb10.core.fetch import redact
-from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.serving.load.endpoint import reach
 from gb10.serving.load.load_plan import Plan
-from gb10.serving.stats.comparison import Side
-from gb10.serving.trial.compared import Unit, compare_launches
-from gb10.serving.trial.comparing import Contest, run_comparison
-from gb10.serving.trial.launch_journal import MakeLauncher, open_journal
-from gb10.serving.trial.launcher import running_already
-from gb10.serving.trial.measuring import Measure
+from gb10.serving.trial.compared import compare_launches
+from gb10.serving.trial.comparing import run_comparison, sides_of_compare
+from gb10.serving.trial.launch_journal import open_journal
+from gb10.serving.trial.launcher import Starting
 from gb10.serving.trial.saved_results import is_saved, saved_launches
 
 FOLDER: Final = "gb10-compare-%Y%m%d-%H%M%S"
@@ -37,21 +32,6 @@ MarginOption = Annotated[
 OutOption = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Where results go, or are. Default: a new folder here.")
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sides:
-    """Both sides as launchers, and all that names them."""
-
-    names: tuple[str, str]
-    launchers: tuple[MakeLauncher, MakeLauncher]
-    unit: Unit
-    what: dict[str, object]
-
-    def contest(self, launches: int, measure: Measure) -> Contest:
-        """So many launches of each."""
-        launchers: dict[Side, MakeLauncher] = {"A": self.launchers[0], "B": self.launchers[1]}
-        return Contest(names=self.names, launchers=launchers, launches=launches, measure=measure)
 
 
 @inject("starting", starting_of, first=True)
@@ -91,7 +71,7 @@ def compare(
         return
     plan.of_one_length("bench compare")
     folder = out or Path(time.strftime(FOLDER))
-    sides = _sides(ctx, starting, (a, b), folder)
+    sides = sides_of_compare(ctx, starting, (a, b), folder)
     for url in sides.names if sides.unit == "passes" else ():
         reach(url, target.model, ctx.env)
     measure = target.measure(ctx, plan)
@@ -100,38 +80,3 @@ def compare(
     keep_bundle(ctx, folder, measure.book, starting.recipe)
     found = compare_launches(lines, sides.names, margin=margin / 100, unit=sides.unit)
     give_compared(ctx, found, folder, as_json=as_json)
-
-
-def _sides(ctx: Context, starting: Starting, texts: tuple[str, str], folder: Path) -> Sides:
-    """The launchers of both sides. Raises UsageError."""
-    if not starting.recipe and not starting.launch:
-        return _named(ctx, starting, texts, folder)
-    if texts[0] == texts[1]:
-        ctx.reporter.say("both sides are the same: what is found is the noise of this machine")
-    made = [_launcher(ctx, starting, parameters_of(text), side, folder) for text, side in zip(texts, "ab", strict=True)]
-    return Sides(names=texts, launchers=(made[0], made[1]), unit="launches", what=starting.document)
-
-
-def _named(ctx: Context, starting: Starting, texts: tuple[str, str], folder: Path) -> Sides:
-    """Two endpoints, or two recipes."""
-    urls = [_is_url(text) for text in texts]
-    if all(urls):
-        a, b = map(running_already, texts)
-        what: dict[str, object] = {"endpoints": [redact(text) for text in texts]}
-        return Sides(names=texts, launchers=(lambda *_: a, lambda *_: b), unit="passes", what=what)
-    if any(urls):
-        raise UsageError("one side is an endpoint, and the other is none", hint="name two endpoints, or two recipes")
-    made = [
-        _launcher(ctx, replace(starting, recipe=text), {}, side, folder) for text, side in zip(texts, "ab", strict=True)
-    ]
-    return Sides(names=texts, launchers=(made[0], made[1]), unit="launches", what=starting.document)
-
-
-def _launcher(ctx: Context, starting: Starting, parameters: Parameters, side: str, folder: Path) -> MakeLauncher:
-    return launcher_of(ctx, starting, parameters, f"bench-{side}", folder / "logs")
-
-
-def _is_url(text: str) -> bool:
-    """``http://…``, or ``host:8000`` when no file has that name."""
-    host, colon, port = text.rpartition(":")
-    return "://" in text or (bool(host and colon) and port.isdigit() and not Path(text).exists())

@@ -7,10 +7,10 @@ from typing import Any
 from rich.table import Table
 
 from gb10.cli.common import print_json, reported
-from gb10.cli.models.recipe_files import find_recipe
 from gb10.cli.verb import print_table
 from gb10.errors import VerifyError
 from gb10.image.context import Context
+from gb10.models.registries.recipe_file import find_recipe
 from gb10.serving.load.benchy import Book
 from gb10.serving.trial.bench_bundle import BUNDLE, write_bundle
 from gb10.serving.trial.compared import Compared

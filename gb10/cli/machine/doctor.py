@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final
 import typer
 
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
-from gb10.cli.models.cluster_files import MARK, find_cluster
 from gb10.core.files import read_plain_file
 from gb10.core.printing import printable, visible
 from gb10.core.reporter import VERBOSE, Reporter
@@ -24,6 +23,7 @@ from gb10.serving.doctor.diagnosis import Diagnosis, Finding
 from gb10.serving.doctor.doctor_rule import DoctorRule
 from gb10.serving.doctor.image_record import PLACE, ImageRecord, read_plan
 from gb10.serving.doctor.rule_files import load_doctor_rules
+from gb10.serving.run.service_nodes import MARK, find_cluster
 
 WIDTH: Final = 116
 TITLES: Final = {

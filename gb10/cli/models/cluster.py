@@ -7,7 +7,6 @@ import typer
 from rich.table import Table
 
 from gb10.cli.common import JsonOption, print_json, reported, verb_app, with_context
-from gb10.cli.models.cluster_files import MARK, cluster_file, find_cluster, nodes_named
 from gb10.cli.verb import print_table
 from gb10.core.ssh import HERE
 from gb10.errors import UsageError
@@ -16,7 +15,7 @@ from gb10.serving.cluster.adapters import Half, ports_of
 from gb10.serving.cluster.cluster_file import cluster_text
 from gb10.serving.cluster.fabric import WORDS, Rail, settings_of
 from gb10.serving.cluster.node_facts import NodeFacts, Reading
-from gb10.serving.run.service_nodes import NodeSurvey, survey_nodes
+from gb10.serving.run.service_nodes import MARK, NodeSurvey, cluster_file, find_cluster, nodes_named, survey_nodes
 
 UNKNOWN: Final = "unknown"
 DOCKER: Final = "/var/lib/docker"

@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
-from gb10.cli.models.serving import NodesOption, end_with, hosts_named, silence_of
+from gb10.cli.models.options import NodesOption
+from gb10.cli.models.serving import end_with, hosts_named, silence_of
 from gb10.containers.docker_containers import follow, tail_of
 from gb10.core.printing import visible
 from gb10.errors import EmptySelectionError, UsageError

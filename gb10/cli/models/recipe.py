@@ -6,20 +6,20 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.models.recipe_files import RecipeArgument, find_recipe, load_file, read_text
-from gb10.cli.models.recipe_fit import one_line
-from gb10.cli.models.recipe_mods import foreign_mods
 from gb10.cli.models.recipe_show import document, lines
+from gb10.cli.values import RecipeArgument
 from gb10.cli.verb import JsonOption, print_json, verb_app, with_reporter
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
+from gb10.image.request.recipe_mods import foreign_mods, load_file
 from gb10.models.issue import lines_of
+from gb10.models.lint.fit import fit_of
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.mending import mended_text
-from gb10.models.powers import powers_of
+from gb10.models.powers import powers_of, undone_by_run
+from gb10.models.registries.recipe_file import find_recipe, read_text
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
-from gb10.models.undone import undone_by_run
 
 app = verb_app(
     """Model recipes: how a model is served: the command, its parameters, mods, nodes.
@@ -69,7 +69,7 @@ def show(*, reporter: Reporter, recipe: RecipeArgument, as_json: JsonOption = Fa
         told = {"powers": [power.text for power in powers], "undone": [one.text for one in undone]}
         print_json({"schema": "gb10/recipe/v1", **document(loaded), **told})
         return
-    fit = one_line(loaded)
+    fit = fit_of(loaded, RenderRequest()).line
     also = [f"{'also':28} {power.text}" for power in powers]
     also += [f"{'not done by run':28} {one.text}" for one in undone]
     for line in (*lines(loaded), *([f"{'memory':28} {fit}"] if fit else ()), *also, *lines_of(loaded.issues)):

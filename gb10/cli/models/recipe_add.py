@@ -101,7 +101,8 @@ def _update(ctx: Context, source: str | None, wish: UpdateOptions, *, as_json: b
         return
     was = {one.name: one.trusted for one in known}
     for one in moved:
-        print(_moved_line(one))
+        moves = f"{one.old[:12]} -> {one.registry.pin[:12]}: {len(one.changes)} changes"
+        print(f"@{one.registry.name} {moves if one.old != one.registry.pin else f'is unchanged at {one.old[:12]}'}")
         for line in (line for change in one.changes for line in change.lines):
             print(line)
         if was[one.registry.name] and not one.registry.trusted:
@@ -110,12 +111,6 @@ def _update(ctx: Context, source: str | None, wish: UpdateOptions, *, as_json: b
 
 def _changes(one: UpdatedRegistry) -> list[dict[str, object]]:
     return [{"kind": change.kind, "what": change.what, "powers": list(change.powers)} for change in one.changes]
-
-
-def _moved_line(one: UpdatedRegistry) -> str:
-    if one.old == one.registry.pin:
-        return f"@{one.registry.name} is unchanged at {one.old[:12]}"
-    return f"@{one.registry.name} {one.old[:12]} -> {one.registry.pin[:12]}: {len(one.changes)} changes"
 
 
 def _document(rows: list[dict[str, object]], *, dry_run: bool) -> dict[str, object]:

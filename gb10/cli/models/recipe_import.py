@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 from packaging.version import InvalidVersion, Version
 
-from gb10.cli.models.recipe_files import read_text
 from gb10.cli.verb import JsonOption, inject, print_json, with_reporter
 from gb10.containers.reference import HINT, is_reference, registry_of
 from gb10.core.installation import ROOT
@@ -22,6 +21,7 @@ from gb10.models.issue import errors_of
 from gb10.models.lint.served import release_named
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.needs.image_need import known_engine
+from gb10.models.registries.recipe_file import read_text
 
 
 def wanted_of(

@@ -2,42 +2,25 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gb10.cli.models.recipe_files import find_recipe, load_file, read_text, registry_files
-from gb10.cli.models.recipe_mods import added_options, judged_mods, mended_patches, mods_of
 from gb10.cli.verb import JsonOption, inject, print_json, with_reporter
 from gb10.core.reporter import Reporter
 from gb10.errors import EmptySelectionError, UsageError
-from gb10.models.issue import LEVELS, Issue, errors_of, in_order, lines_of
-from gb10.models.lint.linting import lint, own_releases
+from gb10.image.request.recipe_mods import (
+    Judged,
+    linted,
+)
+from gb10.models.issue import LEVELS, Issue, errors_of, lines_of
 from gb10.models.lint.rule import Rule, load_rules
-from gb10.models.lint.served import ImageFacts, facts_of, lint_case
-from gb10.models.memory.model import Model
-from gb10.models.registries.recipe_file import SUFFIXES, RecipeFile
+from gb10.models.lint.served import ImageFacts, facts_of
+from gb10.models.registries.recipe_file import SUFFIXES, RecipeFile, find_recipe, read_text, registry_files
 
 MOST = 10_000
 """Files of one call."""
-
-
-def shown_levels(text: str) -> tuple[str, ...]:
-    """The levels from the worst to this one; raises UsageError for another word."""
-    if text not in LEVELS:
-        raise UsageError(f"unknown level {text!r}", hint=f"valid: {', '.join(LEVELS)}")
-    return LEVELS[: LEVELS.index(text) + 1]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Judged:
-    """The release and the image that recipes are judged for, in place of what they name; and the model's files."""
-
-    release: str | None
-    image: ImageFacts | None
-    weights: Path | None = None
 
 
 def judged_as(
@@ -87,7 +70,9 @@ def lint_recipes(
     ./build.py recipe lint @theirs
     ./build.py recipe lint --rules
     """
-    levels, known = shown_levels(level), load_rules()
+    if level not in LEVELS:
+        raise UsageError(f"unknown level {level!r}", hint=f"valid: {', '.join(LEVELS)}")
+    levels, known = LEVELS[: LEVELS.index(level) + 1], load_rules()
     if rules:
         _print_rules(known, as_json=as_json)
         return
@@ -112,27 +97,6 @@ def _facts(path: Path) -> ImageFacts:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         hint = f"docker image inspect IMAGE > {path}"
         raise UsageError(f"{path} is not what docker image inspect prints", hint=hint) from error
-
-
-def linted(file: RecipeFile, rules: Sequence[Rule], judged: Judged | None = None) -> tuple[Issue, ...]:
-    """The findings of a file, those about its mods among them. Raises UsageError when it cannot be read."""
-    recipe = load_file(file)
-    release, image = (judged.release, judged.image) if judged else (None, None)
-    case = lint_case(recipe, own_releases())
-    release_of_image = image.release if image else None
-    of_mods = judged_mods(recipe, file, case.engine, release or release_of_image or case.release)
-    mods = mods_of(recipe, file)
-    added, mended = added_options(mods), mended_patches(mods)
-    sizes = _sizes(judged.weights, recipe.model or "") if judged and judged.weights else None
-    found = lint(recipe, rules, release=release, image=image, added=added, mended=mended, sizes=sizes)
-    return in_order((*found, *of_mods))
-
-
-def _sizes(path: Path, name: str) -> Model:
-    """The sizes of a model's files; raises UsageError."""
-    from gb10.image.request.model_sizes import local_model  # noqa: PLC0415 - a sixth of a second for other verbs
-
-    return local_model(path, name)
 
 
 def _files(names: Sequence[str]) -> Iterator[RecipeFile]:

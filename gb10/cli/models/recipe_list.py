@@ -5,15 +5,22 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.models.recipe_files import load_file, model_names, models_folder, registry_files
-from gb10.cli.models.recipe_registries import registries
 from gb10.cli.models.recipe_show import document, listed
 from gb10.cli.values import completer
 from gb10.cli.verb import JsonOption, print_json, with_reporter
 from gb10.core.reporter import Reporter
 from gb10.errors import EmptySelectionError, FetchError
+from gb10.image.request.recipe_mods import load_file
 from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.registries.recipe_file import RecipeFile, named_registry, short_names
+from gb10.models.registries.recipe_file import (
+    RecipeFile,
+    model_names,
+    models_folder,
+    named_registry,
+    registries,
+    registry_files,
+    short_names,
+)
 from gb10.models.registries.registry import Registry
 
 

@@ -8,24 +8,22 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.models.recipe_files import RecipeArgument, find_recipe, load_file, override
-from gb10.cli.models.recipe_fit import requests_of
-from gb10.cli.models.recipe_show import refused
+from gb10.cli.values import RecipeArgument, override
 from gb10.cli.verb import JsonOption, inject, print_json, with_reporter
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
+from gb10.image.request.recipe_mods import load_file
 from gb10.models.issue import lines_of
-from gb10.models.lint.linting import own_releases
-from gb10.models.lint.served_launch import ServedModel, served_model
+from gb10.models.lint.engine_words import own_releases
+from gb10.models.lint.fit import ServedModel, requests_of, served_model
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.memory.engines.budget import Budget, Machine, gib
-from gb10.models.memory.estimating import Estimate, estimate
+from gb10.models.memory.estimating import KEY, SINCE, Estimate, container_memory, estimate, fraction_of, torch_bytes
 from gb10.models.memory.figures import GIB, load_figures
-from gb10.models.memory.known_models import known_model
-from gb10.models.memory.memory_limits import KEY, SINCE, container_memory, fraction_of, torch_bytes
-from gb10.models.memory.model import Model
+from gb10.models.memory.model import Model, known_model
+from gb10.models.registries.recipe_file import find_recipe
 from gb10.models.render.rendered import RenderRequest
-from gb10.models.render.rendering import WITHOUT_EFFECT
+from gb10.models.render.rendering import WITHOUT_EFFECT, refused
 
 SCHEMA = "gb10/recipe-memory/v1"
 
@@ -106,7 +104,9 @@ def memory(
     if not found.fits:
         if as_json:
             raise typer.Exit(UsageError.code)
-        raise does_not_fit(found)
+        problems = (one.text for budget in found.budgets for one in budget.problems if not one.warning)
+        where, hint = "\n".join(dict.fromkeys(problems)), "\n".join(found.remedies)
+        raise UsageError(f"{found.model} does not fit", where=where, hint=hint)
 
 
 def _on_nodes(recipe: ModelRecipe, request: RenderRequest, nodes: int | None) -> ServedModel:
@@ -139,14 +139,6 @@ def _sizes(name: str, question: Question, reporter: Reporter) -> Model:
     if place is not None:
         return local_model(place, name)
     return hub_model(open_context(os.environ, verbosity=reporter.verbosity), name)
-
-
-def does_not_fit(found: Estimate) -> UsageError:
-    """The error of a launch that does not fit, with every problem and every change that does."""
-    where = [problem.text for budget in found.budgets for problem in budget.problems if not problem.warning]
-    return UsageError(
-        f"{found.model} does not fit", where="\n".join(dict.fromkeys(where)), hint="\n".join(found.remedies)
-    )
 
 
 def lines(recipe: ModelRecipe, found: Estimate, machine: Machine) -> Iterator[str]:

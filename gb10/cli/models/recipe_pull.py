@@ -7,23 +7,18 @@ from typing import Annotated
 import typer
 
 from gb10.cli.common import JsonOption, print_json, with_context
-from gb10.cli.models.cluster_files import MARK, alone, find_cluster
-from gb10.cli.models.recipe_files import RecipeArgument, find_recipe, load_file
-from gb10.cli.models.recipe_show import refused
+from gb10.cli.values import RecipeArgument
 from gb10.cli.verb import inject
 from gb10.errors import UsageError
 from gb10.image.context import Context
-from gb10.models.issue import errors_of
-from gb10.models.lint.linting import own_releases
-from gb10.models.lint.served_launch import served_model
-from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.load.own_section import own_section
-from gb10.models.render.rendered import RenderRequest
+from gb10.image.request.recipe_mods import load_file
+from gb10.models.registries.recipe_file import find_recipe
+from gb10.serving.run.service_nodes import MARK, alone, find_cluster
 from gb10.serving.weights.copying import Hosts
 from gb10.serving.weights.downloading import gb
 from gb10.serving.weights.hub_cache import ModelFolder, cache_folder
-from gb10.serving.weights.model_lock import HERE, MODEL, lock_file
-from gb10.serving.weights.weights_pull import PulledWeights, PullOptions, WantedModel, pull_weights
+from gb10.serving.weights.model_lock import HERE, lock_file
+from gb10.serving.weights.weights_pull import PulledWeights, PullOptions, models_of, pull_weights
 
 SCHEMA = "gb10/recipe-pull/v1"
 
@@ -104,29 +99,6 @@ def pull(
         print(ModelFolder(cache_folder(ctx.env), model.repo).snapshot(model.revision))
     for line in said(pulled, str(path)):
         ctx.reporter.say(line)
-
-
-def models_of(recipe: ModelRecipe, revision: str | None) -> tuple[WantedModel, ...]:
-    """The model that a recipe serves, and those that draft for it in any variant.
-
-    Raises UsageError for a recipe that is not rendered, or that serves no repository of the Hub.
-    """
-    variants = (None, *own_section(recipe).variants)
-    served = [served_model(recipe, RenderRequest(variant=one), own_releases()) for one in variants]
-    name = served[0].model
-    if errors_of(served[0].issues) and not name:
-        raise refused(recipe, served[0].issues)
-    found = MODEL.fullmatch(name)
-    if found is None:
-        hint = "name a model of the Hub: OWNER/NAME; a path has nothing to pull"
-        raise UsageError(f"{recipe.name} serves {name[:100] or 'no model'!r}", where=recipe.file, hint=hint)
-    asked = revision or recipe.text("model_revision")
-    named = (one.launch.drafts.model for one in served if one.launch.drafts)
-    drafts = dict.fromkeys(draft["repo"] for text in named if (draft := MODEL.fullmatch(text)))
-    return (
-        WantedModel(repo=found["repo"], revision=asked, quant=found["quant"]),
-        *(WantedModel(repo=repo) for repo in drafts if repo != found["repo"]),
-    )
 
 
 def document(ctx: Context, pulled: PulledWeights, lock: str) -> dict[str, object]:

@@ -1,28 +1,28 @@
 """``recipe render``: the script that a recipe runs, or files for another launcher."""
 
+import os
 import sys
 from dataclasses import replace
 from typing import Annotated, Final
 
 import typer
 
-from gb10.cli.models.container_flags import options_of
-from gb10.cli.models.recipe_files import RecipeArgument, find_recipe, load_file, override
-from gb10.cli.models.recipe_fit import memory_issues
+from gb10.cli.models.options import GIB, CapOption, GpusOption, KeepFreeOption, MemoryOption, RestartOption, settings_of
 from gb10.cli.models.recipe_forms import SCRIPT_FORM, FormWish, form_wish, only_of_forms, render_form
-from gb10.cli.models.recipe_mods import foreign_mods
-from gb10.cli.models.recipe_show import refused
-from gb10.cli.models.recipe_trust import lines_of_powers, powers_here
-from gb10.cli.models.recipe_weights import render_locked, weights_of
-from gb10.cli.models.run_memory import with_script_cap
+from gb10.cli.values import RecipeArgument, override
 from gb10.cli.verb import JsonOption, inject, print_json, with_reporter
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
+from gb10.image.request.recipe_mods import foreign_mods
 from gb10.models.issue import errors_of, lines_of
+from gb10.models.lint.fit import fit_of
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.registries.trust import lines_of_powers, powers_here
 from gb10.models.render.rendered import PEERS, Peer, RenderedRecipe, RenderRequest
-from gb10.models.render.rendering import with_issues
-from gb10.serving.run.service import Options
+from gb10.models.render.rendering import refused, with_issues
+from gb10.serving.run.prepare_service import ServiceRequest, load_source, render_locked
+from gb10.serving.run.service import LEAST
+from gb10.serving.run.service_memory import with_script_cap
 from gb10.serving.run.service_nodes import refuse_numbers
 
 
@@ -59,16 +59,29 @@ def requested(
     )
 
 
+def settings(
+    *,
+    gpus: GpusOption = True,
+    memory: MemoryOption = None,
+    keep_free: KeepFreeOption = LEAST / GIB,
+    restart: RestartOption = False,
+    cap: CapOption = None,
+) -> ServiceRequest:
+    """How the containers of a form run."""
+    containers = settings_of(gpus=gpus, memory=memory, keep_free=keep_free, restart=restart)
+    return ServiceRequest(containers=containers, cap=cap)
+
+
 @with_reporter
 @inject("wish", form_wish, first=True)
 @inject("request", requested, first=True)
-@inject("options", options_of, first=True)
+@inject("how", settings, first=True)
 def render(
     *,
     reporter: Reporter,
     wish: FormWish,
     request: RenderRequest,
-    options: Options,
+    how: ServiceRequest,
     recipe: RecipeArgument,
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="ARGS", help="After --: more arguments of the engine.")
@@ -85,18 +98,28 @@ def render(
     ./build.py recipe render qwen3-0.6b --as compose --restart > compose.yaml
     ./build.py recipe render deepseek-v4-flash --as k8s --nodes spark-1,spark-2 --out deploy
     """
-    file = find_recipe(recipe)
-    loaded, request = load_file(file), replace(request, arguments=tuple(arguments or ()))
-    lock = weights_of(file)
+    request = replace(request, arguments=tuple(arguments or ()))
     if wish.form != SCRIPT_FORM:
-        render_form(reporter, loaded, request, replace(wish, file=file, weights=lock), options, as_json=as_json)
+        asked = replace(
+            wish.request,
+            recipe=recipe,
+            render=replace(request, nodes=()),
+            nodes=",".join(request.nodes) or None,
+            containers=how.containers,
+            cap=how.cap,
+        )
+        render_form(reporter, replace(wish, request=asked), as_json=as_json)
         return
-    only_of_forms(wish, options)
-    rendered = render_locked(loaded, with_script_cap(reporter, loaded, request, options), lock)
+    source = load_source(os.environ, recipe)
+    only_of_forms(wish, how.containers)
+    loaded, fit = source.recipe, fit_of(source.recipe, request)
+    capped = with_script_cap(reporter, fit, request, how.containers, cap=how.cap)
+    rendered = render_locked(loaded, capped, source.weights)
     if not errors_of(rendered.issues):
-        rendered = with_issues(rendered, memory_issues(loaded, request))
-    if not wish.trust:
-        for line in lines_of_powers(loaded, powers_here(loaded, file, foreign_mods(loaded, file), rendered)):
+        rendered = with_issues(rendered, fit.issues(lenient=bool(request.peer or request.lenient)))
+    if source.file is not None and not wish.request.trust:
+        powers = powers_here(loaded, source.file, foreign_mods(loaded, source.file), rendered)
+        for line in lines_of_powers(loaded, powers):
             reporter.say(f"read it before you run it, run needs --trust: {line}")
     _print_script(reporter, loaded, rendered, request.peer, as_json=as_json)
 

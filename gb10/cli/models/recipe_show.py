@@ -1,12 +1,9 @@
 """How model recipes are listed and shown, and the error of one that has mistakes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 
-from gb10.errors import UsageError
-from gb10.models.issue import Issue, errors_of, lines_of
-from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.load.own_section import US, Measurement, OwnSection, own_section
+from gb10.models.load.model_recipe import US, Measurement, ModelRecipe, OwnSection, own_section
 from gb10.models.render.sparkrun import runtime_of
 
 
@@ -124,11 +121,3 @@ def _throughput(row: Measurement) -> str:
         f"{row.date or 'date not stated'} by {row.measured_by}",
     ]
     return ", ".join(parts)
-
-
-def refused(recipe: ModelRecipe, issues: Sequence[Issue]) -> UsageError:
-    """The error of a recipe that is not rendered: every mistake with its line and fix."""
-    errors = errors_of(issues)
-    count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
-    hint = "./build.py recipe fix mends some of them; --lenient PEER renders what that launcher renders"
-    return UsageError(f"{recipe.file} is not rendered: {count}", where="\n".join(lines_of(errors)), hint=hint)

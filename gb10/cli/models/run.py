@@ -4,31 +4,39 @@ import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Annotated
 
 import typer
 
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
-from gb10.cli.models.container_flags import options_of
-from gb10.cli.models.recipe_files import RecipeArgument, find_recipe, load_file
-from gb10.cli.models.recipe_weights import weights_of
-from gb10.cli.models.run_mods import mods_to_run
-from gb10.cli.models.run_options import Manner, manner_of, wanted_of
-from gb10.cli.models.run_service import service_from
+from gb10.cli.models.options import (
+    GIB,
+    CapOption,
+    GpusOption,
+    ImageOption,
+    KeepFreeOption,
+    MemoryOption,
+    NameOption,
+    NodesOption,
+    RestartOption,
+    SetOption,
+    VariantOption,
+    request_of,
+    settings_of,
+)
 from gb10.cli.models.serving import document
-from gb10.cli.models.wanted_service import Wanted
+from gb10.cli.values import RecipeArgument, TrustOption
 from gb10.cli.verb import inject
 from gb10.containers.container_options import docker_call
 from gb10.core.installation import own_command
 from gb10.core.proc import spawn
 from gb10.core.reporter import Reporter
 from gb10.image.context import Context
-from gb10.models.undone import lines_of_undone, undone_by_run
+from gb10.models.powers import undone_by_run
 from gb10.serving.run.fleet import open_fleet
-from gb10.serving.run.node_launch import container_options
-from gb10.serving.run.running import Wish, running
-from gb10.serving.run.service import Options, Service, curl_line
+from gb10.serving.run.prepare_service import ServiceRequest, prepare_service
+from gb10.serving.run.running import running
+from gb10.serving.run.service import LEAST, Service, container_options, curl_line
 from gb10.serving.run.watching import watch
 
 app = verb_app("""Run a model recipe: from its name to a healthy endpoint.
@@ -47,17 +55,46 @@ ends the server before the node's memory is full.
 """)
 
 
+def asked(
+    *,
+    replaced: Annotated[
+        bool, typer.Option("--replace", help="Stop the service of this name first, when it runs otherwise.")
+    ] = False,
+    wait: Annotated[
+        int, typer.Option("--wait", metavar="SECONDS", min=1, help="How long it may take to be healthy.")
+    ] = 7200,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when the endpoint answers.")] = False,
+    gpus: GpusOption = True,
+    memory: MemoryOption = None,
+    keep_free: KeepFreeOption = LEAST / GIB,
+    restart: RestartOption = False,
+    cap: CapOption = None,
+    nodes: NodesOption = None,
+    overrides: SetOption = None,
+    variant: VariantOption = None,
+    image: ImageOption = None,
+    name: NameOption = None,
+    trust: TrustOption = False,
+) -> ServiceRequest:
+    """What is run, and how; raises UsageError."""
+    return replace(
+        request_of(nodes=nodes, overrides=overrides, variant=variant, image=image, trust=trust),
+        name=name,
+        containers=settings_of(gpus=gpus, memory=memory, keep_free=keep_free, restart=restart),
+        cap=cap,
+        replace=replaced,
+        patience=wait,
+        detach=detach,
+    )
+
+
 @app.command(help=app.info.help)
 @with_context
-@inject("manner", manner_of, first=True)
-@inject("options", options_of, first=True)
-@inject("wanted", wanted_of, first=True)
+@inject("request", asked, first=True)
 def run(
     *,
     ctx: Context,
-    wanted: Wanted,
-    options: Options,
-    manner: Manner,
+    request: ServiceRequest,
     recipe: RecipeArgument,
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="ARGS", help="After --: more arguments of the engine.")
@@ -66,26 +103,24 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run a model recipe."""
-    path = find_recipe(recipe)
-    loaded = load_file(path)
-    wanted = replace(wanted, weights=weights_of(path), file=path)
-    service, placing = service_from(ctx, loaded, wanted.given(arguments or ()), options, only_show=dry_run)
-    undone = undone_by_run(loaded, service.ranks[0].container.command)
-    for line in lines_of_undone(loaded, undone):
-        ctx.reporter.say(line)
+    render = replace(request.render, arguments=tuple(arguments or ()))
+    request = replace(request, recipe=recipe, render=render, dry_run=dry_run)
+    prepared = prepare_service(ctx.reporter, ctx.env, request)
+    written, service = prepared.source.recipe, prepared.service
+    undone = undone_by_run(written, service.ranks[0].container.command)
+    for one in undone:
+        ctx.reporter.say(f"{written.file}:{one.line}: run does not do this: {one.text}")
     more = {"undone": [one.text for one in undone]}
     if dry_run:
-        _print_plan(ctx.reporter, placing.place(service), more if as_json else None)
+        _print_plan(ctx.reporter, prepared.placed(ctx.reporter, ctx.env).service, more if as_json else None)
         return
-    mods = partial(mods_to_run, ctx.reporter, loaded, path, trust=wanted.trust)
-    wish = Wish(mods=mods, patience=manner.wait, replace=manner.replace, place=placing.place, meet=placing.meet)
-    with open_fleet(ctx, service.hosts) as fleet, running(ctx, fleet, service, wish) as watched:
+    with open_fleet(ctx, service.hosts) as fleet, running(ctx, fleet, prepared) as watched:
         if watched is None:
             ctx.reporter.say(f"{service.name} runs already, unchanged")
         _print_endpoint(service, {**more, "unchanged": watched is None} if as_json else None)
         if watched is None:
             return
-        if manner.detach:
+        if request.detach:
             _watch_beside(ctx, service)
             return
         sys.stdout.flush()

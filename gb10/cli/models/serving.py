@@ -1,27 +1,19 @@
 """What the verbs about running services share: the nodes of a command line, and a service as a document."""
 
 import shlex
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from gb10.cli import tell
-from gb10.cli.models.cluster_files import nodes_named
 from gb10.containers.container_options import docker_call
 from gb10.errors import EngineError, Gb10Error
 from gb10.image.context import Context
-from gb10.models.memory.memory_limits import cap_of
+from gb10.models.memory.estimating import cap_of
 from gb10.serving.run.existing import Found
-from gb10.serving.run.node_launch import container_options
 from gb10.serving.run.overview import Overview, why
-from gb10.serving.run.service import Service, container_name, curl_line
-
-NodesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--nodes", metavar="A,B", help="Nodes by ssh ([USER@]NAME), the head first; or @CLUSTER. Default: this machine."
-    ),
-]
+from gb10.serving.run.service import Service, container_name, container_options, curl_line
+from gb10.serving.run.service_nodes import nodes_named
 
 
 def hosts_named(ctx: Context, text: str | None) -> tuple[str, ...]:

@@ -6,7 +6,8 @@ from typing import Annotated, Final, Literal
 import typer
 
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
-from gb10.cli.models.serving import NodesOption, end_with, found_document, hosts_named, silence_of, silent_document
+from gb10.cli.models.options import NodesOption
+from gb10.cli.models.serving import end_with, found_document, hosts_named, silence_of, silent_document
 from gb10.core.printing import printable
 from gb10.errors import ServeError, UsageError
 from gb10.image.context import Context

@@ -10,7 +10,15 @@ from pydantic import Field
 from gb10.core.document import check_value
 from gb10.core.fields import Model
 from gb10.errors import UsageError
-from gb10.models.model_config import LONGEST, Config, list_in, mapping_in, number_in, text_config, word_in
+from gb10.models.memory.shapes.config_fields import (
+    LONGEST,
+    Config,
+    list_in,
+    mapping_in,
+    number_in,
+    text_config,
+    word_in,
+)
 
 ROOM: Final = "kernels/"
 COSTS: Final = f"{ROOM}costs.toml"

@@ -18,7 +18,7 @@ from gb10.image.plan.values import Toolkit
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.kernel_sets import entries, merged, model_set, set_name
 from gb10.image.recipe.locked import Lock
-from gb10.models.model_config import QUANTIZED
+from gb10.models.memory.shapes.config_fields import QUANTIZED
 
 CONFIG: Final = "config.json"
 LARGEST: Final = 4 << 20  # bytes of a config

@@ -8,8 +8,8 @@ from gb10.core.host import Host
 from gb10.errors import FetchError, UsageError
 from gb10.image.request.kernel_choice import CONFIG, local_config, read_config
 from gb10.models.memory.model import Model, model_of, scale_weights, with_sizes
+from gb10.models.memory.shapes.config_fields import Config
 from gb10.models.memory.weights.headers import INDEX, PREFIX, entry_sizes, header_length, header_sizes, index_of
-from gb10.models.model_config import Config
 
 LARGEST_INDEX: Final = 256 << 20
 MOST_FILES: Final = 4096

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gb10.image.upgrade.moves import Demand, extras_of
-from gb10.models.lint.engine_source import ENGINES, EngineWords, read_engine
+from gb10.models.lint.engine_words import ENGINES, EngineWords, read_engine
 from gb10.patches.places import harmless
 from gb10.patches.source_tree import Tree
 

@@ -15,8 +15,7 @@ from gb10.image.plan.values import used_sources
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock
-from gb10.models.lint.engine_source import ENGINES
-from gb10.models.lint.engine_words import known_words
+from gb10.models.lint.engine_words import ENGINES, known_words
 from gb10.patches.release_files import Library
 from gb10.patches.releases import PINS, Release, load_releases
 from gb10.patches.selection import find_place, locked_releases, plan_patches

@@ -12,7 +12,6 @@ FORMS = "read are vLLM's official recipes (vllm-project/recipes) and profiles of
 def engine_of_form(text: str, file: str) -> str:
     """``vllm`` or ``sglang``; raises UsageError for a file of neither form."""
     values = _values(text, file)
-    # A recipe of vllm-project/recipes, or a profile of Ansible for SGLang.
     if {"meta", "model", "compatible_strategies"} <= set(values) and "model_id" in mapping(values["model"]):
         return "vllm"
     if any(mapping(values.get(root)) for root in ROOTS):

@@ -8,18 +8,16 @@ from typing import Final
 
 from gb10.errors import UsageError
 from gb10.models.issue import Level
-from gb10.models.lint.engine_source import ENGINES, EngineWords
-from gb10.models.lint.engine_words import declared, known_words, nearest
+from gb10.models.lint.engine_words import ENGINES, EngineWords, declared, known_words, nearest
+from gb10.models.lint.fit import launch_of_case
 from gb10.models.lint.rule import Finding
 from gb10.models.lint.served import LintCase, json_object, vllm_drafts
-from gb10.models.lint.served_launch import launch_of_case
 from gb10.models.lint.sglang_rules import SGLANG, fp8_experts
-from gb10.models.load.model_recipe import Step
-from gb10.models.load.own_section import own_section
+from gb10.models.load.model_recipe import Step, own_section
 from gb10.models.memory.engines.budget import Machine
 from gb10.models.memory.estimating import estimate
 from gb10.models.memory.figures import load_figures
-from gb10.models.memory.known_models import known_config, known_model
+from gb10.models.memory.model import known_config, known_model
 from gb10.models.render.placeholders import NAMED
 from gb10.models.render.sparkrun import TENSORRT_FILE, TENSORRT_PATH
 

@@ -5,13 +5,11 @@ from dataclasses import replace
 
 from gb10.models.issue import Issue, in_order
 from gb10.models.lint.checks import CHECKS
-from gb10.models.lint.engine_source import ENGINES
-from gb10.models.lint.engine_words import releases
+from gb10.models.lint.engine_words import own_releases
 from gb10.models.lint.rule import Rule, applies, issue, rule_findings
 from gb10.models.lint.served import ImageFacts, LintCase, lint_case
 from gb10.models.load.known_keys import OURS
-from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.load.own_section import Variant, own_section
+from gb10.models.load.model_recipe import ModelRecipe, Variant, own_section
 from gb10.models.memory.model import Model
 
 SUPERSEDED = {
@@ -31,11 +29,12 @@ def lint(
     added: frozenset[str] | None = None,
     mended: frozenset[str] = frozenset(),
     sizes: Model | None = None,
+    case: LintCase | None = None,
 ) -> tuple[Issue, ...]:
     """The findings in the order of the file. ``release`` and ``image`` are in place of what the recipe names.
 
     ``added`` are the options that its mods add, when all of them are known, ``mended`` the patches that they stand for;
-    ``sizes`` are the model's, of its files.
+    ``sizes`` are the model's, of its files; ``case`` is what the recipe serves, where it was rendered before.
     Each variant is looked at, too: what only it has stands at its line.
     """
 
@@ -43,7 +42,7 @@ def lint(
         case = _with_image(_sized(case, sizes), release, image, added)
         return replace(case, patches=case.patches | mended)
 
-    plain = _judge(known(lint_case(recipe, own_releases())), rules)
+    plain = _judge(known(case or lint_case(recipe, own_releases())), rules)
     cases = {
         name: known(lint_case(_as_variant(recipe, variant), own_releases(), name))
         for name, variant in own_section(recipe).variants.items()
@@ -87,11 +86,6 @@ def _judge(case: LintCase, rules: Sequence[Rule]) -> list[Issue]:
     found = [finding for rule in rules for finding in findings(rule, case)]
     better = {(other.line, code) for other in found for code, by in SUPERSEDED.items() if other.code in by}
     return [*case.issues, *(one for one in found if (one.line, one.code) not in better)]
-
-
-def own_releases() -> dict[str, str]:
-    """The engine releases of our images, which are the newest that the checkout has words of."""
-    return {engine: known[-1] for engine in ENGINES if (known := releases(engine))}
 
 
 def findings(rule: Rule, case: LintCase) -> Iterator[Issue]:

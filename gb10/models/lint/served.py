@@ -13,8 +13,7 @@ from typing import Final
 from gb10.core.installation import ROOT
 from gb10.errors import UsageError
 from gb10.models.issue import Issue
-from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.load.own_section import own_section
+from gb10.models.load.model_recipe import ModelRecipe, own_section
 from gb10.models.memory.model import Model
 from gb10.models.needs.image_need import known_engine
 from gb10.models.render.rendered import Peer, RenderRequest

@@ -11,8 +11,7 @@ from typing import Final
 from gb10.errors import UsageError
 from gb10.models.lint.rule import Finding
 from gb10.models.lint.served import LintCase
-from gb10.models.memory.known_models import known_config, known_model
-from gb10.models.memory.model import Model
+from gb10.models.memory.model import Model, known_config, known_model
 from gb10.models.memory.shapes.decoder import model_tensors
 from gb10.models.memory.weights.weight import weight_of
 

@@ -10,8 +10,7 @@ from packaging.version import InvalidVersion, Version
 
 from gb10.models.issue import Issue, Level, in_order
 from gb10.models.load.known_keys import EXECUTOR, KNOWN, NOT_SUPPORTED, SPARKRUN_READ, closest
-from gb10.models.load.model_recipe import ModelRecipe, Step
-from gb10.models.load.own_section import check_own_section
+from gb10.models.load.model_recipe import ModelRecipe, Step, check_own_section
 from gb10.models.load.safe_yaml import SafeDocument, UnreadableError, mapping_of, read_yaml
 
 MAPPINGS = ("defaults", "env", "metadata", "runtime_config", "builder_config", "executor_config", "gb10")

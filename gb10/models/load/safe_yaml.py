@@ -166,7 +166,10 @@ class _Places:
             self.walk(child, (*at, step))
 
     def steps(self, node: yaml.Node) -> Iterator[tuple[str | int, yaml.Node | None, yaml.Node]]:
-        """(step, key, value) of each entry; keys that are no scalars are left out."""
+        """(step, key, value) of each entry; keys that are no scalars are left out.
+
+        A key is a step as Python spells its value: ``8`` for 010.
+        """
         if isinstance(node, yaml.SequenceNode):
             yield from ((index, None, child) for index, child in enumerate(node.value))
         elif isinstance(node, yaml.MappingNode):

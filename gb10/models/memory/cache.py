@@ -9,9 +9,8 @@ from math import ceil
 from typing import Final, Literal
 
 from gb10.errors import UsageError
-from gb10.models.memory.shapes.config_fields import Fields, Layer
+from gb10.models.memory.shapes.config_fields import Fields, Layer, mapping_in
 from gb10.models.memory.shapes.layers import head_sizes, ratio_of
-from gb10.models.model_config import mapping_in
 
 NUMBER: Final[Mapping[str, float]] = {
     **dict.fromkeys(("bfloat16", "float16", "bf16", "fp16", "half"), 2.0),

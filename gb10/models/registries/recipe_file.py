@@ -1,15 +1,22 @@
-"""The file of a model recipe: of this checkout, of the user, or of a registry."""
+"""The file of a model recipe: of this checkout, of the user, or of a registry; how it is found and read."""
 
 import difflib
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from gb10.core.config import unknown_variables, with_settings
+from gb10.core.host import Host
 from gb10.core.installation import ROOT
-from gb10.errors import UsageError
-from gb10.models.registries.registry import Registry
+from gb10.core.reporter import Reporter
+from gb10.core.store import open_store, store_root
+from gb10.errors import EmptySelectionError, Gb10Error, UsageError
+from gb10.models.load.loading import is_recipe
+from gb10.models.load.safe_yaml import LARGEST
+from gb10.models.registries.registry import Registry, read_registries
 
 SUFFIXES: Final = (".yaml", ".yml")
 DEEPEST: Final = 6
@@ -148,3 +155,94 @@ def mod_in(root: Path, registry: Registry, written: str) -> Path | None:
 def _meant(name: str, names: Iterable[str], prefix: str = "@") -> str:
     close = difflib.get_close_matches(last_part(name), list(names), n=3, cutoff=0.4)
     return f"did you mean {' or '.join(prefix + one for one in close)}? " if close else ""
+
+
+def registries() -> tuple[Registry, ...]:
+    """All of them; raises UsageError when their file is not valid."""
+    return read_registries(os.environ)
+
+
+def root_here(registry: Registry) -> Path:
+    """The folder of a registry's content; what the store lost is taken again. Raises FetchError."""
+    root = store_root(with_settings(os.environ)) / "registries" / registry.pin / "tree"
+    if root.is_dir():
+        return root
+    from gb10.models.registries.content import root_of  # noqa: PLC0415 - a sixth of a second for verbs that need no store
+
+    settings = with_settings(os.environ)
+    reporter = Reporter(settings)
+    for line in unknown_variables(os.environ):
+        reporter.say_once(line)
+    return root_of(Host(env=settings, store=open_store(settings), reporter=reporter), registry)
+
+
+def registry_recipe(name: str) -> RecipeFile:
+    """The recipe of ``@REGISTRY/NAME``; raises UsageError, FetchError."""
+    if not name.partition("/")[2]:
+        raise UsageError(f"{name[:80]} is a registry, not a recipe", hint=f"./build.py recipe list {name[:80]}")
+    return find_in_registry(root_here, registries(), name)
+
+
+def registry_mod(written: str) -> Path | None:
+    """The folder of a mod ``@REGISTRY/NAME``; None when that registry, or the mod in it, is unknown."""
+    return find_registry_mod(root_here, registries(), written)
+
+
+def models_folder() -> Path:
+    """Where the checkout's model recipes lie."""
+    return ROOT / "recipes/models"
+
+
+def model_names() -> list[str]:
+    """The names of the checkout's model recipes."""
+    return sorted(path.stem for path in models_folder().glob("*.yaml"))
+
+
+def find_recipe(name: str) -> RecipeFile:
+    """The file of a recipe: a path, with or without its suffix, a name, or ``@REGISTRY/NAME``.
+
+    Raises UsageError with the closest names.
+    """
+    if name.startswith("@"):
+        return registry_recipe(name)
+    own = models_folder() / f"{name}.yaml"
+    places = [Path(name), *(Path(name + suffix) for suffix in SUFFIXES), *([own] if "/" not in name else [])]
+    found = next((place for place in places if place.is_file()), None)
+    if found is not None:
+        return RecipeFile(found)
+    if Path(name).exists():
+        raise UsageError(f"{name} is not a file", hint="name the recipe's file")
+    close = difflib.get_close_matches(Path(name).stem, model_names(), n=3, cutoff=0.4)
+    close += [f"@{one.name}/{name}" for one in registries() if _has(one, name)]
+    guess = f"did you mean {' or '.join(close)}? " if close else ""
+    raise UsageError(f"no model recipe {name!r}", hint=f"{guess}./build.py recipe list shows them; or name a file")
+
+
+def _has(registry: Registry, name: str) -> bool:
+    """Whether a registry has a recipe of this name; not asked of one that would be fetched for it."""
+    try:
+        return "/" not in name and bool(find_in_registry(root_here, [registry], f"@{registry.name}/{name}"))
+    except Gb10Error:
+        return False
+
+
+def read_text(path: Path) -> str:
+    """The text of a recipe; raises UsageError when it cannot be read, or is more than a recipe can be."""
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(4 * LARGEST + 1)
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path} is not UTF-8 text", where=f"{path}:{line}", hint="save it as UTF-8") from error
+    except OSError as error:
+        raise UsageError(f"cannot read {path}", where=error.strerror or str(error)) from error
+
+
+def registry_files(text: str) -> list[RecipeFile]:
+    """The recipes of ``@REGISTRY``, in the order of their names. Raises UsageError, FetchError, EmptySelectionError."""
+    registry = named_registry(registries(), text)
+    files = [file for file in recipe_files(root_here(registry), registry).values() if is_recipe(read_text(file.path))]
+    if not files:
+        raise EmptySelectionError(f"@{registry.name} has no recipe", where=registry.source)
+    return files

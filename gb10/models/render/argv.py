@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from gb10.models.load.model_recipe import At, ModelRecipe
-from gb10.models.render.container import NodeContainer, node_container
-from gb10.models.render.engine_flags import words_of
-from gb10.models.render.rendered import RankCommand, RenderedRecipe
+from gb10.models.render.rendered import NodeContainer, RankCommand, RenderedRecipe, node_container
+from gb10.models.render.serve_line import words_of
 
 SERVERS: Final[tuple[tuple[str, ...], ...]] = (
     ("vllm", "serve"),

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Final
 
 from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.render.engine_flags import SGLANG, VLLM, FlagTable, is_on, words_of
 from gb10.models.render.parameters import Parameters
 from gb10.models.render.placeholders import substitute
+from gb10.models.render.serve_line import SGLANG, VLLM, FlagTable, is_on, words_of
 
 LLAMA: Final = FlagTable(
     names=words_of("""
@@ -110,13 +110,11 @@ OWN_FLAGS: Final = frozenset({"tensor_parallel", "distributed_executor_backend"}
 """Parameters of vLLM that are written before or after the table's flags."""
 
 
-def built_command(recipe: ModelRecipe, parameters: Parameters, runtime: str) -> str:
-    """The command of a runtime; the flags that only a launch of several nodes needs are not in it."""
-    return BUILDERS[runtime](recipe, parameters)
-
-
 def _vllm(recipe: ModelRecipe, parameters: Parameters) -> str:
-    words = ["vllm", "serve", parameters.model, *_revision(recipe, parameters)]
+    words = ["vllm", "serve", parameters.model]
+    revision = recipe.values.get("model_revision")
+    if revision and not parameters.model.startswith("/") and ":" not in parameters.model:  # no local model
+        words += ["--revision", shlex.quote(str(revision))]
     return _with_flags(words, "-tp", VLLM, parameters, OWN_FLAGS)
 
 
@@ -213,13 +211,7 @@ def _with_flags(
     return " ".join([*words, *sized, *table.words(parameters.get, skipped)])
 
 
-def _revision(recipe: ModelRecipe, parameters: Parameters) -> list[str]:
-    revision = recipe.values.get("model_revision")
-    local = parameters.model.startswith("/") or ":" in parameters.model
-    return ["--revision", shlex.quote(str(revision))] if revision and not local else []
-
-
-BUILDERS: Final[Mapping[str, Build]] = {
+SERVE_COMMANDS: Final[Mapping[str, Build]] = {
     **dict.fromkeys(("vllm-distributed", "vllm-ray", "eugr-vllm"), _vllm),
     "sglang": _sglang,
     "llama-cpp": _llama,
@@ -228,4 +220,4 @@ BUILDERS: Final[Mapping[str, Build]] = {
     "modular-max": _max,
     "tokenary": _tokenary,
 }
-"""By runtime."""
+"""By runtime; the flags that only a launch of several nodes needs are not in the command."""

@@ -10,8 +10,8 @@ from string import Formatter
 from typing import Any, Final
 
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.render.nodes import Meeting, api_port
 from gb10.models.render.rendered import Findings, RankCommand, RenderedRecipe, RenderRequest, StoppedError
-from gb10.models.render.topology import Meeting, api_port
 
 WIDEST: Final = 999
 """A field's width or precision, in characters."""

@@ -8,16 +8,23 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.load.own_section import own_section
-from gb10.models.render.built_command import built_command, split_mode
-from gb10.models.render.nodes import Ranks, check_nodes, meeting_ports, rank_commands
+from gb10.models.load.model_recipe import ModelRecipe, own_section
+from gb10.models.render.built_command import SERVE_COMMANDS, split_mode
+from gb10.models.render.nodes import (
+    Meeting,
+    Ranks,
+    Topology,
+    api_port,
+    check_nodes,
+    meeting_ports,
+    rank_commands,
+    shares_nodes,
+    topology_of,
+)
 from gb10.models.render.parameters import Parameters, parameters_of
-from gb10.models.render.placeholders import substitute
+from gb10.models.render.placeholders import marked, substitute
 from gb10.models.render.rendered import Findings, RenderedRecipe, RenderRequest
 from gb10.models.render.serve_line import appended, mended, with_flag
-from gb10.models.render.topology import Meeting, Topology, api_port, shares_nodes, topology_of
-from gb10.models.render.user_values import marked
 
 BUILDERS: Final = ("docker-pull", "eugr")
 CACHE_FLAGS: Final = ("--kv-cache-memory-bytes", "--kv-cache-memory")
@@ -237,7 +244,7 @@ def serve_command(recipe: ModelRecipe, parameters: Parameters, launch: Launch, f
     """The engine's command without what only several nodes need."""
     template = (recipe.command or "").strip()
     if not template:
-        built = built_command(recipe, parameters, launch.runtime)
+        built = SERVE_COMMANDS[launch.runtime](recipe, parameters)
         if "{model_revision}" in built:
             text, fix = "the recipe has {model_revision}, and no model_revision", "add `model_revision: COMMIT`"
             found.add("error", "missing-placeholder", text, fix, "defaults")

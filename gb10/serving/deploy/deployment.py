@@ -7,8 +7,7 @@ from typing import Final
 from gb10.containers.container_options import ContainerOptions
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.rendered import RenderedRecipe
-from gb10.serving.run.node_launch import SECRETS, container_options
-from gb10.serving.run.service import Rank, Service
+from gb10.serving.run.service import SECRETS, Rank, Service, container_options
 
 HUB: Final = "HF_TOKEN"
 HUB_PLACE: Final = f"{SECRETS}/{HUB}"

@@ -3,12 +3,19 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from gb10.containers.reference import registry_of
+from gb10.core.installation import ROOT
+from gb10.image.request.recipe_mods import mods_of
+from gb10.models.registries.trust import mods_here
 from gb10.serving.deploy.compose_files import compose_files
-from gb10.serving.deploy.deployment import Deployment, File
-from gb10.serving.deploy.kubernetes import kubernetes_files
+from gb10.serving.deploy.deployment import Deployment, Fabric, File, containers_of
+from gb10.serving.deploy.fabric_files import pod_nodes
+from gb10.serving.deploy.kubernetes import kubernetes_files, object_name
 from gb10.serving.deploy.playbooks import ansible_files
 from gb10.serving.deploy.scripts import docker_files, systemd_files
 from gb10.serving.deploy.sparkrun_recipes import sparkrun_files
+from gb10.serving.run.prepare_service import PreparedService, hosts_of
+from gb10.serving.run.service import SCRIPT
 
 FORMS: Final[Mapping[str, Callable[[Deployment], tuple[File, ...]]]] = {
     "docker": docker_files,
@@ -18,3 +25,45 @@ FORMS: Final[Mapping[str, Callable[[Deployment], tuple[File, ...]]]] = {
     "systemd": systemd_files,
     "ansible": ansible_files,
 }
+
+
+KUBERNETES: Final = "k8s"
+SPARKRUN: Final = "sparkrun"
+TEMPLATES: Final = ("docker.sh.j2", "unit.service.j2")
+
+
+def deployment_of(prepared: PreparedService, form: str, fabric: Fabric) -> Deployment:
+    """What the forms are views of; in Kubernetes its nodes are pods, as many as the recipe needs.
+
+    Raises UsageError for a recipe without trust.
+    """
+    if form == KUBERNETES:
+        name = object_name(prepared.request.name or prepared.source.recipe.stem)
+        hosts = hosts_of(prepared.request.nodes)
+        prepared = prepared.on(pod_nodes(name, hosts, fabric))
+        used = hosts[: len(prepared.service.ranks)]
+        if used != hosts:
+            prepared = prepared.on(pod_nodes(name, used, fabric))
+    recipe, file = prepared.source.recipe, prepared.source.file
+    if file is not None:
+        # sparkrun finds mods by their names, so none is surely ours
+        passed = [mod.written for mod in mods_of(recipe, file)] if form == SPARKRUN else []
+        prepared.require_trust(mods_here(recipe, file, passed))
+    return Deployment(
+        service=prepared.service,
+        containers=containers_of(prepared.service, SCRIPT.read_text(encoding="utf-8")),
+        recipe=prepared.recipe,
+        rendered=prepared.rendered,
+        arguments=prepared.request.render.arguments,
+        templates={name: (ROOT / "templates" / name).read_text(encoding="utf-8") for name in TEMPLATES},
+        fabric=fabric,
+    )
+
+
+def image_lines(image: str) -> list[str]:
+    """What a user should know of the image: nobody can pull a local name, and a tag can move."""
+    if "@" in image:
+        return []
+    if registry_of(image) is None:
+        return [f"{image} names no registry, so no node pulls it: bring it there first (./build.py pull)"]
+    return [f"{image} is a tag, which can move: a digest cannot (--image NAME@sha256:…)"]

@@ -11,8 +11,7 @@ from gb10.errors import UsageError
 from gb10.serving.deploy.deployment import HUB, HUB_PLACE, Deployment, File
 from gb10.serving.deploy.fabric_files import NETWORKS, attached, netplan_files, network_files, networks
 from gb10.serving.deploy.text import kubernetes_text, yaml_text
-from gb10.serving.run.node_launch import LAUNCH, server_line
-from gb10.serving.run.service import SERVICE, Rank
+from gb10.serving.run.service import LAUNCH, SERVICE, Rank, server_line
 from gb10.serving.run.service_nodes import address_of
 
 HUB_OBJECT: Final = "gb10-hf-token"

@@ -9,11 +9,10 @@ from typing import Final
 from gb10.errors import UsageError
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.memory.memory_limits import NAMES
-from gb10.models.render.container import MODELS
-from gb10.models.render.rendered import RenderRequest
+from gb10.models.memory.estimating import NAMES
+from gb10.models.render.nodes import SIZES
+from gb10.models.render.rendered import MODELS, RenderRequest
 from gb10.models.render.rendering import render_recipe
-from gb10.models.render.topology import SIZES
 from gb10.serving.deploy.deployment import Deployment, File
 from gb10.serving.deploy.text import yaml_text
 

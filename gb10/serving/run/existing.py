@@ -65,10 +65,10 @@ def check_room(service: Service, found: Iterable[Found], machines: Mapping[str, 
     A service claims its limit, or, where the sizes of its model are not known, the part that its command names.
     """
     for host, total in ((host, machine.memory) for host, machine in machines.items()):
-        own = service.options.memory or int(service.share * total)
+        own = service.settings.memory or int(service.share * total)
         others = [one for one in found if one.host == host and one.state.runs and one.labels.service != service.name]
         taken = sum(one.labels.memory or int(one.labels.share * total) for one in others)
-        known = own if service.options.memory or taken else 0  # alone, a part of the GPU's memory says nothing here
+        known = own if service.settings.memory or taken else 0  # alone, a part of the GPU's memory says nothing here
         if known and taken + own > total - min(SYSTEM, total // 8):
             names = ", ".join(sorted({one.labels.service for one in others}))
             raise UsageError(

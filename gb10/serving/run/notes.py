@@ -6,19 +6,17 @@ nodes looks at this machine, and at the nodes of these notes.
 
 import json
 import os
-import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from gb10.core.files import digest, write_whole
+from gb10.core.files import DoubtedFileError, digest, read_state_file, write_whole
 from gb10.core.ssh import HERE, ssh_host
 from gb10.errors import UsageError
-from gb10.models.needs.image_need import ImageNeed
 from gb10.serving.run.service import LONGEST, MOST_NODES, NAME
 from gb10.serving.run.service_nodes import SOCKETS
 
@@ -121,14 +119,9 @@ def read_notes(env: Mapping[str, str]) -> Notes:
 def _read(path: Path) -> Note | str:
     """A note, or why it is none; empty for one that went meanwhile."""
     try:
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(path, flags), "rb") as stream:  # noqa: PTH123 - Path has no flags
-            kept = os.fstat(stream.fileno())
-            if not stat.S_ISREG(kept.st_mode):
-                return "it is no plain file"
-            if kept.st_uid != os.geteuid() or kept.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
-                return "another user may have written it"
-            text = stream.read(LARGEST + 1)  # what is longer is half a document, and so no note
+        text, kept = read_state_file(path, LARGEST + 1)  # what is longer is half a document, and so no note
+    except DoubtedFileError as error:
+        return str(error)
     except FileNotFoundError:
         return ""
     except OSError as error:
@@ -171,12 +164,6 @@ class MadeImage(BaseModel):
     """Its tag with the plan's key, which never moves."""
 
 
-def key_of(need: ImageNeed) -> str:
-    """Equal for recipes that need the same image."""
-    plain = asdict(replace(need, refs=dict(need.refs), said=()))
-    return digest(json.loads(json.dumps(plain)))
-
-
 def note_image(env: Mapping[str, str], key: str, image: str) -> None:
     """Note the image that was made for a need. Raises UsageError."""
     path = _path(env, key)
@@ -192,13 +179,9 @@ def made_image(env: Mapping[str, str], key: str) -> str | None:
     """The image that was made for a need; None when there is no note. Raises UsageError for one that is broken."""
     path = _path(env, key)
     try:
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(path, flags), "rb") as stream:  # noqa: PTH123 - Path has no flags
-            kept = os.fstat(stream.fileno())
-            own = stat.S_ISREG(kept.st_mode) and kept.st_uid == os.geteuid()
-            if not own or kept.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
-                raise UsageError(f"another user may have written {path}", hint=f"remove it: rm {path}")
-            text = stream.read(LARGEST_MADE)
+        text, _ = read_state_file(path, LARGEST_MADE)
+    except DoubtedFileError as error:
+        raise UsageError(f"another user may have written {path}", hint=f"remove it: rm {path}") from error
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -17,6 +17,8 @@ from gb10.serving.run.service_nodes import SOCKET, SOCKETS
 PATIENCE: Final = 3.0
 STEPS: Final = 100
 """Ports that are tried for a meeting."""
+TCP: Final = tuple(scheme for scheme in SOCKETS if scheme != SOCKET)
+"""How an engine is named whose machine is known by its address alone."""
 SCRIPT: Final = Path(__file__).with_name("ports.sh")
 PORTS: Final = re.compile(r"^[0-9A-F]{4}$", re.MULTILINE)
 
@@ -74,7 +76,7 @@ def _listed(ports: Iterable[int]) -> str:
 
 def _taken(reporter: Reporter, service: Service) -> Callable[[int], str]:
     """What gives the node on which a port is taken; empty for a free one."""
-    by_address = {rank.node.host: rank.node.address for rank in service.ranks if _only_by_address(rank.node.host)}
+    by_address = {rank.node.host: rank.node.address for rank in service.ranks if rank.node.host.startswith(TCP)}
     hosts = [HERE if host.startswith(SOCKET) else host for host in service.hosts if host not in by_address]
     read: dict[str, frozenset[int]] = {}
     for host, found in each_machine(list(dict.fromkeys(hosts)), ports_of).items():
@@ -90,10 +92,6 @@ def _taken(reporter: Reporter, service: Service) -> Callable[[int], str]:
         return next(listening, "") or next(answering, "")
 
     return holder
-
-
-def _only_by_address(host: str) -> bool:
-    return host.startswith(SOCKETS) and not host.startswith(SOCKET)
 
 
 def ports_of(host: str) -> frozenset[int]:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from gb10.containers.connection import engine_host
@@ -12,14 +11,14 @@ from gb10.containers.images import ImageInfo
 from gb10.core.reporter import Reporter, clock
 from gb10.errors import EndpointError, Gb10Error, ServeError, UsageError
 from gb10.image.context import Context
-from gb10.image.mods.read import FoundMod
-from gb10.models.memory.memory_limits import NAMES
+from gb10.models.memory.estimating import NAMES
 from gb10.serving.guard.finding import Verdict
 from gb10.serving.run.existing import Found, check_room, of_service, runs_unchanged, services_on
 from gb10.serving.run.fleet import Fleet, on_all_nodes, on_all_nodes_collect_errors
 from gb10.serving.run.health import first_answer, is_healthy
 from gb10.serving.run.notes import note_nodes
 from gb10.serving.run.ports import check_port
+from gb10.serving.run.prepare_service import PreparedService
 from gb10.serving.run.service import Service
 from gb10.serving.run.starting import end_all, ready_images, started
 from gb10.serving.run.watching import LINES, Watched, cause_of, died, watch
@@ -31,40 +30,32 @@ SECRETS: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 """Variables that a server gets from the user's environment, and that no recipe holds."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
-    """How a service is started. ``patience``: seconds until it must be healthy."""
-
-    mods: Callable[[ImageInfo], Sequence[FoundMod]] = lambda image: ()
-    """The mods that a service on this image needs."""
-    patience: float = 7200.0
-    replace: bool = False
-    place: Callable[[Service], Service] = lambda service: service
-    """Gives a service that must be started what its nodes' network needs."""
-    keep: Callable[[Mapping[str, Sequence[str]]], object] | None = None
-    """Gets the logs of all ranks before they are ended."""
-    meet: Callable[[Service], Service] = lambda service: service
-    """Gives it ports that are free for its ranks to meet, once what is left of a former run is gone."""
+Keep = Callable[[Mapping[str, Sequence[str]]], object]
+"""Gets the logs of all ranks before they are ended."""
 
 
 @contextmanager
-def running(ctx: Context, fleet: Fleet, service: Service, wish: Wish) -> Iterator[Watched | None]:
+def running(
+    ctx: Context, fleet: Fleet, prepared: PreparedService, *, keep: Keep | None = None
+) -> Iterator[Watched | None]:
     """The service, healthy; None when it runs already, unchanged. Ended when the context fails.
 
     Raises UsageError, EngineError, PublishError (the pull), ServeError.
     """
     machines = on_all_nodes(lambda _, engine: engine_host(engine), fleet)
+    service = prepared.service
     images = ready_images(ctx, fleet, service.image, machines)
     found = services_on(fleet)
     own = of_service(found, service.name)
     if runs_unchanged(service, own, images):
         yield None
         return
-    mods = wish.mods(next(iter(images.values())))  # first: a mod that needs trust must end no running service
+    image = next(iter(images.values()))
+    mods = prepared.mods(ctx.reporter, image)  # first: a mod that needs trust must end no running service
     _say_replaced(ctx.reporter, service, images)
-    service = wish.place(service)
-    _clear(ctx.reporter, fleet, service, own, replace=wish.replace)
-    service = wish.meet(service)
+    prepared = prepared.placed(ctx.reporter, ctx.env)
+    _clear(ctx.reporter, fleet, prepared.service, own, replace=prepared.request.replace)
+    service = prepared.meeting_free(ctx.reporter).service
     check_room(service, found, machines)
     check_port(service, [one for one in found if one not in own])
     secrets = {name: ctx.env[name] for name in SECRETS if ctx.env.get(name)}
@@ -72,9 +63,11 @@ def running(ctx: Context, fleet: Fleet, service: Service, wish: Wish) -> Iterato
     with started(service, fleet, images, mods, secrets, reporter=ctx.reporter) as containers:
         _note(ctx, service)  # once more: `status` forgets a service that is on none of its nodes
         ahead = {host: machine.ahead for host, machine in machines.items()}
-        watched = Watched(name=service.name, fleet=fleet, containers=containers, ahead=ahead, keep=wish.keep)
+        watched = Watched(
+            name=service.name, fleet=fleet, containers=containers, ahead=ahead, keep=keep, service=service
+        )
         try:
-            _healthy(ctx.reporter, service, watched, wish.patience)
+            _healthy(ctx.reporter, service, watched, prepared.request.patience)
             _check_answer(ctx, service, watched)
         except BaseException:
             watched.keep_logs()

@@ -1,19 +1,20 @@
-"""A served model: its ranks and what each node runs. Pure."""
+"""A served model: its ranks, what each node runs, and the options of its containers. Pure."""
 
 import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Final
 
+from gb10.containers.container_options import ContainerOptions
 from gb10.core.files import digest
 from gb10.errors import UsageError
 from gb10.image.plan.plan_record import NAMESPACE
-from gb10.models.memory.memory_limits import with_memory_cap
-from gb10.models.render.container import NodeContainer, node_container
-from gb10.models.render.rendered import RenderedRecipe
-from gb10.models.render.topology import api_port
+from gb10.models.memory.estimating import capped
+from gb10.models.render.nodes import api_port
+from gb10.models.render.rendered import CACHE, NodeContainer, RenderedRecipe, node_container
 from gb10.serving.run.service_nodes import Node
 
 NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,60}")
@@ -25,18 +26,16 @@ OOM_SCORE: Final = 500
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
-    """How a service runs, beside its recipe. ``least`` is the memory in bytes that a node must keep free."""
+class ContainerSettings:
+    """How the containers of a service run, beside their recipe. ``least`` is the memory in bytes that stays free."""
 
     gpus: bool = True
     restart: bool = False
     memory: int | None = None
     """Limit of each container in bytes."""
     least: int = LEAST
-    cap: bool | None = None
-    """Whether PyTorch's memory is capped; None where its release is known to take a cap."""
     torch: float | None = None
-    """The cap: the part of a node's memory that PyTorch may take."""
+    """The cap of PyTorch's memory: the part of a node's memory that it may take."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +58,7 @@ class Service:
     port: int
     ranks: tuple[Rank, ...]
     mods: tuple[str, ...]
-    options: Options
+    settings: ContainerSettings
     meeting: tuple[int, ...] = ()
     """The ports by which the ranks meet."""
     asked: str | None = None
@@ -78,7 +77,7 @@ class Service:
     @property
     def share(self) -> float:
         """The part of a node's memory that its command claims; zero when it names none."""
-        found = SHARE.search(self.ranks[0].container.command) if self.options.gpus else None
+        found = SHARE.search(self.ranks[0].container.command) if self.settings.gpus else None
         return float(found[1]) if found else 0.0
 
     @property
@@ -89,21 +88,20 @@ class Service:
         """
         if self.asked:
             return self.asked
-        ranks = [[rank.node.host, *rank.node.devices, _as_data(rank.container)] for rank in self.ranks]
-        options = self.options
-        return digest([ranks, list(self.mods), options.restart, options.least])
+        ranks = []
+        for rank in self.ranks:
+            container = asdict(rank.container)
+            if not rank.container.argv:  # words only where there are some
+                del container["argv"]
+            ranks.append([rank.node.host, *rank.node.devices, container])
+        settings = self.settings
+        return digest([ranks, list(self.mods), settings.restart, settings.least])
 
     @property
     def endpoint(self) -> str:
         """``http://HEAD:PORT``."""
         client = self.ranks[0].node.client or self.ranks[0].node.address
         return f"http://{f'[{client}]' if ':' in client else client}:{self.port}"
-
-
-def _as_data(container: NodeContainer) -> dict[str, object]:
-    """A container as it counts into a digest: words only where there are some."""
-    found = asdict(container)
-    return found if container.argv else {name: value for name, value in found.items() if name != "argv"}
 
 
 def service_of(
@@ -113,7 +111,7 @@ def service_of(
     rendered: RenderedRecipe,
     nodes: Sequence[Node],
     mods: Sequence[str],
-    options: Options,
+    settings: ContainerSettings,
 ) -> Service:
     """The service of a recipe that was rendered for the addresses of ``nodes``.
 
@@ -121,36 +119,28 @@ def service_of(
     """
     if NAME.fullmatch(name) is None:
         raise UsageError(f"{name!r} cannot be the name of a service", hint="use letters, digits, _, . and - (--name)")
-    containers = rendered.containers or _of_scripts(rendered)
+    containers, image = rendered.containers, rendered.image
+    if not containers and image:  # of version 1, whose scripts hold the environment
+        containers = tuple(node_container(rank.host, image, rank.command, {}) for rank in rendered.ranks)
     if not containers:
         raise UsageError(f"{name} names no image", hint="name one: --image REF")
     command = rendered.serve or rendered.script or ""
     found = SERVED.search(command)
+    ranks = []
+    for number, (node, container) in enumerate(zip(nodes, containers, strict=False)):
+        environment = capped({**node.environment, **container.environment, **node.own}, settings.torch)
+        changed = replace(container, environment=environment, gpus=settings.gpus, memory=settings.memory)
+        ranks.append(Rank(number=number, node=node, container=changed))
     return Service(
         name=name,
         model=found[1] if found else model or name,
         runtime=rendered.runtime,
         port=api_port(rendered.serve or rendered.script or "", rendered.runtime),
         meeting=rendered.meeting,
-        ranks=tuple(
-            _rank(number, node, container, options)
-            for number, (node, container) in enumerate(zip(nodes, containers, strict=False))
-        ),
+        ranks=tuple(ranks),
         mods=tuple(mods),
-        options=options,
+        settings=settings,
     )
-
-
-def _rank(number: int, node: Node, container: NodeContainer, options: Options) -> Rank:
-    environment = with_memory_cap({**node.environment, **container.environment, **node.own}, options.torch)
-    changed = replace(container, environment=environment, gpus=options.gpus, memory=options.memory)
-    return Rank(number=number, node=node, container=changed)
-
-
-def _of_scripts(rendered: RenderedRecipe) -> tuple[NodeContainer, ...]:
-    """The containers of a recipe of version 1, whose scripts hold the environment."""
-    image = rendered.image
-    return tuple(node_container(rank.host, image, rank.command, {}) for rank in rendered.ranks) if image else ()
 
 
 def curl_line(endpoint: str, model: str) -> str:
@@ -198,7 +188,7 @@ def labels_of(service: Service, rank: Rank) -> dict[str, str]:
         "runtime": service.runtime,
         "endpoint": service.endpoint,
         "digest": service.digest,
-        "memory": str(service.options.memory or 0),
+        "memory": str(service.settings.memory or 0),
         "share": str(service.share),
     }
     return {SERVICE: service.name, **{f"{SERVICE}.{name}": value for name, value in fields.items()}}
@@ -232,3 +222,47 @@ def _hosts(text: str | None) -> tuple[str, ...]:
     if not isinstance(found, list) or len(found) > MOST_NODES or not all(isinstance(one, str) for one in found):
         return ()
     return tuple(one[:LONGEST] for one in found)
+
+
+FOLDER: Final = "/gb10/run"
+LAUNCH: Final = f"{FOLDER}/launch.sh"
+SECRETS: Final = "/gb10/secrets"
+"""Each file is a variable of the server alone: its name, and its first line."""
+SCRIPT: Final = Path(__file__).with_name("launch.sh")
+
+
+def launch_files() -> dict[str, tuple[bytes, int]]:
+    """The files of a container whose server waits for its mods: content and mode by path."""
+    return {LAUNCH: (SCRIPT.read_bytes(), 0o755), f"{FOLDER}/hold": (b"", 0o444)}
+
+
+def secret_files(secrets: Mapping[str, str]) -> dict[str, tuple[bytes, int]]:
+    """The files of variables that only the server sees: its user alone may read them."""
+    return {f"{SECRETS}/{name}": (f"{value}\n".encode(), 0o400) for name, value in secrets.items()}
+
+
+def server_line(command: Sequence[str]) -> str:
+    """The server of a container's command as one text for bash, which gives it the same words."""
+    _, *server = command[command.index(LAUNCH) + 1 :]
+    return shlex.join(server[1:]) if server[0] == "--" else server[0]
+
+
+def container_options(service: Service, rank: Rank) -> ContainerOptions:
+    """How the container of a rank runs. Pure."""
+    settings, node, argv = service.settings, rank.node, rank.container.argv
+    server = ("--", *argv) if argv else (rank.container.command,)  # words that no shell reads, or one text for bash
+    return ContainerOptions(
+        image=rank.container.image,
+        name=container_name(service, rank),
+        command=("bash", LAUNCH, str(settings.least >> 10), *server),
+        environment=rank.container.environment,
+        labels=labels_of(service, rank),
+        volumes=dict([CACHE]),
+        mounts=rank.container.mounts,
+        gpus=rank.container.gpus,
+        memory=rank.container.memory,
+        oom_score_adj=OOM_SCORE,
+        devices=node.devices,
+        memlock=bool(node.devices),
+        restart=settings.restart,
+    )

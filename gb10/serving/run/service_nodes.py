@@ -1,21 +1,24 @@
-"""Nodes of a service: where Docker is reached, what each shows, and what joins them."""
+"""Nodes of a service: named, or of a cluster's file; where Docker is reached, what each shows, what joins them."""
 
+import difflib
 import socket
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from gb10.containers.connection import Engine, engine_host
 from gb10.containers.node import reached
 from gb10.containers.reach import connect_if_running
+from gb10.core.config import config_file
 from gb10.core.host import Host
 from gb10.core.proc import CommandFailedError, capture
 from gb10.core.reporter import Reporter
 from gb10.core.ssh import HERE, ssh_host
 from gb10.errors import Gb10Error, ServeError, UsageError
 from gb10.serving.cluster.adapters import Remark, adapter_remarks, pair_remarks, remarks_on
-from gb10.serving.cluster.cluster_file import Cluster
+from gb10.serving.cluster.cluster_file import LARGEST, NAME, Cluster, read_cluster
 from gb10.serving.cluster.fabric import Fabric, fabric_of, settings_of
 from gb10.serving.cluster.node_facts import NodeFacts, Reading
 from gb10.serving.cluster.probing import read_nodes
@@ -25,6 +28,8 @@ LOOPBACK = "127.0.0.1"
 SOCKET = "unix://"
 SOCKETS = (SOCKET, "tcp://", "http://")
 """How an engine is named that ssh does not reach."""
+MARK = "@"
+"""Before the name of a cluster."""
 SCHEMES = ("tcp://", "http://", "ssh://")
 
 
@@ -75,6 +80,57 @@ def address_of(host: str) -> str:
     scheme = next((scheme for scheme in SCHEMES if host.startswith(scheme)), "")
     name = host.removeprefix(scheme).partition("/")[0].rpartition("@")[2]
     return name.partition(":")[0] if name.count(":") == 1 else name
+
+
+def cluster_file(env: Mapping[str, str], name: str) -> Path:
+    """Where a cluster's file lies. Raises UsageError for what cannot be a name."""
+    if NAME.fullmatch(name) is None:
+        raise UsageError(f"{name!r} cannot be the name of a cluster", hint="use letters, digits, _, . and -")
+    return _folder(env) / f"{name}.toml"
+
+
+def _folder(env: Mapping[str, str]) -> Path:
+    return config_file(env).parent / "clusters"
+
+
+def find_cluster(env: Mapping[str, str], name: str) -> Cluster:
+    """A cluster by its name. Raises UsageError with the closest one, or for a file with mistakes."""
+    path = cluster_file(env, name)
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(LARGEST + 1)
+        return read_cluster(content[:LARGEST].decode("utf-8"), str(path))
+    except FileNotFoundError as error:
+        names = sorted(one.stem for one in _folder(env).glob("*.toml"))
+        close = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+        guess = f"did you mean {MARK}{close[0]}? " if close else ""
+        hint = f"{guess}make it: ./build.py cluster init {name} --nodes HEAD,WORKER"
+        raise UsageError(f"no cluster {name!r}", where=str(path), hint=hint) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text", hint="save it as UTF-8") from error
+    except OSError as error:
+        raise UsageError(f"cannot read {path}", where=error.strerror or str(error)) from error
+
+
+def nodes_named(env: Mapping[str, str], text: str | None) -> Cluster | None:
+    """The nodes of ``--nodes A,B`` or ``--nodes @NAME``; None when it is not given. Raises UsageError."""
+    if text is None:
+        return None
+    if text.startswith(MARK) and "," not in text:
+        return find_cluster(env, text.removeprefix(MARK))
+    hosts = tuple(one.strip() for one in text.split(",") if one.strip())
+    if not hosts:
+        raise UsageError("--nodes names no node", hint="write --nodes HEAD,WORKER, or --nodes @CLUSTER")
+    refuse_numbers(hosts)
+    twice = next((host for host in hosts if hosts.count(host) > 1), None)
+    if twice:
+        raise UsageError(f"the node {twice!r} is named twice", hint="each node runs one rank")
+    return alone(*hosts)
+
+
+def alone(*hosts: str) -> Cluster:
+    """A cluster without a file."""
+    return Cluster.model_construct(nodes=hosts, environment={}, node={})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,11 +185,6 @@ class NodeSurvey:
             raise ServeError(errors[0].text, where=where or None, hint=errors[0].hint)
 
 
-def survey_network(hosts: Sequence[str]) -> NodeSurvey:
-    """The facts of machines, and what joins them; nothing of their engines."""
-    return _judged(read_nodes(hosts), {})
-
-
 def survey_nodes(host: Host, hosts: Sequence[str]) -> NodeSurvey:
     """All that is known of machines; facts and engines are asked at the same time."""
     with ThreadPoolExecutor(2) as pool:
@@ -174,7 +225,7 @@ def placed(reporter: Reporter, cluster: Cluster) -> tuple[Node, ...]:
     if dark:
         reporter.say(f"{', '.join(dark)}: not named by ssh, so its network is not read, and NCCL is told nothing of it")
         return named(cluster)
-    survey = survey_network(hosts)
+    survey = _judged(read_nodes(hosts), {})
     survey.require()
     for remark in survey.remarks:
         if remark.level == "warning":

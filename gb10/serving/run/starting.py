@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -35,8 +35,7 @@ from gb10.image.plan.plan_record import NAMESPACE
 from gb10.image.publish.pulling import LOCAL, pull_everywhere
 from gb10.serving.doctor.log_judging import remedy_of
 from gb10.serving.run.fleet import Fleet, on_all_nodes, on_all_nodes_collect_errors
-from gb10.serving.run.node_launch import FOLDER, container_options, launch_files, secret_files
-from gb10.serving.run.service import Service, read_labels
+from gb10.serving.run.service import FOLDER, Service, container_options, launch_files, read_labels, secret_files
 
 PLACE = "/workspace/mods"
 RUN = 'chmod +x run.sh && WORKSPACE_DIR="$1" ./run.sh'
@@ -45,22 +44,8 @@ TYPES = {"link": tarfile.SYMTYPE, "folder": tarfile.DIRTYPE}
 BAKE = "bake it instead, and see its whole log: ./build.py image --mod {name}"
 
 
-def not_baked(mods: Iterable[FoundMod], labels: Mapping[str, str]) -> tuple[FoundMod, ...]:
-    """The mods that an image does not hold in this very form. Pure."""
-    baked = {value for name, value in labels.items() if name.startswith(f"{NAMESPACE}.mod.")}
-    return tuple(mod for mod in mods if short_label(mod.name, mod.digest) not in baked)
-
-
-def apply_mods(
-    engine: Engine, container: str, host: str, workdir: str, mods: Sequence[FoundMod], *, reporter: Reporter
-) -> None:
-    """Run mods in a container that runs. Raises ServeError with the end of what a failing one printed."""
-    for mod in mods:
-        with reporter.task(f"{host}: the mod {mod.name}"):
-            _apply(engine, container, host, workdir, mod)
-
-
 def _apply(engine: Engine, container: str, host: str, workdir: str, mod: FoundMod) -> None:
+    """Run a mod in a container that runs. Raises ServeError with the end of what a failing one printed."""
     put_files(engine, container, {f"{PLACE}/{mod.name}/.keep": (b"", 0o644)})
     put_archive(engine, container, f"{PLACE}/{mod.name}", _packed(mod.files))
     argv = ["sh", "-c", RUN, "sh", workdir]
@@ -119,7 +104,11 @@ def started(
     made: Started = {}
 
     def apply(engine: Engine, host: str, image: ImageInfo) -> None:
-        apply_mods(engine, made[host], host, image.workdir, not_baked(mods, image.labels), reporter=reporter)
+        baked = {value for name, value in image.labels.items() if name.startswith(f"{NAMESPACE}.mod.")}
+        for mod in mods:
+            if short_label(mod.name, mod.digest) not in baked:
+                with reporter.task(f"{host}: the mod {mod.name}"):
+                    _apply(engine, made[host], host, image.workdir, mod)
 
     try:
         _create(service, fleet, launch_files(), made)
@@ -129,14 +118,9 @@ def started(
         on_all_nodes(lambda host, engine: _release(engine, host, made[host], secrets), fleet)
         yield made
     except BaseException:
-        on_all_nodes_collect_errors(
-            lambda host, engine: end_container(engine, made[host], patience=PATIENCE), _having(fleet, made)
-        )
+        begun = {host: engine for host, engine in fleet.items() if host in made}
+        on_all_nodes_collect_errors(lambda host, engine: end_container(engine, made[host], patience=PATIENCE), begun)
         raise
-
-
-def _having(fleet: Fleet, made: Started) -> Fleet:
-    return {host: engine for host, engine in fleet.items() if host in made}
 
 
 def _create(service: Service, fleet: Fleet, files: Mapping[str, tuple[bytes, int]], made: Started) -> None:
@@ -202,7 +186,7 @@ def _refused(error: EngineError, message: str) -> ServeError:
 
 def _check_drivers(service: Service, fleet: Fleet, made: Started) -> None:
     """Raise ServeError when the nodes have different NVIDIA drivers: NCCL and compiled kernels must fit both."""
-    if len(fleet) == 1 or not service.options.gpus:
+    if len(fleet) == 1 or not service.settings.gpus:
         return
     printed = on_all_nodes(lambda host, engine: run_inside(engine, made[host], DRIVER)[1], fleet)
     releases = {host: found[1] if (found := RELEASE.search(text)) else "none" for host, text in printed.items()}
@@ -241,7 +225,11 @@ def ready_images(
     images = {host: image for host, image in found.items() if image is not None}
     _check_same(images)
     for host, image in images.items():
-        _check_platform(host, image, machines[host].machine, reference)
+        machine = machines[host].machine
+        runs = f"linux/{ARCHITECTURES.get(machine, machine)}"
+        if not image.platform.startswith(runs):
+            hint = "run it on a Spark: --nodes NAME"
+            raise UsageError(f"{reference} is for {image.platform}, and {host} runs {runs}", hint=hint)
     return images
 
 
@@ -263,10 +251,3 @@ def _check_same(images: Mapping[str, ImageInfo]) -> None:
     if len(set(layers.values())) > 1:
         where = "\n".join(f"{host}: {image.id[:19]}, {len(image.diff_ids)} layers" for host, image in images.items())
         raise EngineError("the nodes have different images under this name", where=where, hint=SAME)
-
-
-def _check_platform(host: str, image: ImageInfo, machine: str, reference: str) -> None:
-    runs = f"linux/{ARCHITECTURES.get(machine, machine)}"
-    if not image.platform.startswith(runs):
-        hint = "run it on a Spark: --nodes NAME"
-        raise UsageError(f"{reference} is for {image.platform}, and {host} runs {runs}", hint=hint)

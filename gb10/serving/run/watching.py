@@ -13,6 +13,7 @@ from gb10.errors import Gb10Error, ServeError
 from gb10.serving.doctor.log_judging import remedy_of
 from gb10.serving.run.existing import Found
 from gb10.serving.run.fleet import Fleet, on_all_nodes, on_all_nodes_collect_errors
+from gb10.serving.run.service import Service
 from gb10.serving.run.starting import end_all
 
 GUARDED: Final = 99
@@ -105,6 +106,8 @@ class Watched:
     heard: dict[str, float] = field(default_factory=dict)
     keep: Callable[[Mapping[str, Sequence[str]]], object] | None = None
     """Gets the logs of all ranks before they are gone, if it is to have them."""
+    service: Service | None = None
+    """As it was started; None for one that was found."""
 
     def look(self) -> Death | None:
         """The rank that ended first, if one has."""

@@ -1,16 +1,20 @@
 """Two sides launched in turn, A B B A, each launch measured and kept at once; an interrupted run goes on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
+from gb10.core.fetch import redact
 from gb10.core.journal import Journal
-from gb10.errors import ServeError
+from gb10.errors import ServeError, UsageError
 from gb10.image.context import Context
 from gb10.serving.stats.comparison import Side, schedule
-from gb10.serving.trial.launch_journal import MakeLauncher, launches_of, run_and_record
+from gb10.serving.trial.compared import Unit
+from gb10.serving.trial.launch_journal import launches_of, run_and_record
 from gb10.serving.trial.launch_line import LaunchLine, Result
+from gb10.serving.trial.launcher import MakeLauncher, Parameters, Starting, parameters_of, running_already
 from gb10.serving.trial.measuring import Measure
 
 MOST_FAILED: Final = 2
@@ -57,3 +61,53 @@ def run_comparison(ctx: Context, contest: Contest, journal: Journal) -> list[Lau
                 )
     blocks = {number: block for number, (_, block) in enumerate(order)}
     return [known[number].model_copy(update={"block": blocks[number]}) for number in sorted(known) if number in blocks]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """Both sides as launchers, and all that names them."""
+
+    names: tuple[str, str]
+    launchers: tuple[MakeLauncher, MakeLauncher]
+    unit: Unit
+    what: dict[str, object]
+
+    def contest(self, launches: int, measure: Measure) -> Contest:
+        """So many launches of each."""
+        launchers: dict[Side, MakeLauncher] = {"A": self.launchers[0], "B": self.launchers[1]}
+        return Contest(names=self.names, launchers=launchers, launches=launches, measure=measure)
+
+
+def sides_of_compare(ctx: Context, starting: Starting, texts: tuple[str, str], folder: Path) -> Sides:
+    """The launchers of both sides. Raises UsageError."""
+    if not starting.recipe and not starting.launch:
+        return _named(ctx, starting, texts, folder)
+    if texts[0] == texts[1]:
+        ctx.reporter.say("both sides are the same: what is found is the noise of this machine")
+    made = [_launcher(ctx, starting, parameters_of(text), side, folder) for text, side in zip(texts, "ab", strict=True)]
+    return Sides(names=texts, launchers=(made[0], made[1]), unit="launches", what=starting.document)
+
+
+def _named(ctx: Context, starting: Starting, texts: tuple[str, str], folder: Path) -> Sides:
+    """Two endpoints, or two recipes."""
+    urls = [_is_url(text) for text in texts]
+    if all(urls):
+        a, b = map(running_already, texts)
+        what: dict[str, object] = {"endpoints": [redact(text) for text in texts]}
+        return Sides(names=texts, launchers=(lambda *_: a, lambda *_: b), unit="passes", what=what)
+    if any(urls):
+        raise UsageError("one side is an endpoint, and the other is none", hint="name two endpoints, or two recipes")
+    made = [
+        _launcher(ctx, replace(starting, recipe=text), {}, side, folder) for text, side in zip(texts, "ab", strict=True)
+    ]
+    return Sides(names=texts, launchers=(made[0], made[1]), unit="launches", what=starting.document)
+
+
+def _launcher(ctx: Context, starting: Starting, parameters: Parameters, side: str, folder: Path) -> MakeLauncher:
+    return starting.launcher(ctx, parameters, f"bench-{side}", folder / "logs")
+
+
+def _is_url(text: str) -> bool:
+    """``http://…``, or ``host:8000`` when no file has that name."""
+    host, colon, port = text.rpartition(":")
+    return "://" in text or (bool(host and colon) and port.isdigit() and not Path(text).exists())

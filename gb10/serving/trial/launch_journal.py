@@ -10,13 +10,11 @@ from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.serving.doctor.masking import masked
 from gb10.serving.trial.launch_line import LaunchLine, Outcome, Result, leftover_server, read_launch
-from gb10.serving.trial.launcher import Launcher, end_left
+from gb10.serving.trial.launcher import MakeLauncher, end_left
 from gb10.serving.trial.measuring import Measure, measure_launch
 
 JOURNAL: Final = "launches.jsonl"
 LOGS: Final = "logs"
-MakeLauncher = Callable[[Journal, str], Launcher]
-"""The launcher of a side or a row; the journal takes what a later run must end, the text names the launch's log."""
 
 
 def open_journal(ctx: Context, folder: Path, head: Mapping[str, object]) -> Journal:

@@ -9,22 +9,25 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from gb10.containers.docker_containers import tail_of
 from gb10.containers.images import find_image
 from gb10.core.child_sessions import end_session, leading, started
 from gb10.core.fetch import redact
 from gb10.core.host import Host
+from gb10.core.journal import Journal
 from gb10.core.proc import CommandFailedError
 from gb10.core.reporter import clock
 from gb10.errors import Gb10Error, ServeError, UsageError
 from gb10.image.context import Context
+from gb10.models.load.model_recipe import ModelRecipe
 from gb10.serving.doctor.masking import masked, masked_environment
 from gb10.serving.run.existing import of_service, services_on
 from gb10.serving.run.fleet import Fleet, open_fleet
 from gb10.serving.run.health import is_healthy
-from gb10.serving.run.running import Wish, running
+from gb10.serving.run.prepare_service import PreparedService, ServiceRequest, load_source, prepare_service
+from gb10.serving.run.running import running
 from gb10.serving.run.service import Service
 from gb10.serving.run.watching import LINES, Watched, cause_of, end_service, ending_of
 
@@ -194,7 +197,7 @@ def end_left(host: Host, pid: int, begun: int) -> None:
         end_session(pid)
 
 
-def by_recipe(ctx: Context, service: Service, wish: Wish, logs: Path) -> Launcher:
+def by_recipe(ctx: Context, prepared: PreparedService, logs: Path) -> Launcher:
     """The launcher of a service. A container of its name, which a killed run left behind, is ended first.
 
     What each rank printed is kept in files whose names begin as ``logs``.
@@ -202,22 +205,16 @@ def by_recipe(ctx: Context, service: Service, wish: Wish, logs: Path) -> Launche
 
     @contextmanager
     def launch() -> Iterator[Launched]:
-        with open_fleet(ctx, service.hosts) as fleet:
-            left = of_service(services_on(fleet), service.name)
+        name = prepared.service.name
+        with open_fleet(ctx, prepared.service.hosts) as fleet:
+            left = of_service(services_on(fleet), name)
             if left:
-                end_service(fleet, left, service.name)
-            placed: list[Service] = []
-
-            def meet(asked: Service) -> Service:
-                placed.append(wish.meet(asked))
-                return placed[-1]
-
-            asked = replace(wish, meet=meet, keep=partial(keep_ranks, logs))
-            with running(ctx, fleet, service, asked) as watched:
-                if watched is None:
+                end_service(fleet, left, name)
+            with running(ctx, fleet, prepared, keep=partial(keep_ranks, logs)) as watched:
+                if watched is None or watched.service is None:
                     raise AssertionError("the service was ended, and runs")
                 try:
-                    yield _launched(placed[-1], fleet, watched)
+                    yield _launched(watched.service, fleet, watched)
                 finally:
                     watched.end()
 
@@ -259,3 +256,89 @@ def _launched(service: Service, fleet: Fleet, watched: Watched) -> Launched:
         logs=watched.logs,
         ended=ended,
     )
+
+
+MakeLauncher = Callable[[Journal, str], Launcher]
+"""The launcher of a side or a row; the journal takes what a later run must end, the text names the launch's log."""
+IMAGE, VARIANT, ARGS = "image", "variant", "args"
+KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+Parameters = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starting:
+    """How servers are started: by a command, or a recipe as `run` does it."""
+
+    request: ServiceRequest
+    """Of a recipe; each side or row has parameters of its own beside."""
+    recipe: str | None
+    launch: str | None
+    endpoint: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """All that decides what a server is, but for a side's own parameters."""
+        render = self.request.render
+        return {
+            "recipe": self.recipe,
+            "launch": self.launch,
+            "endpoint": self.endpoint,
+            "nodes": self.request.nodes,
+            "image": self.request.image,
+            "variant": render.variant,
+            "set": [list(pair) for pair in render.overrides],
+        }
+
+    def launcher(self, ctx: Context, parameters: Parameters, service: str, logs: Path) -> MakeLauncher:
+        """The launcher of a side or a row. Raises UsageError for parameters that cannot be."""
+        if self.recipe is not None:
+            source = load_source(ctx.env, self.recipe)
+            request = self._request(source.recipe, parameters, service)
+            prepared = prepare_service(ctx.reporter, ctx.env, request, source=source)
+            return lambda journal, name: by_recipe(ctx, prepared, logs / name)
+        if self.launch is None:
+            raise UsageError("nothing says how servers are started", hint="--recipe NAME, or --launch COMMAND")
+        command = Command(
+            template=self.launch, parameters=parameters, url=self.endpoint, patience=self.request.patience
+        )
+        by_command(ctx, command, logs / "none.log", lambda *_: None)
+
+        def make(journal: Journal, name: str) -> Launcher:
+            def begun(pid: int, started: int) -> None:
+                journal.append_object({"kind": "begun", "pid": pid, "started": started})
+
+            return by_command(ctx, command, logs / f"{name}.log", begun)
+
+        return make
+
+    def _request(self, recipe: ModelRecipe, parameters: Parameters, service: str) -> ServiceRequest:
+        """The request with a side's parameters in it. Raises UsageError for one that the recipe does not have."""
+        own = {name: value for name, value in parameters.items() if name not in (IMAGE, VARIANT, ARGS)}
+        known = recipe.defaults
+        unknown = sorted(name for name in own if not name.startswith(ENV) and name.partition(".")[0] not in known)
+        if unknown:
+            hint = f"its parameters: {', '.join(known)}; args='…' gives the server more arguments"
+            raise UsageError(f"{recipe.name} has no parameter {unknown[0]!r}", hint=hint)
+        render = replace(
+            self.request.render,
+            overrides=(*self.request.render.overrides, *own.items()),
+            variant=parameters.get(VARIANT) or self.request.render.variant,
+            arguments=tuple(shlex.split(parameters.get(ARGS, ""))),
+        )
+        image = parameters.get(IMAGE) or self.request.image
+        return replace(self.request, render=render, image=image, name=service)
+
+
+def parameters_of(text: str) -> dict[str, str]:
+    """``KEY=VALUE KEY='two words'``; a word without ``=`` is an image. Raises UsageError. Pure."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"a quotation mark has no partner in {text!r}", where=str(error)) from error
+    found: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=") if KEY.match(word) and "=" in word else (IMAGE, "=", word)
+        if not equals or KEY.fullmatch(key) is None or key in found:
+            raise UsageError(f"not a setting: {word!r}", hint="write KEY=VALUE KEY=VALUE, each key once, or an image")
+        found[key] = value
+    return found

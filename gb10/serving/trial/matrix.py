@@ -1,31 +1,36 @@
 """Rows of a matrix launched one after the other, unattended; what each came to is kept at once."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from math import prod
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from gb10.core.document import parse_document
 from gb10.core.fields import Model
+from gb10.core.files import read_plain_file
+from gb10.core.installation import ROOT
 from gb10.core.journal import Journal
 from gb10.errors import UsageError
 from gb10.image.context import Context
-from gb10.models.load.own_section import Variant
-from gb10.serving.trial.launch_journal import MakeLauncher, launches_of, run_and_record
+from gb10.image.request.recipe_mods import added_options, load_file, mended_patches, mods_of
+from gb10.models.issue import errors_of
+from gb10.models.lint.linting import lint
+from gb10.models.lint.rule import load_rules
+from gb10.models.load.known_keys import OURS
+from gb10.models.load.model_recipe import ModelRecipe, Variant, own_section
+from gb10.models.registries.recipe_file import find_recipe
+from gb10.serving.trial.launch_journal import launches_of, run_and_record
 from gb10.serving.trial.launch_line import LaunchLine, Result
-from gb10.serving.trial.launcher import ENV
+from gb10.serving.trial.launcher import ARGS, ENV, IMAGE, VARIANT, MakeLauncher, Starting
 from gb10.serving.trial.measuring import Measure
 
 MOST: Final = 500
 """Rows of a matrix."""
-ARGS: Final = "args"
-"""More arguments of the server: those of all axes stand one after the other."""
-VARIANT: Final = "variant"
-IMAGE: Final = "image"
 DRAFTS: Final = ("mtp", "nextn")
 """How our recipes name the variant that drafts, alone or behind another one's name: ``ep4-mtp``."""
 SPECULATIVE: Final = "speculative"
@@ -218,3 +223,78 @@ def _row(one: Done) -> dict[str, Any]:
             for level in (served.levels if served else [])
         ],
     }
+
+
+OWN: Final = ROOT / "recipes/bench/axes"
+LARGEST: Final = 1 << 20
+
+
+def refusals(starting: Starting, rows: Sequence[MatrixRow]) -> dict[str, str]:
+    """Why lint refuses a row, by its name; none for servers that no recipe starts. Raises UsageError."""
+    if starting.recipe is None:
+        return {}
+    file, rules = find_recipe(starting.recipe), load_rules()
+    recipe = load_file(file)
+    mods = mods_of(recipe, file)
+    judge = partial(lint, rules=rules, added=added_options(mods), mended=mended_patches(mods))
+    found = {row.name: errors_of(judge(as_changed(recipe, starting, row.settings))) for row in rows}
+    return {name: f"lint refuses it: {issues[0].code}: {issues[0].text}" for name, issues in found.items() if issues}
+
+
+def as_changed(recipe: ModelRecipe, starting: Starting, settings: Mapping[str, str]) -> ModelRecipe:
+    """The recipe with a row's settings in it. Pure."""
+    variants = own_section(recipe).variants
+    name = settings.get(VARIANT) or starting.request.render.variant or ""
+    chosen = variants[name].overrides if name in variants else ()
+    own = {key: value for key, value in settings.items() if key not in (ARGS, IMAGE, VARIANT)}
+    changes = {**dict(chosen), **dict(starting.request.render.overrides), **own}
+    image = settings.get(IMAGE) or starting.request.image or recipe.container
+    command = f"{(recipe.command or '').rstrip()} {settings.get(ARGS, '')}".rstrip()
+    env = {key.removeprefix(ENV): value for key, value in changes.items() if key.startswith(ENV)}
+    section = recipe.values.get(OURS)
+    defaults = {key: value for key, value in changes.items() if not key.startswith(ENV)}
+    values = {
+        **recipe.values,
+        "defaults": {**recipe.defaults, **defaults},
+        "env": {**recipe.env, **env},
+        OURS: {**(section if isinstance(section, dict) else {}), "variants": {}},  # no row runs those that it names
+        "command": command,
+        "container": image,
+    }
+    return replace(recipe, values=values)
+
+
+def matrix_of(ctx: Context, what: str, variant: str | None) -> MatrixFile:
+    """The matrix of a file, or the one of a recipe's engine, with its own way to draft. Raises UsageError."""
+    path = Path(what)
+    if path.is_file():
+        text = read_plain_file(path, LARGEST).decode("utf-8", "replace")
+        if any(line.startswith("axes:") for line in text.splitlines()):
+            return read_matrix(text, what)
+    recipe = load_file(find_recipe(what))
+    engine = own_section(recipe).engine or recipe.text("runtime") or "unknown"
+    own = OWN / f"{engine}.yaml"
+    if not own.is_file():
+        names = ", ".join(sorted(one.stem for one in OWN.glob("*.yaml")))
+        raise UsageError(
+            f"no axes for the engine {engine}", hint=f"there are some for {names}; or write a file of axes"
+        )
+    matrix_file = read_matrix(own.read_text(encoding="utf-8"), str(own.relative_to(ROOT)))
+    variants = own_section(recipe).variants
+    if variant in variants and drafts(variants[variant]):
+        ctx.reporter.say(f"every row drafts, by the variant {variant}: no axis for that")
+    axes = drafting(matrix_file.axes, variants, variant)
+    lost = without_effect(axes, recipe.defaults)
+    for (name, value), parameter in lost.items():
+        ctx.reporter.say(f"no rows with {name}={value}: {recipe.name} has no parameter '{parameter}'")
+    kept = {name: {key: one for key, one in axis.items() if (name, key) not in lost} for name, axis in axes.items()}
+    return matrix_file.model_copy(update={"recipe": what, "axes": {name: axis for name, axis in kept.items() if axis}})
+
+
+def judged_rows(ctx: Context, starting: Starting, rows: Sequence[MatrixRow], *, skip: bool) -> tuple[MatrixRow, ...]:
+    """The rows; those that lint refuses are said, and left out when that is asked for."""
+    refused = refusals(starting, rows)
+    for why in dict.fromkeys(refused.values()):
+        names = [name for name, one in refused.items() if one == why]
+        ctx.reporter.say(f"{len(names)} of {len(rows)} rows, {names[0]}: {why}")
+    return tuple(replace(row, left_out=row.left_out or (refused.get(row.name, "") if skip else "")) for row in rows)

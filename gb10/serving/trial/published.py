@@ -11,7 +11,7 @@ from gb10.core.document import parse_document
 from gb10.core.fields import Model
 from gb10.core.installation import ROOT
 from gb10.models.load.loading import load_model_recipe
-from gb10.models.load.own_section import Measurement, own_section
+from gb10.models.load.model_recipe import Measurement, own_section
 
 FILE: Final = "recipes/bench/published.yaml"
 FORMS: Final = re.compile(

@@ -7,8 +7,14 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
-from gb10.errors import FetchError
+from gb10.errors import FetchError, UsageError
 from gb10.image.context import Context
+from gb10.models.issue import errors_of
+from gb10.models.lint.engine_words import own_releases
+from gb10.models.lint.fit import served_model
+from gb10.models.load.model_recipe import ModelRecipe, own_section
+from gb10.models.render.rendered import RenderRequest
+from gb10.models.render.rendering import refused
 from gb10.serving.weights.copying import Hosts, NodeCopy, copy_to_each, require_all
 from gb10.serving.weights.downloading import (
     Download,
@@ -22,6 +28,7 @@ from gb10.serving.weights.downloading import (
 from gb10.serving.weights.hub_cache import ModelFolder, cache_folder
 from gb10.serving.weights.model_lock import (
     HERE,
+    MODEL,
     Etag,
     LockedFile,
     LockedModel,
@@ -212,3 +219,26 @@ def _download(ctx: Context, model: LockedModel, folder: ModelFolder, checked: di
     except FetchError as error:
         left = f"{len(missing_files(model, folder))} of {len(model.files)} files of {model.repo} are still missing"
         raise FetchError(error.message, where="\n".join(filter(None, (error.where, left))), hint=error.hint) from error
+
+
+def models_of(recipe: ModelRecipe, revision: str | None) -> tuple[WantedModel, ...]:
+    """The model that a recipe serves, and those that draft for it in any variant.
+
+    Raises UsageError for a recipe that is not rendered, or that serves no repository of the Hub.
+    """
+    variants = (None, *own_section(recipe).variants)
+    served = [served_model(recipe, RenderRequest(variant=one), own_releases()) for one in variants]
+    name = served[0].model
+    if errors_of(served[0].issues) and not name:
+        raise refused(recipe, served[0].issues)
+    found = MODEL.fullmatch(name)
+    if found is None:
+        hint = "name a model of the Hub: OWNER/NAME; a path has nothing to pull"
+        raise UsageError(f"{recipe.name} serves {name[:100] or 'no model'!r}", where=recipe.file, hint=hint)
+    asked = revision or recipe.text("model_revision")
+    named = (one.launch.drafts.model for one in served if one.launch.drafts)
+    drafts = dict.fromkeys(draft["repo"] for text in named if (draft := MODEL.fullmatch(text)))
+    return (
+        WantedModel(repo=found["repo"], revision=asked, quant=found["quant"]),
+        *(WantedModel(repo=repo) for repo in drafts if repo != found["repo"]),
+    )

@@ -4,7 +4,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from gb10.errors import UsageError
-from gb10.models.memory.shapes.config_fields import LARGEST_VOCABULARY, WAYS_OUT, Feed, Fields, Layer, layer_plan
+from gb10.models.memory.shapes.config_fields import (
+    LARGEST_VOCABULARY,
+    WAYS_OUT,
+    Config,
+    Feed,
+    Fields,
+    Layer,
+    layer_plan,
+)
 from gb10.models.memory.shapes.layers import (
     Tensor,
     compressed,
@@ -18,7 +26,6 @@ from gb10.models.memory.shapes.layers import (
     plain,
     vision,
 )
-from gb10.models.model_config import Config
 
 FAMILIES: Final = frozenset(
     {

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from gb10.models.memory.shapes.config_fields import Fields, Layer
-from gb10.models.model_config import mapping_in
+from gb10.models.memory.shapes.config_fields import Fields, Layer, mapping_in
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,9 +10,8 @@ from math import ceil
 from typing import Final
 
 from gb10.errors import UsageError
-from gb10.models.memory.shapes.config_fields import WAYS_OUT, Fields
+from gb10.models.memory.shapes.config_fields import WAYS_OUT, Config, Fields, list_in, mapping_in, number_in, word_in
 from gb10.models.memory.shapes.layers import Tensor
-from gb10.models.model_config import Config, list_in, mapping_in, number_in, word_in
 
 MOST: Final = 100_000
 """Patterns of a config."""

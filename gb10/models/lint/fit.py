@@ -1,12 +1,12 @@
-"""The numbers of a serve command that decide its memory: options and parameters become a launch. Pure."""
+"""A serve command becomes a launch, as far as memory goes; whether the recipe of a known model fits into its nodes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from gb10.errors import UsageError
-from gb10.models.issue import Issue, errors_of
-from gb10.models.lint.engine_words import declared, known_words
+from gb10.models.issue import Issue, Level, errors_of
+from gb10.models.lint.engine_words import declared, known_words, own_releases
 from gb10.models.lint.served import (
     LintCase,
     Options,
@@ -23,9 +23,11 @@ from gb10.models.lint.served import (
     words_of,
 )
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.memory.engines.budget import Budget, Machine, gib
+from gb10.models.memory.estimating import NEARLY_FULL, Estimate, estimate
 from gb10.models.memory.figures import load_figures
-from gb10.models.memory.known_models import known_model
 from gb10.models.memory.launch import Drafts, Engine, Launch
+from gb10.models.memory.model import known_model
 from gb10.models.memory.weights.weight import Ranks
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import render_recipe
@@ -66,6 +68,11 @@ def served_model(recipe: ModelRecipe, request: RenderRequest, releases: Mapping[
     rendered = render_recipe(recipe, replace(request, nodes=nodes))
     if rendered.serve is None:  # a mistake that its own launcher does not mind does not change what it takes
         rendered = render_recipe(recipe, replace(request, nodes=nodes, peer="eugr" if peer == "eugr" else "sparkrun"))
+    return model_of_rendered(recipe, rendered, releases)
+
+
+def model_of_rendered(recipe: ModelRecipe, rendered: RenderedRecipe, releases: Mapping[str, str]) -> ServedModel:
+    """The launch of a recipe that was rendered. Raises UsageError for a number that is none."""
     if errors_of(rendered.issues) and rendered.serve is None:
         return ServedModel(model=recipe.model or "", launch=Launch(engine="vllm"), issues=rendered.issues)
     command = rendered.serve or recipe.command or ""
@@ -233,3 +240,85 @@ def _drafts(tokens: int, method: str, model: str) -> Drafts:
     own = not named or any(part in method.lower() for part in OWN_LAYER)
     sizes = known_model(model) if named and not own else None
     return Drafts(tokens=tokens, own=own, model="" if own else model, size=sizes.total if sizes else None)
+
+
+CODE = "does-not-fit"
+FULL = "memory-nearly-full"
+NOTED = "memory-note"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fit:
+    """What is known of a recipe's memory without the network."""
+
+    recipe: ModelRecipe
+    launch: Launch | UsageError
+    """The launch as far as memory goes, or the mistake of the recipe that hides it."""
+    estimate: Estimate | None
+    """None when the sizes of the model, or those of its cache, are not known."""
+
+    def issues(self, *, lenient: bool = False) -> tuple[Issue, ...]:
+        """An error for what does not fit; a warning for less than a node's reserve; notes on what was left out.
+
+        ``lenient``: what does not fit is a warning, as another launcher starts it.
+        """
+        if self.estimate is None:
+            return ()
+        if not self.estimate.fits:
+            text = "; ".join(problem.text for problem in self.estimate.tightest.problems if not problem.warning)
+            return (
+                self._issue(
+                    CODE,
+                    f"it does not fit into a node's memory: {text}",
+                    " or ".join(self.estimate.remedies),
+                    level="warning" if lenient else "error",
+                ),
+            )
+        fix = "end what else runs on the node, or take a smaller share"
+        full = (problem for problem in self.estimate.tightest.problems if problem.code in NEARLY_FULL)
+        return (
+            *(self._issue(FULL, problem.text, fix) for problem in full),
+            *(self._issue(NOTED, note, "", level="note") for note in self.estimate.notes),
+        )
+
+    def _issue(self, code: str, text: str, fix: str, *, level: Level = "warning") -> Issue:
+        line = self.recipe.line("command")
+        return Issue(code=code, level=level, file=self.recipe.file, line=line, text=text, fix=fix)
+
+    @property
+    def line(self) -> str | None:
+        """``103.9 of 121.7 GiB a node, 24.7 requests of full length``, for ``recipe show``."""
+        if self.estimate is None:
+            return None
+        budget = self.estimate.tightest
+        if not self.estimate.fits:
+            return f"does not fit: {next(problem.text for problem in budget.problems if not problem.warning)}"
+        requests = requests_of(budget, self.estimate)
+        return f"{gib(budget.serving)} of {gib(budget.total)} a node{requests} (recipe memory)"
+
+
+def fit_of(recipe: ModelRecipe, request: RenderRequest, rendered: RenderedRecipe | None = None) -> Fit:
+    """The estimate of a recipe on as many nodes as it asks for. Never raises: what is not known is None.
+
+    ``rendered``: what it was rendered to already, if its command does not depend on the nodes.
+    """
+    try:
+        if rendered is not None and rendered.serve is not None:
+            served = model_of_rendered(recipe, rendered, own_releases())
+        else:
+            served = served_model(recipe, replace(request, nodes=()), own_releases())
+    except UsageError as error:
+        return Fit(recipe=recipe, launch=error, estimate=None)
+    try:
+        model = known_model(served.model)
+        found = estimate(model, served.launch, Machine(figures=load_figures())) if model is not None else None
+    except UsageError:
+        found = None
+    return Fit(recipe=recipe, launch=served.launch, estimate=found)
+
+
+def requests_of(budget: Budget, found: Estimate) -> str:
+    """How many requests of full length the cache holds, as the end of a sentence."""
+    if budget.requests is None or not found.launch.length:
+        return ""
+    return f", {budget.requests:.1f} requests of {found.launch.length} tokens"

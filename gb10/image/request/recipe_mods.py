@@ -1,20 +1,24 @@
-"""The mods that a model recipe names: ours, by their names in the community too, or folders beside the recipe."""
+"""A model recipe with the mods that it names: ours, by their names in the community too, or folders beside it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from gb10.cli.models.recipe_registries import registry_mod
 from gb10.core.installation import ROOT
 from gb10.errors import UsageError
 from gb10.image.mods.declaration import CommunityMod, community_mods, unfit
 from gb10.image.mods.read import find_mod, mod_names, read_digest
-from gb10.models.issue import Issue
+from gb10.models.issue import Issue, in_order
+from gb10.models.lint.engine_words import own_releases
+from gb10.models.lint.linting import lint
+from gb10.models.lint.rule import Rule
+from gb10.models.lint.served import ImageFacts, lint_case
+from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.registries.recipe_file import RecipeFile, mod_in
+from gb10.models.registries.recipe_file import RecipeFile, mod_in, read_text, registry_mod
 
 MODS = ROOT / "mods"
 MODELS = ROOT / "recipes/models"
@@ -123,28 +127,9 @@ def foreign_mods(recipe: ModelRecipe, file: RecipeFile, release: Release | None 
     return tuple(mod.written for mod in mods_of(recipe, file) if not mod.ours and not mod.is_left_out(known))
 
 
-def passed_on(recipe: ModelRecipe, file: RecipeFile) -> tuple[str, ...]:
-    """The recipe's mods, as written, for another launcher: it finds them by their names, so none is surely ours."""
-    return tuple(mod.written for mod in mods_of(recipe, file))
-
-
 def surely_foreign(recipe: ModelRecipe, file: RecipeFile) -> tuple[str, ...]:
     """Those that run from a folder of somebody else in every image."""
     return tuple(mod.written for mod in mods_of(recipe, file) if not mod.ours and not (mod.known and mod.known.why))
-
-
-def added_options(mods: Sequence[RecipeMod]) -> frozenset[str] | None:
-    """The options that a recipe's mods add to the server; None when one of them is not ours."""
-    if any(not mod.ours and not (mod.known and mod.known.why) for mod in mods):
-        return None
-    records = (find_mod(MODS, mod.ours).record for mod in mods if mod.ours)
-    return frozenset(flag for record in records if record for flag in record.flags)
-
-
-def mended_patches(mods: Sequence[RecipeMod]) -> frozenset[str]:
-    """The patches of ours whose defects a recipe's mods mend."""
-    records = (find_mod(MODS, mod.ours).record for mod in mods if mod.ours)
-    return frozenset(patch for record in records if record for patch in record.mends)
 
 
 def missing_mods(recipe: ModelRecipe, file: RecipeFile) -> Iterator[Issue]:
@@ -161,6 +146,12 @@ def missing_mods(recipe: ModelRecipe, file: RecipeFile) -> Iterator[Issue]:
                 text=f"the mod {mod.written[:80]!r} is neither beside the recipe nor one of ours",
                 fix="correct the path, or remove the mod",
             )
+
+
+def load_file(file: RecipeFile) -> ModelRecipe:
+    """The recipe of a file, with an issue for each mod that is nowhere. Raises UsageError when it cannot be read."""
+    recipe = load_model_recipe(read_text(file.path), file.shown)
+    return replace(recipe, issues=in_order((*recipe.issues, *missing_mods(recipe, file))))
 
 
 def judged_mods(recipe: ModelRecipe, file: RecipeFile, engine: str | None, release: str) -> Iterator[Issue]:
@@ -183,5 +174,46 @@ def judged_mods(recipe: ModelRecipe, file: RecipeFile, engine: str | None, relea
             yield _note(recipe, "mod-baked", line, text, "build the image with it: ./build.py image --recipe FILE")
 
 
+def added_options(mods: Sequence[RecipeMod]) -> frozenset[str] | None:
+    """The options that a recipe's mods add to the server; None when one of them is not ours."""
+    if any(not mod.ours and not (mod.known and mod.known.why) for mod in mods):
+        return None
+    records = (find_mod(MODS, mod.ours).record for mod in mods if mod.ours)
+    return frozenset(flag for record in records if record for flag in record.flags)
+
+
+def mended_patches(mods: Sequence[RecipeMod]) -> frozenset[str]:
+    """The patches of ours whose defects a recipe's mods mend."""
+    records = (find_mod(MODS, mod.ours).record for mod in mods if mod.ours)
+    return frozenset(patch for record in records if record for patch in record.mends)
+
+
 def _note(recipe: ModelRecipe, code: str, line: int, text: str, fix: str) -> Issue:
     return Issue(code=code, level="note", file=recipe.file, line=line, text=text, fix=fix)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
+    """The release and the image that recipes are judged for, in place of what they name; and the model's files."""
+
+    release: str | None = None
+    image: ImageFacts | None = None
+    weights: Path | None = None
+
+
+def linted(file: RecipeFile, rules: Sequence[Rule], judged: Judged | None = None) -> tuple[Issue, ...]:
+    """The findings of a file, those about its mods among them. Raises UsageError when it cannot be read."""
+    recipe, asked = load_file(file), judged or Judged()
+    case = lint_case(recipe, own_releases())
+    release = asked.release or (asked.image.release if asked.image else None) or case.release
+    sizes = None
+    if asked.weights:
+        from gb10.image.request.model_sizes import local_model  # noqa: PLC0415 - a sixth of a second for other verbs
+
+        sizes = local_model(asked.weights, recipe.model or "")
+    mods = mods_of(recipe, file)
+    added, mended = added_options(mods), mended_patches(mods)
+    found = lint(
+        recipe, rules, release=asked.release, image=asked.image, added=added, mended=mended, sizes=sizes, case=case
+    )
+    return in_order((*found, *judged_mods(recipe, file, case.engine, release)))

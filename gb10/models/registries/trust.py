@@ -1,21 +1,13 @@
 """Trust: what a recipe of somebody else may do is shown, and the user allows it before anything of it runs."""
 
 from collections.abc import Sequence
-from typing import Annotated
 
-import typer
-
-from gb10.cli.models.recipe_registries import registries
 from gb10.errors import UsageError
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.powers import Power, mod_powers, powers_of
-from gb10.models.registries.recipe_file import RecipeFile
+from gb10.models.registries.recipe_file import RecipeFile, registries
 from gb10.models.render.rendered import RenderedRecipe
 
-TrustOption = Annotated[
-    bool,
-    typer.Option("--trust", help="Allow what a recipe of a registry does beside its engine: mods, hooks, rights."),
-]
 MOST = 40
 """Powers that an error lists."""
 UNUSED = " (not by gb10)"

@@ -1,98 +1,90 @@
-"""The memory that `run` gives a container, and that PyTorch may take there: by the command line, else by the recipe."""
+"""The memory of a service's containers, and what PyTorch may take there: by the command line, else by the recipe."""
 
 from dataclasses import replace
 
-from gb10.cli.models.recipe_fit import known_estimate
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
-from gb10.models.lint.linting import own_releases
-from gb10.models.lint.served_launch import served_model
-from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.load.own_section import own_section
+from gb10.models.lint.fit import Fit
+from gb10.models.load.model_recipe import ModelRecipe, own_section
 from gb10.models.memory.engines.budget import Machine, gib
-from gb10.models.memory.estimating import Estimate
-from gb10.models.memory.figures import load_figures
-from gb10.models.memory.launch import Launch
-from gb10.models.memory.memory_limits import (
+from gb10.models.memory.estimating import (
     ASYNC,
     KEY,
     NAMES,
     SINCE,
     cap_of,
+    capped,
     container_memory,
     fraction_of,
     torch_bytes,
     torch_bytes_unknown,
     torch_knows,
-    with_memory_cap,
 )
+from gb10.models.memory.figures import load_figures
 from gb10.models.render.rendered import RenderRequest
-from gb10.serving.run.service import Options, Service
+from gb10.serving.run.service import ContainerSettings, Service
 
 
-def with_budget(
-    reporter: Reporter, recipe: ModelRecipe, request: RenderRequest, options: Options, image: str
-) -> Options:
-    """The options with a limit in bytes and the cap of PyTorch, the same on each node.
+def with_memory(
+    reporter: Reporter, fit: Fit, asked: ContainerSettings, image: str, *, cap: bool | None
+) -> ContainerSettings:
+    """The settings with a limit in bytes and the cap of PyTorch, the same on each node.
 
-    Without known sizes of the model there is no limit, and the cap is what a node has.
+    Without known sizes of the model there is no limit, and the cap is what a node has. ``cap``: whether there is one;
+    None where the image's release of PyTorch is known to take it.
     """
-    found, machine = known_estimate(recipe, request), Machine(figures=load_figures())
-    options = replace(options, torch=_cap(reporter, options, image, found, _launch(recipe, request)))
-    if options.memory is not None:
-        return options
+    settings = replace(asked, torch=_cap(reporter, fit, asked, image, cap=cap))
+    if settings.memory is not None:
+        return settings
+    found = fit.estimate
     if found is None:
         reporter.say(
-            f"{recipe.name}: the sizes of its model are not known, so its containers have no limit (--memory GIB)"
+            f"{fit.recipe.name}: the sizes of its model are not known, so its containers have no limit (--memory GIB)"
         )
-        return options
-    limits = (container_memory(budget, found.launch, machine).limit for budget in found.budgets)
-    return replace(options, memory=max(limits))
+        return settings
+    machine = Machine(figures=load_figures())
+    return replace(
+        settings, memory=max(container_memory(budget, found.launch, machine).limit for budget in found.budgets)
+    )
 
 
-def _launch(recipe: ModelRecipe, request: RenderRequest) -> Launch | UsageError:
-    """The launch as far as memory goes, or the mistake of the recipe that hides it."""
-    try:
-        return served_model(recipe, replace(request, nodes=()), own_releases()).launch
-    except UsageError as error:
-        return error
-
-
-def _cap(
-    reporter: Reporter, options: Options, image: str, found: Estimate | None, launch: Launch | UsageError
-) -> float | None:
+def _cap(reporter: Reporter, fit: Fit, asked: ContainerSettings, image: str, *, cap: bool | None) -> float | None:
     """The part of a node's memory that PyTorch may take; None without a cap, and why is said.
 
     Raises UsageError for a launch that is not known, when the user asks for the cap.
     """
+    launch = fit.launch
     if isinstance(launch, UsageError):
-        if options.cap:
+        if cap:
             raise launch
-        if options.cap is None and options.gpus:
+        if cap is None and asked.gpus:
             reporter.say(f"{launch.message}, so nothing caps what PyTorch takes")
         return None
-    if options.cap is False or not options.gpus or (launch.engine not in SINCE and not options.cap):
+    if cap is False or not asked.gpus or (launch.engine not in SINCE and not cap):
         return None
     known = torch_knows(image, launch.engine)
-    if not known and not options.cap:
+    if not known and not cap:
         why = "is not known" if known is None else f"is older than 2.10, which has no {KEY}"
         reporter.say(
             f"{image}: its release of PyTorch {why}, so nothing caps what it takes (--torch-cap does it anyway)"
         )
         return None
     machine = Machine(figures=load_figures())
-    if found and options.memory is None:
-        size = max(torch_bytes(budget, machine) for budget in found.budgets)
+    if fit.estimate and asked.memory is None:
+        size = max(torch_bytes(budget, machine) for budget in fit.estimate.budgets)
     else:
-        size = torch_bytes_unknown(machine, launch.fraction, nodes=launch.nodes, limit=options.memory)
+        size = torch_bytes_unknown(machine, launch.fraction, nodes=launch.nodes, limit=asked.memory)
     if not size:
         reporter.say("--memory is less than what is not PyTorch's, so nothing caps what PyTorch takes")
         return None
     return fraction_of(size, machine)
 
 
-def with_script_cap(reporter: Reporter, recipe: ModelRecipe, request: RenderRequest, options: Options) -> RenderRequest:
+def with_script_cap(
+    reporter: Reporter, fit: Fit, request: RenderRequest, asked: ContainerSettings, *, cap: bool | None
+) -> RenderRequest:
     """The request for a script of ours that sets the cap beside the recipe's variables; another launcher's stays."""
+    recipe = fit.recipe
     if request.peer:
         return request
     if recipe.format == "v1":
@@ -102,9 +94,8 @@ def with_script_cap(reporter: Reporter, recipe: ModelRecipe, request: RenderRequ
     chosen = variants[request.variant].overrides if request.variant in variants else ()
     told = {key[4:]: value for key, value in (*chosen, *request.overrides) if key.startswith("env.")}
     environment = {**{key: str(value) for key, value in recipe.env.items()}, **told}
-    found = known_estimate(recipe, request)
-    fraction = _cap(reporter, options, recipe.container or "", found, _launch(recipe, request))
-    more = ((f"env.{key}", value) for key, value in with_memory_cap(environment, fraction).items() if key in NAMES)
+    fraction = _cap(reporter, fit, asked, recipe.container or "", cap=cap)
+    more = ((f"env.{key}", value) for key, value in capped(environment, fraction).items() if key in NAMES)
     added = [(key, value) for key, value in more if environment.get(key[4:]) != value]
     return replace(request, overrides=(*request.overrides, *added))
 
@@ -114,20 +105,20 @@ def in_script(recipe: ModelRecipe, fraction: float | None) -> ModelRecipe:
     environment = {key: str(value) for key, value in recipe.env.items()}
     if recipe.format != "v1" or not set(NAMES) & set(environment):
         return recipe
-    return replace(recipe, values={**recipe.values, "env": with_memory_cap(environment, fraction)})
+    return replace(recipe, values={**recipe.values, "env": capped(environment, fraction)})
 
 
 def cap_lines(service: Service) -> list[str]:
     """What a user should know of the cap: how much, a cap of the recipe's own, a command that sets the variable."""
-    options, container = service.options, service.ranks[0].container
-    if options.torch is None:
+    settings, container = service.settings, service.ranks[0].container
+    if settings.torch is None:
         return []
     found, total = cap_of(container.environment), Machine(figures=load_figures()).total
     size = f"PyTorch may take {gib((found or 0) * total)} of each node"
     if found is None:
         return [f"nothing caps what PyTorch takes: with {ASYNC}, or with a {KEY} that is no number, it holds none"]
-    if found != options.torch:
+    if found != settings.torch:
         return [f"{size}, as the recipe's own {KEY} says"]
-    if any(name in container.command for name in NAMES) and f"{KEY}:{options.torch:g}" not in container.command:
+    if any(name in container.command for name in NAMES) and f"{KEY}:{settings.torch:g}" not in container.command:
         return ["the command sets PyTorch's variable itself, so gb10's cap of its memory is not in it"]
     return [f"{size} ({KEY}:{found:g}; --no-torch-cap)"]

@@ -1,34 +1,33 @@
 """``image --recipe NAME``: what a model recipe needs becomes a request, and each thing that differs is said."""
 
 import re
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from packaging.version import Version
 
-from gb10.cli.models.recipe_files import find_recipe, load_file, read_text
-from gb10.cli.models.recipe_mods import Release, foreign_mods, mods_of, surely_foreign
-from gb10.cli.models.recipe_show import refused
-from gb10.cli.models.recipe_trust import mods_here, powers_here, require_trust
 from gb10.errors import UsageError
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import DEFAULT_ENGINE, ROOT, Catalog
 from gb10.image.request.planning import Request
+from gb10.image.request.recipe_mods import Release, foreign_mods, load_file, mods_of, surely_foreign
 from gb10.models.issue import errors_of
 from gb10.models.load.image_key_values import image_wish, read_key_values
 from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.needs.image_need import ImageNeed, image_need
-from gb10.models.registries.recipe_file import SUFFIXES, RecipeFile
-from gb10.serving.run.notes import key_of
+from gb10.models.needs.image_need import ImageNeed, image_need, key_of
+from gb10.models.registries.recipe_file import SUFFIXES, RecipeFile, find_recipe, read_text
+from gb10.models.registries.trust import mods_here, powers_here, require_trust
+from gb10.models.render.rendering import refused
 
 FOREIGN = "patches/foreign"
 PULL = "https://github.com/{repository}/pull/{number}.diff"
+Say = Callable[[str], object]
+"""Gets each sentence about what differs from the recipe."""
 REPOSITORIES: Mapping[str, str] = {"vllm": "vllm-project/vllm", "flashinfer": "flashinfer-ai/flashinfer"}
 
 
-def with_model_recipe(asked: Request, file: RecipeFile, *, trust: bool = False) -> Request:
+def with_model_recipe(asked: Request, file: RecipeFile, say: Say, *, trust: bool = False) -> Request:
     """The request for the image of a model recipe; the user's own options win.
 
     Raises UsageError for a recipe with a mistake, for one that is not trusted, and with the reason for one whose image
@@ -52,7 +51,7 @@ def with_model_recipe(asked: Request, file: RecipeFile, *, trust: bool = False) 
     left = tuple(layer.name for layer in image.layers if layer.optional and not _named(layer.name, need.words))
     model = None if asked.kernels or asked.model else need.model
     for line in (*need.said, *said, _summary(engine, version, mods, left, model)):
-        print(f"{file.shown}: {line}", file=sys.stderr)
+        say(f"{file.shown}: {line}")
     return replace(
         asked,
         engine=engine,
@@ -126,21 +125,21 @@ def _summary(engine: str, version: str, mods: tuple[str, ...], left: tuple[str, 
     return f"the same as {' '.join(words)}"
 
 
-def with_recipe(asked: Request, name: str, *, trust: bool) -> Request:
+def with_recipe(asked: Request, name: str, say: Say, *, trust: bool) -> Request:
     """The request of a model recipe (ours, of a registry, a YAML file), or of a file of KEY=VALUE lines."""
     file = find_recipe(name)
     yaml = file.path.suffix in SUFFIXES
-    return with_model_recipe(asked, file, trust=trust) if yaml else with_wish(asked, file.path)
+    return with_model_recipe(asked, file, say, trust=trust) if yaml else with_wish(asked, file.path, say)
 
 
-def with_wish(asked: Request, path: Path) -> Request:
+def with_wish(asked: Request, path: Path, say: Say) -> Request:
     """The request with the file's engine and releases; ``--ref`` wins. Raises UsageError when it cannot be built."""
     wish = image_wish(read_key_values(read_text(path), str(path)), str(path))
     if asked.engine not in (DEFAULT_ENGINE, wish.engine):
         raise UsageError(f"{path} is for {wish.engine}, and --engine names {asked.engine}", hint="leave out --engine")
     refs: Mapping[str, str] = {**wish.refs, **asked.refs}
     releases = " ".join(f"--ref {name}={release}" for name, release in refs.items())
-    print(f"{path}: the same as --engine {wish.engine} {releases}", file=sys.stderr)
+    say(f"{path}: the same as --engine {wish.engine} {releases}")
     if wish.ignored:
-        print(f"{path}: our lock decides instead of {', '.join(wish.ignored)}", file=sys.stderr)
+        say(f"{path}: our lock decides instead of {', '.join(wish.ignored)}")
     return replace(asked, engine=wish.engine, refs=refs)

@@ -1,0 +1,73 @@
+"""Options about services that `run`, benchmarks and `recipe render --as` share, and what they become."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from gb10.cli.values import override
+from gb10.models.render.rendered import RenderRequest
+from gb10.serving.run.prepare_service import ServiceRequest
+from gb10.serving.run.service import ContainerSettings
+
+NodesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--nodes", metavar="A,B", help="Nodes by ssh ([USER@]NAME), the head first; or @CLUSTER. Default: this machine."
+    ),
+]
+
+
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a parameter of the recipe. Repeatable.")
+]
+VariantOption = Annotated[
+    str | None, typer.Option("--variant", metavar="NAME", help="A variant of the recipe; recipe show lists them.")
+]
+
+
+GIB = 1 << 30
+ImageOption = Annotated[
+    str | None, typer.Option("--image", metavar="REF", help="Run this image in place of the recipe's.")
+]
+NameOption = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="Name of the service. Default: the recipe's.")
+]
+GpusOption = Annotated[
+    bool, typer.Option("--gpus/--no-gpus", help="Whether containers see the GPU. Without: engines for the CPU.")
+]
+MemoryOption = Annotated[
+    float | None,
+    typer.Option("--memory", metavar="GIB", min=0.05, help="Limit of the memory of each container. Default: none."),
+]
+KeepFreeOption = Annotated[
+    float,
+    typer.Option("--keep-free", metavar="GIB", min=0.01, help="End the server when less memory is left."),
+]
+CapOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--torch-cap/--no-torch-cap",
+        help="Cap PyTorch's memory. Default: where the image's release can.",
+    ),
+]
+RestartOption = Annotated[bool, typer.Option("--restart", help="Docker starts it again after a crash or a reboot.")]
+
+
+def settings_of(*, gpus: bool, memory: float | None, keep_free: float, restart: bool = False) -> ContainerSettings:
+    """How containers run."""
+    limit = int(memory * GIB) if memory else None
+    return ContainerSettings(gpus=gpus, restart=restart, memory=limit, least=int(keep_free * GIB))
+
+
+def request_of(
+    *,
+    nodes: str | None = None,
+    overrides: Sequence[str] | None = None,
+    variant: str | None = None,
+    image: str | None = None,
+    trust: bool = False,
+) -> ServiceRequest:
+    """What is run; raises UsageError."""
+    render = RenderRequest(overrides=tuple(map(override, overrides or ())), variant=variant)
+    return ServiceRequest(nodes=nodes, render=render, image=image, trust=trust)

@@ -1,0 +1,45 @@
+"""A recipe is loaded, rendered and sized once on its way to a service: counted where the functions are called."""
+
+import sys
+from collections import Counter
+from types import FrameType
+
+import pytest
+
+from gb10.cli import main
+
+COUNTED = ("load_model_recipe", "render_recipe", "estimate", "lint_case")
+
+
+def calls_of(*command: str) -> Counter[str]:
+    """How often a command calls each of these functions of gb10."""
+    found: Counter[str] = Counter()
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_name in COUNTED and "/gb10/models/" in code.co_filename:
+            found[code.co_name] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        assert main(command) == 0
+    finally:
+        sys.setprofile(before)
+    return found
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "qwen3-0.6b", "--dry-run", "--no-gpus"),
+        ("run", "qwen3-0.6b", "--dry-run", "--image", "gb10/vllm:1"),
+        ("recipe", "render", "qwen3-0.6b", "--as", "docker"),
+        ("recipe", "lint", "qwen3-0.6b"),
+    ],
+)
+def test_a_recipe_is_rendered_and_sized_once(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    found = calls_of(*command)
+    assert (found["load_model_recipe"], found["render_recipe"], found["estimate"]) == (1, 1, 1)
+    assert found["lint_case"] == (1 if "lint" in command else 0)
+    assert capsys.readouterr().out
