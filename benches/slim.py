@@ -31,8 +31,8 @@ from gb10.image.plan.options import Options
 from gb10.image.plan.values import Step
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.slim_rules import Extent
-from gb10.inside.install import BIN, SITE
-from gb10.inside.slim import apply, check_needed
+from gb10.inside.install.install import BIN, SITE
+from gb10.inside.slim.slim import apply, check_needed
 
 EXTENTS: tuple[Extent, ...] = ("none", "publishable", "all")
 

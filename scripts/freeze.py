@@ -91,7 +91,7 @@ MISTAKES: Final[tuple[Command, ...]] = (
 )
 FREE: Final = re.compile(r"\d+(?:\.\d+)? GB free")
 """What the disk of this moment has."""
-KEYS: Final = re.compile(r"\b[0-9a-f]{64}\b|(?<=-)[0-9a-f]{12}\b")
+KEYS: Final = re.compile(r"\b[0-9a-f]{64}\b|(?:(?<=-)|(?<=key ))[0-9a-f]{12}\b")
 
 
 def commands() -> Iterator[Command]:

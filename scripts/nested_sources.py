@@ -14,7 +14,7 @@ from packaging.utils import parse_sdist_filename
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gb10.inside.cmake_nested import FOLDER, read
+from gb10.inside.compile.cmake_nested import FOLDER, read
 
 CUTLASS = re.compile(r'set\(CUTLASS_REVISION "([^"]+)"')
 URL = "https://github.com/{}"

@@ -1,7 +1,7 @@
 """The compilers that run on this machine: the object that each makes, and the CPU seconds that it has had.
 
-A compile stage starts each by inside/launch.py, in a container of this machine's engine, so /proc shows it. A builder
-elsewhere, or an engine in a virtual machine, shows nothing.
+A compile stage starts each by inside/compile/launch.py, in a container of this machine's engine, so /proc shows it.
+A builder elsewhere, or an engine in a virtual machine, shows nothing.
 """
 
 import os

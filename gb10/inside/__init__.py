@@ -1,1 +1,1 @@
-"""Programs that run inside a build stage: the standard library and each other, nothing else."""
+"""Programs that run in the stages of a build, by what they do; standard library only."""

@@ -20,7 +20,7 @@ from gb10.image.build.compile import with_user
 from gb10.image.build.stage import log_path, ready_engine
 from gb10.image.build.wheels import Wheel, build_wheels
 from gb10.image.context import Context
-from gb10.inside.compile_cache import ask
+from gb10.inside.compile.compile_cache import check_server
 from tests.integration.nodes import Redis, another_engine, free_port, redis
 from tests.integration.test_pipeline import ctx as ctx  # noqa: PLC0414 - a fixture
 from tests.integration.test_pipeline import small_plan
@@ -98,10 +98,10 @@ def test_without_the_server_it_is_said_and_compiled(second: Machine, capfd: pyte
 
 
 def test_a_login_that_redis_refuses_is_told(server: Redis) -> None:
-    assert ask(urlsplit(with_user(server.url))) is None
+    assert check_server(urlsplit(with_user(server.url))) is None
     place = server.url.partition("@")[2]
-    assert "refused AUTH (WRONGPASS" in (ask(urlsplit(f"redis://default:wrong@{place}")) or "")
-    assert "refused PING (NOAUTH" in (ask(urlsplit(f"redis://{place}")) or "")
+    assert "refused AUTH (WRONGPASS" in (check_server(urlsplit(f"redis://default:wrong@{place}")) or "")
+    assert "refused PING (NOAUTH" in (check_server(urlsplit(f"redis://{place}")) or "")
 
 
 class Guarded(BaseHTTPRequestHandler):
@@ -125,7 +125,7 @@ def web_server() -> Iterator[str]:
 
 def test_a_web_server_is_asked_with_the_login(server: Redis) -> None:
     with web_server() as place:
-        assert ask(urlsplit(f"http://u:p@{place}")) is None
-        assert "refused a GET (HTTP 401)" in (ask(urlsplit(f"http://{place}")) or "")
-    assert "no answer" in (ask(urlsplit(f"http://{place}")) or "")
-    assert "no answer" in (ask(urlsplit(f"http://{server.url.partition('@')[2]}")) or "")
+        assert check_server(urlsplit(f"http://u:p@{place}")) is None
+        assert "refused a GET (HTTP 401)" in (check_server(urlsplit(f"http://{place}")) or "")
+    assert "no answer" in (check_server(urlsplit(f"http://{place}")) or "")
+    assert "no answer" in (check_server(urlsplit(f"http://{server.url.partition('@')[2]}")) or "")

@@ -43,7 +43,7 @@ COPIED = """
 import sys
 sys.path[:0] = sys.argv[1:]
 import torch
-from no_memory import NoMemory
+from gb10.image.explain.child.shared.meta_tensors import NoMemory
 host = torch.full((3,), 7)
 with NoMemory():
     host.copy_(torch.ones(3, dtype=host.dtype, device="cuda"))
@@ -167,5 +167,5 @@ def test_a_config_that_the_engine_cannot_read_leaves_it_unknown(
 
 def test_what_the_host_copies_from_a_tensor_without_memory_is_zero(files: Path) -> None:
     """What else lies in the host's memory would be tokens: a rehearsal would end requests by chance."""
-    argv = [sys.executable, "-I", "-S", "-c", COPIED, str(ROOT / "gb10/image/explain/child"), str(files / "site")]
+    argv = [sys.executable, "-I", "-S", "-c", COPIED, str(ROOT), str(files / "site")]
     assert capture(argv).splitlines()[-1] == "[0, 0, 0]"

@@ -12,7 +12,8 @@ from tests.e2e.image import build, run_python
 pytestmark = pytest.mark.e2e
 INSIDE = Path(__file__).parent / "inside"
 OWN = [INSIDE / name for name in ("triton_ready.py", "modules_ready.py", "b12x_ready.py")]
-SCRIPTS = {path: f"/{path.name}" for path in (*OWN, ROOT / "gb10/image/explain/child/b12x_planned.py")}
+PLANNED = ROOT / "gb10/image/explain/child/b12x/planned.py"
+SCRIPTS = {**{path: f"/{path.name}" for path in OWN}, PLANNED: "/b12x_planned.py"}
 CONFIGS = ROOT / "tests/unit/data/explain"
 CASES = [("vllm", "dense-bf16", 20, 0), ("sglang", "dense-bf16", 5, 5), ("sglang", "fp8-block", 5, 7)]
 """An engine, a model's config, the fewest kernels of Triton, the fewest modules that the engine compiles itself."""

@@ -17,10 +17,10 @@ from gb10.image.moe.file_verdict import differing_verdicts, judge_batches, judge
 from gb10.image.moe.input_files import Batch, InputFile, Sizes, input_file
 from gb10.image.moe.release_lookups import Judge, open_judge
 from gb10.image.moe.tuned_name import parse_tuned_name
+from gb10.image.patches.release_files import Library, open_release, parse_version
+from gb10.image.patches.releases import load_releases
 from gb10.image.plan.catalog import ROOT
 from gb10.image.recipe.locked import LockedWheel
-from gb10.patches.release_files import Library, open_release, parse_version
-from gb10.patches.releases import load_releases
 from tests.integration.moe_mistakes import Laid, mistakes
 from tests.integration.test_moe_lookups import FEW, bases, batch_of, differing
 from tests.integration.test_moe_seed import KINDS as TYPES

@@ -12,7 +12,7 @@ from gb10.containers.connection import Engine, client
 from gb10.core.store import Store
 from gb10.image.inspect.report_page import page
 from gb10.image.plan.catalog import ROOT, Catalog
-from gb10.rootfs.unpack import write_rootfs
+from gb10.image.rootfs.unpack import write_rootfs
 from gb10.serving.trial.compared import compare_launches
 from gb10.serving.trial.matrix import Done, read_matrix, rows_of
 from gb10.serving.trial.pages import compare_page, html, matrix_page, serve_page

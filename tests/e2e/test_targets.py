@@ -20,7 +20,7 @@ from gb10.image.locked_files import fetch_files
 from gb10.image.plan.catalog import ROOT
 from gb10.image.proof.reading import scan_path
 from gb10.image.request.planning import Request, make_plan
-from gb10.inside.markers import kernels_of
+from gb10.inside.compile.markers import kernels_of
 from tests.e2e.image import build, run_python
 from tests.integration.pinned import pinned
 from tests.integration.test_targets import compiled as compile_targets

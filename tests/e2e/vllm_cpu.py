@@ -9,8 +9,8 @@ from typing import Final
 
 from gb10.containers.connection import Engine, client
 from gb10.core.store import Store
+from gb10.image.rootfs.unpack import write_rootfs
 from gb10.models.render.rendered import CACHE
-from gb10.rootfs.unpack import write_rootfs
 from tests.e2e.word_model import write_word_model
 from tests.integration.machines import Pair, machines
 from tests.integration.nodes import debs

@@ -20,13 +20,17 @@ from gb10.image.context import open_context
 from gb10.image.lock.lockfile import check_lock, load_lock, load_recipe
 from gb10.image.mods.declaration import ModRecord
 from gb10.image.mods.read import load_mod
+from gb10.image.patches.diff import FileDiff
+from gb10.image.patches.foreign import apply_foreign, load_foreign
+from gb10.image.patches.record import Record
+from gb10.image.patches.source_tree import Changed, open_tree
 from gb10.image.plan.catalog import ROOT
 from gb10.image.proof.reading import scan_path
 from gb10.image.recipe.image_recipe import Layout
 from gb10.image.recipe.kernel_sets import model_set
 from gb10.image.request.kernel_choice import read_config
 from gb10.image.request.recipe_mods import load_file
-from gb10.inside.binary import scan_buffer
+from gb10.inside.scan.binary import scan_buffer
 from gb10.models.importing.import_result import ImportChoices, recipe_text
 from gb10.models.importing.importing import import_recipe
 from gb10.models.lint.linting import lint
@@ -36,10 +40,6 @@ from gb10.models.load.mending import mended_text
 from gb10.models.registries.recipe_file import RecipeFile
 from gb10.models.render.rendered import PEERS, RenderRequest
 from gb10.models.render.rendering import render_recipe
-from gb10.patches.diff import FileDiff
-from gb10.patches.foreign import apply_foreign, load_foreign
-from gb10.patches.record import Record
-from gb10.patches.source_tree import Changed, open_tree
 from gb10.sources.index.client import project_of
 from tests.fuzz import mutate
 from tests.fuzz.command_lines import run_command_line, some_command_line

@@ -7,9 +7,9 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from gb10.image.plan.catalog import ROOT
-from gb10.inside.elf import DamagedError
-from gb10.inside.gpu_code import thinned
-from gb10.inside.symbols import stripped
+from gb10.inside.scan.elf import DamagedError
+from gb10.inside.slim.gpu_code import thinned
+from gb10.inside.slim.symbols import stripped
 
 
 @lru_cache

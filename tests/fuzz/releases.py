@@ -9,11 +9,11 @@ from typing import Final
 from packaging.version import Version
 
 from gb10.image.lock.lockfile import load_recipe
+from gb10.image.patches.selection import check_diff
 from gb10.image.plan.catalog import ROOT
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.upgrade.moves import Next, demands, no_longer, pins
 from gb10.image.upgrade.proposal import edited
-from gb10.patches.selection import check_diff
 from tests.fuzz import mutate
 
 METADATA: Final = (

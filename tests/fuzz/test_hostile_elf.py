@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gb10.inside import changed
-from gb10.inside.binary import Binary, scan_buffer
-from gb10.inside.fatbin import BROKEN, CODES
-from gb10.inside.scan import scan_tree
+from gb10.inside.scan import changed
+from gb10.inside.scan.binary import Binary, scan_buffer
+from gb10.inside.scan.fatbin import BROKEN, CODES
+from gb10.inside.scan.scan import scan_tree
 from tests.conftest import Deep
 
 SEGMENT, SECTION = struct.Struct("<IIQQQQQQ"), struct.Struct("<IIQQQQIIQQ")
@@ -124,7 +124,8 @@ def test_nested_folders_are_walked_without_recursion(deep: Deep, tmp_path: Path)
     folder = deep(DEPTH, "d", elf())
     (found,) = scan_tree(folder).binaries
     assert (found.kind, found.path.count("/")) == ("elf", DEPTH)
-    assert len(changed.scan_changed(tmp_path, folder).binaries) == 1
+    scanner, gone = changed.changes(tmp_path, folder)
+    assert len(scanner.scanned(gone).binaries) == 1
 
 
 def test_a_path_that_is_too_long_is_reported(deep: Deep) -> None:
@@ -136,7 +137,7 @@ def test_a_path_that_is_too_long_is_reported(deep: Deep) -> None:
 @pytest.mark.parametrize("made", [overlapping_segments, cubin_headers, names_of_a_mebibyte])
 def test_a_process_with_little_memory_reads_it(made, tmp_path: Path) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
     (tmp_path / "k.so").write_bytes(made())
-    code = f"from gb10.inside.binary import scan_file; print(scan_file({str(tmp_path / 'k.so')!r}, 'k').path)"
+    code = f"from gb10.inside.scan.binary import scan_file; print(scan_file({str(tmp_path / 'k.so')!r}, 'k').path)"
     limit = 512 * MEBIBYTE
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -17,8 +17,8 @@ from gb10.image.build.contexts import write_tree
 from gb10.image.build.inspect import check_platform
 from gb10.image.proof.reading import read_markers, read_scan, scan_path
 from gb10.image.proof.wheel_files import RATIO, SMALL, declares, read_manifest
-from gb10.inside.binary import Binary, Unit
-from gb10.inside.scan import Scan
+from gb10.inside.scan.binary import Binary, Unit
+from gb10.inside.scan.scan import Scan
 
 MADE = Path(__file__).parents[1] / "unit/data/scan"
 LIBRARY = (MADE / "libk.so").read_bytes()

@@ -2,11 +2,11 @@
 
 import time
 
+from gb10.image.patches.apply import apply_diff
+from gb10.image.patches.diff import parse_diff
 from gb10.models.lint.linting import lint
 from gb10.models.lint.rule import load_rules
 from gb10.models.load.loading import load_model_recipe
-from gb10.patches.apply import apply_diff
-from gb10.patches.parse import parse_diff
 from tests.unit.test_lint import CASES, recipe_text
 from tests.unit.test_patches_diff import NAMES, one
 

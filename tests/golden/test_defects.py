@@ -3,9 +3,9 @@
 import pytest
 
 from gb10.core.document import parse_document
+from gb10.image.patches.defects import AdviceList, page
+from gb10.image.patches.series import load_series, sources
 from gb10.image.plan.catalog import ROOT
-from gb10.patches.defects import AdviceList, page
-from gb10.patches.series import load_series, sources
 
 PAGE = ROOT / "docs/defects.md"
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from gb10.core.files import Artifact
 from gb10.image.context import open_context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.patches.archives import Sdist
+from gb10.image.patches.patched import patched_files
+from gb10.image.patches.selection import plan_patches
+from gb10.image.patches.source_tree import Changed
 from gb10.image.plan.catalog import ROOT
-from gb10.patches.archives import Sdist
-from gb10.patches.patched import patched_files
-from gb10.patches.selection import plan_patches
-from gb10.patches.source_tree import Changed
 from gb10.sources.index.client import fetch_all
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"

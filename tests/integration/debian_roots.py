@@ -13,7 +13,7 @@ from gb10.core.store import Store, open_store
 from gb10.image.context import build_architecture
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.plan.compiles import UNPACKER
-from gb10.rootfs.unpack import write_rootfs
+from gb10.image.rootfs.unpack import write_rootfs
 from gb10.sources.debian.mirror import LockedDeb, fetch_debs, mirror_url
 from gb10.sources.debian.resolve import resolve_set
 from tests.integration import own_store

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 from gb10.core.proc import capture
-from gb10.inside.markers import OPCODES
+from gb10.inside.compile.markers import OPCODES
 
 FUNCTION = re.compile(r"Function : (\S+)")
 INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z0-9]+)")

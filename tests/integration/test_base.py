@@ -15,8 +15,8 @@ from gb10.core.fetch import open_session
 from gb10.core.proc import capture
 from gb10.core.store import Store, file_sha256, open_store
 from gb10.errors import FetchError, UsageError
-from gb10.rootfs.accounts import User
-from gb10.rootfs.unpack import is_dropped, merged, write_rootfs
+from gb10.image.rootfs.configure import User
+from gb10.image.rootfs.unpack import is_dropped, merged, write_rootfs
 from gb10.sources.debian.mirror import LockedDeb, fetch_debs
 from gb10.sources.debian.resolve import resolve_set
 from tests.integration.debian_roots import resolved

@@ -16,12 +16,12 @@ from gb10.core.proc import capture
 from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.gemm.gemm_benchmarks import BuiltProgram, build_program, judge, measure
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.patches.selection import plan_patches
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.plan.dag import GEMM, plan_image, plan_program
 from gb10.image.plan.options import Options
 from gb10.image.plan.values import Plan
 from gb10.image.recipe.arch import parse_arch
-from gb10.patches.selection import plan_patches
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

@@ -19,7 +19,7 @@ from gb10.image.build.image_build import ImageBuild
 from gb10.image.build.stage import ready_engine
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, lock_path
-from gb10.rootfs.unpack import write_rootfs
+from gb10.image.rootfs.unpack import write_rootfs
 from gb10.sources.debian.mirror import fetch_debs
 from gb10.sources.index.client import fetch_all
 from tests.integration.debian_roots import resolved

@@ -15,6 +15,7 @@ from gb10.errors import BuildError
 from gb10.image.build.wheels import Wheel, build_wheels
 from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.patches.selection import plan_patches
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import Options
@@ -22,8 +23,7 @@ from gb10.image.plan.values import Plan
 from gb10.image.proof.reading import scan_path
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Layer, WheelBuild
-from gb10.inside.markers import kernels_of
-from gb10.patches.selection import plan_patches
+from gb10.inside.compile.markers import kernels_of
 from tests.integration.disassembly import disassembled
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

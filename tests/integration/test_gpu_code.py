@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gb10.core.proc import capture
-from gb10.inside.binary import scan_file
-from gb10.inside.gpu_code import thinned
+from gb10.inside.scan.binary import scan_file
+from gb10.inside.slim.gpu_code import thinned
 from tests.integration.pinned import pinned
 
 pytestmark = pytest.mark.integration

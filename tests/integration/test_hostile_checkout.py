@@ -9,8 +9,8 @@ import pytest
 
 from gb10.core.proc import capture
 from gb10.errors import PatchError, UsageError
+from gb10.image.patches.foreign import find_foreign
 from gb10.image.request.checkout_files import Files, Worktree, ignored, open_worktree
-from gb10.patches.foreign import find_foreign
 from tests.integration.debian_git import put_on_path
 
 Git = Callable[..., str]

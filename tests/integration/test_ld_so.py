@@ -12,9 +12,9 @@ import pytest
 
 from gb10.core.proc import capture
 from gb10.core.store import open_store
-from gb10.inside.ld_so import Loader, split, wants
-from gb10.inside.linked import link
-from gb10.inside.scan import scanned_tree
+from gb10.inside.scan.ld_so import Loader, split, wants
+from gb10.inside.scan.linked import link
+from gb10.inside.scan.scan import scanned_tree
 from tests.integration.debian_roots import unpacked_root
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]

@@ -40,15 +40,15 @@ from gb10.image.mods.read import load_mod
 from gb10.image.moe.child.cut import Cut, Module
 from gb10.image.moe.child.stand_in import machine, standard
 from gb10.image.moe.expected import nearest
+from gb10.image.patches.release_files import open_release
+from gb10.image.patches.releases import load_releases
+from gb10.image.patches.source_tree import Tree
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import Mod, Options
 from gb10.image.plan.values import Plan
 from gb10.image.proof.scans import read_record
 from gb10.image.recipe.arch import parse_arch
-from gb10.patches.release_files import open_release
-from gb10.patches.releases import load_releases
-from gb10.patches.source_tree import Tree
 from tests.integration.test_pipeline import read_file, small, small_plan
 
 pytestmark = pytest.mark.integration

@@ -19,13 +19,13 @@ from gb10.image.build.stage import log_path
 from gb10.image.build.wheels import early_grafts
 from gb10.image.context import Context
 from gb10.image.locked_files import fetch_files
+from gb10.image.patches.selection import plan_patches
+from gb10.image.patches.source_tree import open_tree
+from gb10.image.patches.write import file_diff
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import PatchUse
 from gb10.image.plan.plan_record import labels
 from gb10.image.plan.values import Plan
-from gb10.patches.selection import plan_patches
-from gb10.patches.source_tree import open_tree
-from gb10.patches.write import file_diff
 from tests.integration.test_pipeline import DSL as PATCHABLE
 from tests.integration.test_pipeline import ctx as ctx  # noqa: PLC0414 - a fixture
 from tests.integration.test_pipeline import read_file, small, small_plan, wheels_of

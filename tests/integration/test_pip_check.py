@@ -12,7 +12,7 @@ from bootstrap.install import PIP
 from gb10.core.proc import capture
 from gb10.image.proof.check import Facts, Subject
 from gb10.image.proof.checks.requirements import CHECK
-from gb10.inside.scan import scan_tree
+from gb10.inside.scan.scan import scan_tree
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 

@@ -45,7 +45,7 @@ from gb10.image.proof.wheel_files import Manifest
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Layer, Override, Recipe
 from gb10.image.recipe.locked import Lock
-from gb10.inside.loader import Fit
+from gb10.inside.scan.code_fit import Fit
 from tests.e2e.image import run_python
 from tests.integration.own_store import spoil
 from tests.integration.test_base import emulator

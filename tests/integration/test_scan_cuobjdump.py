@@ -20,7 +20,7 @@ from gb10.image.proof.check import Subject
 from gb10.image.proof.checking import findings
 from gb10.image.proof.reading import read_scan, scan_path
 from gb10.image.recipe.arch import parse_arch
-from gb10.inside.binary import scan_file
+from gb10.inside.scan.binary import scan_file
 
 pytestmark = pytest.mark.integration
 

@@ -18,11 +18,11 @@ from gb10.image.build.input_checks import check_sources
 from gb10.image.build.wheels import Wheel, build_wheels, installable, late_grafts
 from gb10.image.context import Context, open_context
 from gb10.image.locked_files import fetch_files, fetch_locked
+from gb10.image.patches.release_files import open_stored
 from gb10.image.plan.values import Plan
 from gb10.image.proof.reading import scan_path
 from gb10.image.request.planning import Request, make_plan
-from gb10.inside import cmake_nested
-from gb10.patches.release_files import open_stored
+from gb10.inside.compile import cmake_nested
 from tests.integration.debian_git import put_on_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

@@ -14,7 +14,7 @@ from gb10.core.fetch import store_paths
 from gb10.image.context import open_context
 from gb10.image.locked_files import fetch_locked
 from gb10.image.request.planning import Request, make_plan
-from gb10.inside import room
+from gb10.inside.compile import compile_slots
 
 pytestmark = pytest.mark.integration
 
@@ -80,7 +80,7 @@ def test_ninja_runs_the_same_commands_the_longest_first(
     monkeypatch.setenv("PATH", path)
     (tmp_path / "peaks.json").write_text(json.dumps({"peaks": {}, "units": UNITS, "other": 300}))
     given = [f"--open={tmp_path / 'room'}", f"--pool={tmp_path / 'pool'}", f"--peaks={tmp_path / 'peaks.json'}"]
-    subprocess.run([sys.executable, "-IS", room.__file__, *given, "--jobs=2", "--ninja"], check=True)
+    subprocess.run([sys.executable, "-IS", compile_slots.__file__, *given, "--jobs=2", "--ninja"], check=True)
     plain = run(tmp_path / "plain", ninja, path)
     ordered = run(tmp_path / "ordered", tmp_path / "room/bin/ninja", path)
     assert [line for line in ordered if ".so" not in line][:3] == ["m/m/b.o", "n/n/b.o", "m/m/a.o"]

@@ -12,12 +12,12 @@ from gb10.core.proc import capture
 from gb10.core.store import Store
 from gb10.errors import FetchError, PatchError, UsageError
 from gb10.image.context import Context
+from gb10.image.patches.patched import patched_files
 from gb10.image.plan.options import Taken
 from gb10.image.plan.plan_record import labels
 from gb10.image.plan.values import Plan
 from gb10.image.request.checkout_files import ignored, open_worktree
 from gb10.image.request.planning import Request, make_plan
-from gb10.patches.patched import patched_files
 from tests.integration.debian_git import put_on_path, unpack_git
 from tests.integration.git_server import git_host
 from tests.integration.patches.releases import ctx, opened

@@ -3,8 +3,8 @@
 from gb10.image.plan.plan_record import RecordedPlan, recorded_plan
 from gb10.image.proof.check import Facts, Problem, Subject
 from gb10.image.recipe.arch import parse_arch
-from gb10.inside.installed import Distribution
-from gb10.inside.scan import Scan
+from gb10.inside.scan.installed import Distribution
+from gb10.inside.scan.scan import Scan
 
 SITE = "usr/local/lib/python3.13/dist-packages"
 KEY = "0123456789abcdef" * 4

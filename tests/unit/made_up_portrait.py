@@ -5,8 +5,8 @@ from dataclasses import replace
 from gb10.image.inspect.summary import ImageSummary, Layer, ModStory, PatchStory
 from gb10.image.proof.arch_match import judge
 from gb10.image.recipe.arch import parse_arch
-from gb10.inside.binary import Binary, Unit
-from gb10.inside.scan import Scan
+from gb10.inside.scan.binary import Binary, Unit
+from gb10.inside.scan.scan import Scan
 from tests.unit.made_up_images import KEY, SITE, plan_of
 
 STEPS = [

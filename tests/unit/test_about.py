@@ -10,7 +10,7 @@ from gb10.image.inspect.differences import changes, differences
 from gb10.image.inspect.differences import document as difference_document
 from gb10.image.inspect.local import layers_of, shortened
 from gb10.image.inspect.summary import Layer, document, layer_names
-from gb10.inside.packages import package_of
+from gb10.inside.scan.installed import package_of
 from tests.unit.made_up_images import KEY, SITE, plan_of
 from tests.unit.made_up_portrait import STEPS, portrait
 

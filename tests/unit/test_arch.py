@@ -4,7 +4,7 @@ import pytest
 
 from gb10.errors import UsageError
 from gb10.image.recipe.arch import ARCHES, Arch, closest_arch, parse_arch
-from gb10.inside import aot
+from gb10.inside.compile import aot
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from gb10.image.plan.catalog import ROOT
-from tests.unit.test_refusal import loaded
+from tests.unit.engine_child import CHILD, fresh, stand_in
 
 B12X = """
 import functools
@@ -39,26 +38,24 @@ def create(factory: str, **named: object) -> tuple[str, dict[str, object]]:
 
 
 @pytest.fixture
-def programs(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    def ask(job: tuple[str, dict[str, object]], component: str) -> tuple[str, str]:
+def jobs(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    def add_job(job: tuple[str, dict[str, object]], component: str) -> tuple[str, str]:
         return job[0], component
 
-    found = SimpleNamespace(left=[], ask=ask)
-    found.leave = lambda name, error: found.left.append((name, str(error)))
-    monkeypatch.setitem(sys.modules, "b12x_programs", found)
-    return found
+    def leave(name: str, error: Exception) -> None:
+        left.append((name, str(error)))
+
+    left = list[tuple[str, str]]()
+    return stand_in(monkeypatch, f"{CHILD}.b12x.jobs", add_job=add_job, leave=leave, jobs_of=None, left=left)
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch, programs: SimpleNamespace) -> ModuleType:
-    pool = ModuleType("b12x._lib.compile_pool")
-    pool.__dict__["CompileJob"] = SimpleNamespace(create=create)
-    for name in ("b12x", "b12x._lib"):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    monkeypatch.setitem(sys.modules, pool.__name__, pool)
-    for name in ("cute_asked", "b12x_attention"):
-        monkeypatch.setitem(sys.modules, name, loaded(name, ROOT / f"gb10/image/explain/child/{name}.py"))
-    return loaded("b12x_calls", ROOT / "gb10/image/explain/child/b12x_calls.py")
+def calls(monkeypatch: pytest.MonkeyPatch, jobs: ModuleType) -> ModuleType:
+    stand_in(monkeypatch, "b12x._lib.compile_pool", CompileJob=SimpleNamespace(create=create))
+    stand_in(monkeypatch, f"{CHILD}.shared.known_values", known_within=None)
+    stand_in(monkeypatch, f"{CHILD}.b12x.worker")
+    fresh(monkeypatch, "b12x.attention")
+    return fresh(monkeypatch, "b12x.calls")
 
 
 @pytest.fixture
@@ -68,7 +65,9 @@ def engine(monkeypatch: pytest.MonkeyPatch, calls: ModuleType) -> ModuleType:
     monkeypatch.setitem(sys.modules, module.__name__, module)
 
     def compile(target: object, *, spec: str) -> object:
-        return calls._noted(None, target, compile_spec=SimpleNamespace(kernel_id=spec), cache_key=f"key of {spec}")
+        return calls._note_kernel(
+            None, target, compile_spec=SimpleNamespace(kernel_id=spec), cache_key=f"key of {spec}"
+        )
 
     module.__dict__["compile"] = compile
     exec(B12X, module.__dict__)  # noqa: S102 - the text above
@@ -76,32 +75,32 @@ def engine(monkeypatch: pytest.MonkeyPatch, calls: ModuleType) -> ModuleType:
 
 
 def test_the_nearest_function_with_numbers_and_names_is_the_job(
-    calls: ModuleType, programs: SimpleNamespace, engine: ModuleType
+    calls: ModuleType, jobs: ModuleType, engine: ModuleType
 ) -> None:
     engine.launch(object())
-    assert calls.wanted(("b12x.moe:get_kernel", "micro")) == {"key of micro": 0}
-    assert programs.left == []
+    assert calls.threads_of(("b12x.moe:get_kernel", "micro")) == {"key of micro": 0}
+    assert jobs.left == []
 
 
 @pytest.mark.parametrize("function", ["alone", "any_number"])
 def test_a_kernel_that_no_such_function_makes_is_left(
-    calls: ModuleType, programs: SimpleNamespace, engine: ModuleType, function: str
+    calls: ModuleType, jobs: ModuleType, engine: ModuleType, function: str
 ) -> None:
     engine.__dict__[function](object())
-    assert [why for _, why in programs.left] == ["no function of b12x makes it from numbers and names alone"]
-    assert calls.JOBS == {}
+    assert [why for _, why in jobs.left] == ["no function of b12x makes it from numbers and names alone"]
+    assert calls.KEYS == {}
 
 
-def test_a_method_is_none_either(calls: ModuleType, programs: SimpleNamespace, engine: ModuleType) -> None:
+def test_a_method_is_none_either(calls: ModuleType, jobs: ModuleType, engine: ModuleType) -> None:
     engine.Owner().method()
-    assert [name for name, _ in programs.left] == ["method"]
+    assert [name for name, _ in jobs.left] == ["method"]
 
 
 def test_the_threads_that_b12x_asks_for_are_wanted_of_the_kernel(calls: ModuleType, engine: ModuleType) -> None:
     engine.launch(object())
     kernel = SimpleNamespace(__b12x_programs__=[SimpleNamespace(key="key of micro")])
-    assert all(calls._starts(kernel, threads) for threads in (512, 256))
-    assert calls.wanted(("b12x.moe:get_kernel", "micro")) == {"key of micro": 512}
+    assert all(calls._note_threads(kernel, threads) for threads in (512, 256))
+    assert calls.threads_of(("b12x.moe:get_kernel", "micro")) == {"key of micro": 512}
 
 
 def test_what_stands_for_a_kernel_answers_as_one_does(calls: ModuleType) -> None:

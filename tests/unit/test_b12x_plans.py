@@ -5,8 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from gb10.image.plan.catalog import ROOT
-from tests.unit.test_refusal import loaded
+from tests.unit.engine_child import CHILD, fresh, stand_in
 
 BACKEND = """
 def _max_page_table_width(length):
@@ -23,18 +22,11 @@ class B12xPagedAttentionImpl:
 
 @pytest.fixture
 def backend(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    module = ModuleType("vllm.v1.attention.backends.b12x")
+    module = stand_in(monkeypatch, "vllm.v1.attention.backends.b12x")
     exec(BACKEND, module.__dict__)  # noqa: S102 - the text above
-    names = module.__name__.split(".")
-    for count in range(1, len(names)):
-        monkeypatch.setitem(sys.modules, ".".join(names[:count]), ModuleType(".".join(names[:count])))
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    parent = sys.modules["vllm.v1.attention.backends"]
-    monkeypatch.setattr(parent, "b12x", module, raising=False)
-    stand_ins = ModuleType("stand_ins")
-    stand_ins.__dict__["Anything"] = object
-    monkeypatch.setitem(sys.modules, "stand_ins", stand_ins)
-    loaded("presence", ROOT / "gb10/image/explain/child/presence.py")._leave_plans()
+    monkeypatch.setattr(sys.modules["vllm.v1.attention.backends"], "b12x", module, raising=False)
+    stand_in(monkeypatch, f"{CHILD}.shared.stand_ins", Anything=object)
+    fresh(monkeypatch, "vllm.packages")._stop_before_plans()
     return module
 
 

@@ -138,7 +138,12 @@ def test_a_program_takes_the_compilers_and_the_patches_of_cutlass_alone() -> Non
 def test_the_key_moves_with_what_is_compiled_and_with_nothing_else() -> None:
     toolkit, image = SHIPPED.toolkit, image_plan()
     key = plan_program(GEMM, image, toolkit).key
-    for file in ("benches/gemm/main.cpp", "units/moe/tiles.h", "inside/program.py", "inside/extension.py"):
+    for file in (
+        "benches/gemm/main.cpp",
+        "units/moe/tiles.h",
+        "inside/compile/program.py",
+        "inside/compile/extension.py",
+    ):
         changed = Toolkit(digests={**toolkit.digests, file: "0"}, templates=toolkit.templates)
         assert plan_program(GEMM, image, changed).key != key, file
     same = Toolkit(digests={**toolkit.digests, "benches/noop.py": "0"}, templates=toolkit.templates)

@@ -7,8 +7,8 @@ import pytest
 
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checks.damaged import CHECK
-from gb10.inside.binary import scan_buffer
-from gb10.inside.scan import Scan
+from gb10.inside.scan.binary import scan_buffer
+from gb10.inside.scan.scan import Scan
 
 MADE = Path(__file__).parent / "data" / "scan"
 FATBIN = (MADE / "sm_121f.fatbin").read_bytes()

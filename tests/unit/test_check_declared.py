@@ -8,8 +8,8 @@ from gb10.image.proof.check import Subject
 from gb10.image.proof.checks.declared import CHECK
 from gb10.image.proof.reading import scan_path
 from gb10.image.proof.wheel_files import Manifest
-from gb10.inside.binary import Binary, Unit
-from gb10.inside.scan import Scan
+from gb10.inside.scan.binary import Binary, Unit
+from gb10.inside.scan.scan import Scan
 
 MADE = Path(__file__).parent / "data" / "scan"
 

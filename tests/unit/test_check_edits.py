@@ -1,7 +1,7 @@
 """The check ``edits``: what was changed on purpose is in the image, and the wheels are those of the plan."""
 
 from gb10.image.proof.checks.edits import CHECK
-from gb10.inside.scan import Scan
+from gb10.inside.scan.scan import Scan
 from tests.unit.made_up_images import KEY, SITE, distribution, found, image, plan_of
 
 FILE = f"{SITE}/vllm/model.py"

@@ -6,8 +6,8 @@ import pytest
 
 from gb10.image.proof.checks.jit import CHECK
 from gb10.image.recipe.allowances import Allowances, Cost
-from gb10.inside.binary import Binary, Unit
-from gb10.inside.scan import Scan
+from gb10.inside.scan.binary import Binary, Unit
+from gb10.inside.scan.scan import Scan
 from tests.unit.made_up_images import found, image
 
 COST = Cost(seconds_per_mb=6.0, measured="by nobody, for this test")

@@ -5,7 +5,7 @@ import pytest
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checks.only import CHECK
 from gb10.image.recipe.arch import Arch
-from gb10.inside.scan import Scan
+from gb10.inside.scan.scan import Scan
 from tests.unit.test_check_claim import FLASHINFER, MODULES, library
 
 GB10 = Arch("12.1", "f")

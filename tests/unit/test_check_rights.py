@@ -7,8 +7,8 @@ import pytest
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checks.rights import CHECK
-from gb10.inside.hazards import Hazard, of_mode
-from gb10.inside.scan import Scan, scan_tree
+from gb10.inside.scan.hazards import Hazard, of_mode
+from gb10.inside.scan.scan import Scan, scan_tree
 from tests.unit.made_up_images import found, image
 
 FILE, FOLDER, LINK = 0o100000, 0o040000, 0o120000

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gb10.image.proof.checks.secrets import CHECK
-from gb10.inside.hazards import LARGEST, of_content
-from gb10.inside.scan import Scan, scan_tree, scanned_tree
+from gb10.inside.scan.hazards import LARGEST, of_content
+from gb10.inside.scan.scan import Scan, scan_tree, scanned_tree
 from tests.unit.made_up_images import image
 
 SAMPLES = {

@@ -5,8 +5,8 @@ import pytest
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checks.symbols import CHECK
-from gb10.inside.linked import Absent, Elsewhere, Linked, Unresolved
-from gb10.inside.scan import Scan
+from gb10.inside.scan.linked import Absent, Elsewhere, Linked, Unresolved
+from gb10.inside.scan.scan import Scan
 from tests.unit.made_up_images import SITE, found
 
 VLLM = f"{SITE}/vllm/_C.abi3.so"

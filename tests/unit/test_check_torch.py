@@ -3,7 +3,7 @@
 import pytest
 
 from gb10.image.proof.checks.torch import CHECK
-from gb10.inside.installed import cuda_of
+from gb10.inside.scan.installed import cuda_of
 from tests.unit.made_up_images import distribution, image
 
 

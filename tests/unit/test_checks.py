@@ -11,8 +11,8 @@ from gb10.image.proof import checks
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checking import all_checks, prove
 from gb10.image.proof.wheel_files import Manifest
-from gb10.inside.binary import Binary
-from gb10.inside.scan import Scan
+from gb10.inside.scan.binary import Binary
+from gb10.inside.scan.scan import Scan
 
 HERE = Path(__file__).parent
 

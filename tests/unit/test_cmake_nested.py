@@ -7,8 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from gb10.image.recipe.image_recipe import Source
-from gb10.inside import cmake_nested
-from gb10.inside.cmake_nested import Nested
+from gb10.inside.compile import cmake_nested
+from gb10.inside.compile.cmake_nested import Nested
 
 SHA, OTHER = "e74319e3405ce6d71965732880f5dc1f52371f64", "1a" * 20
 PLAIN = f"""\

@@ -12,11 +12,10 @@ from gb10.core.store import Store, seal
 from gb10.image.build.wheels import build_wheels
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.image.plan.catalog import ROOT
 from gb10.image.proof.wheel_files import read_manifest
 from gb10.image.request.planning import with_targets
-from gb10.inside import cmake_manifest, cmake_targets
-from gb10.inside.cmake_nested import Nested
+from gb10.inside.compile import cmake_manifest, cmake_targets
+from gb10.inside.compile.cmake_nested import Nested
 from tests.recipes import SHIPPED
 from tests.unit.test_targets_plan import RECIPE, make
 
@@ -32,12 +31,6 @@ def options(tmp_path: Path, *, names: str, brings: str, accepted: str = "") -> a
     header = cutlass / "include/cutlass/version.h"
     header.write_text(VERSION.format(*brings.removeprefix("v").split(".")), encoding="utf-8")
     return argparse.Namespace(source=source, cutlass=cutlass, accepted=accepted)
-
-
-@pytest.fixture(autouse=True)
-def _beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stage's scripts find each other."""
-    monkeypatch.syspath_prepend(str(ROOT / "gb10/inside"))
 
 
 @pytest.mark.parametrize(("brings", "accepted"), [("v4.7.1", ""), ("v4.5.0", "v4.7.1")])
@@ -89,9 +82,12 @@ def test_all_is_every_target_that_cmake_compiles_and_what_is_left_out_is_told(
 ) -> None:
     monkeypatch.setattr(cmake_targets, "known_targets", lambda _: {"spinloop", "_C"})
     why = "of flashkda, not handed in: upstream's wheel has what there is"
-    assert cmake_targets.chosen(asked_for(tmp_path, "all"), nested) == (["_C", "spinloop"], {"_flashkda_C": why})
+    assert cmake_targets.choose_targets(asked_for(tmp_path, "all"), nested) == (
+        ["_C", "spinloop"],
+        {"_flashkda_C": why},
+    )
     assert capsys.readouterr().out == f"left out: _flashkda_C: {why}\n"
-    assert cmake_targets.chosen(asked_for(tmp_path, "_C"), nested) == (["_C"], {})
+    assert cmake_targets.choose_targets(asked_for(tmp_path, "_C"), nested) == (["_C"], {})
     assert capsys.readouterr().out == ""
 
 
@@ -124,9 +120,9 @@ def test_a_target_that_the_project_has_not_is_told_with_those_it_has(
     monkeypatch.setattr(cmake_targets, "known_targets", lambda _: {"spinloop", "_C"})
     known = "known: _C, spinloop. Left out, because each is a git repository of its own: flashkda"
     with pytest.raises(SystemExit, match=f"the project has no target _no_C; {known}$"):
-        cmake_targets.chosen(asked_for(tmp_path, "_C,_no_C"), nested)
+        cmake_targets.choose_targets(asked_for(tmp_path, "_C,_no_C"), nested)
     with pytest.raises(SystemExit, match=rf"{known}\n_flashkda_C is a target of flashkda, a git repository"):
-        cmake_targets.chosen(asked_for(tmp_path, "_flashkda_C"), nested)
+        cmake_targets.choose_targets(asked_for(tmp_path, "_flashkda_C"), nested)
 
 
 def test_a_project_that_names_no_cutlass_is_refused(tmp_path: Path) -> None:

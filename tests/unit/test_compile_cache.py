@@ -13,8 +13,8 @@ from gb10.image.build.compile import SAYS, SCRIPT, cache_secret, configuration, 
 from gb10.image.context import Context
 from gb10.image.plan.options import PatchUse
 from gb10.image.plan.values import Inputs, Origin
-from gb10.inside.compile_cache import SAYS as STAGE_SAYS
-from gb10.inside.compile_cache import address, counted
+from gb10.inside.compile.compile_cache import SAYS as STAGE_SAYS
+from gb10.inside.compile.compile_cache import address, summary
 from tests.recipes import SHIPPED
 
 LOCAL = "direct_cache_hit\nlocal_storage_hit\nlocal_storage_read_hit\n"
@@ -40,13 +40,13 @@ def test_a_redis_login_names_its_user(url: str, told: str) -> None:
 
 def test_where_results_came_from() -> None:
     log = "".join(f"# a.cu\n{what}" for what in (LOCAL, REMOTE, REMOTE, MISS, "recache\nremote_storage_write\n"))
-    assert counted(log) == "units: 1 from this builder, 2 from the server, 2 compiled"
-    assert counted("") == "units: 0 from this builder, 0 from the server, 0 compiled"
+    assert summary(log) == "units: 1 from this builder, 2 from the server, 2 compiled"
+    assert summary("") == "units: 0 from this builder, 0 from the server, 0 compiled"
 
 
 def test_a_server_that_failed_meanwhile_is_told() -> None:
     log = f"# a\n{MISS}remote_storage_timeout\n# b\n{MISS}remote_storage_error\n# c\n{MISS}"
-    assert counted(log) == "units: 0 from this builder, 0 from the server, 3 compiled; the server failed for 2"
+    assert summary(log) == "units: 0 from this builder, 0 from the server, 3 compiled; the server failed for 2"
 
 
 def inputs(path: str | None = None) -> Inputs:

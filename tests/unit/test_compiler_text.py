@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.inside.compiler_text import KeyUnknownError, host_text, toolkit_text
+from gb10.inside.rehearse.compiler_text import KeyUnknownError, host_text, toolkit_text
 
 OWN, OTHER = "Wed_Aug_20_01:58:59_PM_PDT_2025", "Wed_Aug_20_01:57:39_PM_PDT_2025"
 BUILD = "Build cuda_13.0.r13.0/compiler.36424714_0"

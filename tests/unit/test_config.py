@@ -7,7 +7,7 @@ import pytest
 from gb10.core.config import read_settings, unknown_variables, with_cache_dir, with_settings, without_login
 from gb10.core.store import store_root
 from gb10.errors import UsageError
-from gb10.patches.verdict import releases_in_words
+from gb10.image.patches.verdict import releases_in_words
 
 
 def written(tmp_path: Path, text: str) -> dict[str, str]:

@@ -9,9 +9,9 @@ import pytest
 
 from gb10.errors import BuildError, FetchError
 from gb10.image.build.bases import require_control
-from gb10.rootfs.accounts import User
-from gb10.rootfs.linker import ENTRY, HEADER, Library, render_cache, version_key
-from gb10.rootfs.unpack import is_dropped, merged, write_rootfs
+from gb10.image.rootfs.configure import User
+from gb10.image.rootfs.linker import ENTRY, HEADER, Library, render_cache, version_key
+from gb10.image.rootfs.unpack import is_dropped, merged, write_rootfs
 from gb10.sources.debian.stanza import parse, render
 
 EPOCH = 1_700_000_000

@@ -24,7 +24,7 @@ END = """\
 #9 ERROR: process "/bin/sh -c set -eux" did not complete successfully: exit code: 1
 """
 REFUSED = f"""\
-#9 + python3 /inside/aot.py --source /source
+#9 + python3 /inside/compile/aot.py --source /source
 #9 [1/2] {NVCC}
 #9 FAILED: [code=2] {UNIT}
 #9 {NVCC}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gb10.inside import elf
-from gb10.inside.elf import DamagedError, Elf, newest, separate
+from gb10.inside.scan import elf
+from gb10.inside.scan.elf import DamagedError, Elf, newest, separate
 
 LIBRARY = (Path(__file__).parent / "data/scan/libk.so").read_bytes()
 LOAD, DYNAMIC, NOTE = 1, 2, 4

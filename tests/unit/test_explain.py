@@ -12,6 +12,7 @@ from gb10.errors import FetchError, Gb10Error, UsageError, VerifyError
 from gb10.image.context import open_context
 from gb10.image.explain import engine_choice
 from gb10.image.explain.engine_choice import (
+    CHILD,
     Held,
     Question,
     ask_engine,
@@ -31,9 +32,9 @@ from gb10.image.proof.arch_match import Judged
 from gb10.image.recipe.kernel_sets import BY_KERNEL, KernelEntry
 from gb10.image.request.kernel_choice import check_model, local_files
 from gb10.image.request.planning import drop_optional_layers
-from gb10.inside.binary import Binary
-from gb10.inside.installed import Distribution
-from gb10.inside.loader import Fit
+from gb10.inside.scan.binary import Binary
+from gb10.inside.scan.code_fit import Fit
+from gb10.inside.scan.installed import Distribution
 
 ROW = (
     '{"name":"a.*","count":2,"kind":"linear","class":"L","format":"F","shape":"1x2","chosen":"FlashInferExperts",'
@@ -61,7 +62,7 @@ def test_facts_and_packages_are_of_the_locked_engine(engine: str) -> None:
     own = {wheel.name for wheel in packages.wheels}
     assert own | {*facts.twins} >= {"torch", "transformers", "compressed-tensors"}
     assert not own & {*facts.twins}
-    assert (ROOT / f"gb10/image/explain/child/{facts.script}.py").is_file()
+    assert (CHILD / f"{facts.script.replace('.', '/')}.py").is_file()
 
 
 def test_a_package_that_the_image_leaves_out_is_not_asked(facts: EngineFacts) -> None:
@@ -228,7 +229,9 @@ def test_modelopt_s_own_file_reaches_the_engine_as_a_file(tmp_path: Path) -> Non
 
 def test_the_default_image_s_kernels_are_asked_by_their_own_code(tmp_path: Path) -> None:
     write_own_package("12.1f", tmp_path)
-    assert (tmp_path / "gb10_kernels/__init__.py").read_text() == (ROOT / "gb10/inside/gb10_kernels.py").read_text()
+    assert (tmp_path / "gb10_kernels/__init__.py").read_text() == (
+        ROOT / "gb10/inside/compile/gb10_kernels.py"
+    ).read_text()
     assert json.loads((tmp_path / "gb10_kernels/manifest.json").read_text()) == {"arch": "12.1f"}
 
 

@@ -24,7 +24,7 @@ from gb10.image.plan.values import Plan, Toolkit
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe, WheelBuild
 from gb10.image.recipe.locked import Lock
-from gb10.inside import extension, pack_extension
+from gb10.inside.compile import extension, pack_extension
 from tests.recipes import SHIPPED, plan_of
 from tests.unit.test_patched import from_git
 
@@ -63,9 +63,9 @@ def moved(before: Plan, after: Plan) -> set[str]:
     [
         "units/moe/a-new-one.cu",
         "units/moe/ops.cpp",
-        "inside/extension.py",
-        "inside/gb10_kernels.py",
-        "inside/pack_extension.py",
+        "inside/compile/extension.py",
+        "inside/compile/gb10_kernels.py",
+        "inside/compile/pack_extension.py",
     ],
 )
 def test_a_file_of_our_kernels_moves_their_wheel_alone(recipe: Recipe, lock: Lock, file: str) -> None:
@@ -76,7 +76,7 @@ def test_a_file_of_our_kernels_moves_their_wheel_alone(recipe: Recipe, lock: Loc
 
 def test_a_file_of_flashinfers_kernels_does_not_move_ours(recipe: Recipe, lock: Lock) -> None:
     toolkit = SHIPPED.toolkit
-    for file in ("inside/jit_cache.py", "units/another-set/a.cu"):
+    for file in ("inside/compile/jit_cache.py", "units/another-set/a.cu"):
         changed = replace(toolkit, digests={**toolkit.digests, file: "0" * 64})
         assert OURS not in moved(make(recipe, lock), make(recipe, lock, changed))
 
@@ -220,7 +220,6 @@ def pack(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, manifest: Mapping[str,
         tmp_path / "out",
     ]
     monkeypatch.setattr(sys, "argv", [str(word) for word in argv])
-    monkeypatch.syspath_prepend(ROOT / "gb10/inside")  # where a stage's scripts find each other
     pack_extension.main()
     return next((tmp_path / "out").glob("*.whl"))
 

@@ -232,14 +232,14 @@ def processes(folder: Path, rows: Mapping[int, tuple[int, str, int]]) -> Path:
 
 
 def test_a_launcher_counts_with_all_that_it_started(tmp_path: Path) -> None:
-    launch = "python3 -IS /inside/launch.py nvcc -c norm.cu -o /build/cached_ops/norm/csrc_norm.cuda.o"
+    launch = "python3 -IS /inside/compile/launch.py nvcc -c norm.cu -o /build/cached_ops/norm/csrc_norm.cuda.o"
     rows = {
         1: (0, "init", 900),
         2: (1, launch, 10),
         3: (2, "sh -c room", 0),
         4: (3, "cicc", 500),
         5: (1, launch.replace("norm", "page"), 20),
-        6: (1, "python3 -IS /inside/launch.py g++ -o out.so", 70),
+        6: (1, "python3 -IS /inside/compile/launch.py g++ -o out.so", 70),
     }
     found = compilers_seen(processes(tmp_path, rows))
     assert found == {"norm/csrc_norm.cuda.o": 5.1, "page/csrc_page.cuda.o": 0.2}

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from gb10.inside.gb10_b12x import look_first, register
+from gb10.inside.rehearse.gb10_b12x import look_first, register
 
 KEY = "ab" + "0" * 62
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gb10.inside import gpu_code, references
-from gb10.inside.elf import DamagedError, Elf
-from gb10.inside.fatbin import FATBIN_HEADER, entries
-from gb10.inside.gpu_code import loaded_code, thinned
-from gb10.inside.loader import chosen
-from gb10.inside.references import made_pages
+from gb10.inside.scan.code_fit import chosen
+from gb10.inside.scan.elf import DamagedError, Elf
+from gb10.inside.scan.fatbin import FATBIN_HEADER, entries
+from gb10.inside.slim import gpu_code, references
+from gb10.inside.slim.gpu_code import loaded_code, thinned
+from gb10.inside.slim.references import made_pages
 
 PAGE = 1 << 16
 FLAGS = {"": 0, "a": 0x100000, "f": 0x200000}

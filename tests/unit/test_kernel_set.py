@@ -8,7 +8,7 @@ import pytest
 
 from gb10.errors import UsageError
 from gb10.image.recipe.kernel_sets import entries, read_sets
-from gb10.inside import aot
+from gb10.inside.compile import aot
 from tests.recipes import SHIPPED
 
 KERNELS = tomllib.loads((Path(__file__).parents[2] / "recipes/kernels/flashinfer-core.toml").read_text())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.inside import launch
+from gb10.inside.compile import launch
 
 
 def called(folder: Path, compiler: str, *words: str) -> list[str]:

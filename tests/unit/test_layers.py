@@ -18,10 +18,9 @@ ORDER = (
     "inside",
     "core",
     "sources",
-    "rootfs",
     "containers",
     *("models", "memory", "lint", "registries"),
-    *("recipe", "plan", "sbom", "context", "locked_files", "mods", "patches", "lock", "proof", "explain"),
+    *("recipe", "plan", "sbom", "context", "locked_files", "mods", "patches", "lock", "proof", "explain", "rootfs"),
     *("request", "upgrade", "moe", "build", "inspect", "gemm", "publish"),
     *("guard", "stats", "chart", "cluster", "doctor", "load", "weights", "run", "checkup", "deploy", "trial"),
     "cli",
@@ -31,8 +30,6 @@ ORDER = (
 
 WINGS = ("errors", "inside", "core", "sources", "containers", "models", "image", "serving", "cli")
 """What a newcomer sees, lowest first: the entries of the package."""
-SINGLE = {"patches": "image", "rootfs": "image"}
-"""Rooms whose place is in every key of a base or of a patched wheel: they move with the next change of keys."""
 ROOMS_OF_MODELS = ("memory", "lint", "registries")
 
 PURE = {"guard", "stats", "chart", "recipe", "models", "memory", "cluster", "doctor", "plan", "sbom", "deploy"}
@@ -40,6 +37,9 @@ READS_THE_CHECKOUT = {"catalog", "figures", "model", "rule_files"}
 ASKS_MACHINES = {"probing"}
 VERBS = {"cli", "inside"}
 """Rooms whose modules are named by what runs them: a verb, or a script of a build stage."""
+
+ENGINES = {"child"}
+"""Folders with a folder for each engine, in which the same name is the same task."""
 
 WORLD = {
     "asyncio",
@@ -94,8 +94,7 @@ def room_of(parts: tuple[str, ...]) -> str:
 
 def wing(path: Path) -> str:
     """The entry of the package that a file belongs to."""
-    first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    return SINGLE.get(first, first)
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 def rank(name: str) -> int:
@@ -227,14 +226,15 @@ def test_every_room_has_its_line_and_its_place() -> None:
     rooms = {room(path) for path in PACKAGE.rglob("*.py")} - {"__init__", "image", "serving"}
     assert rooms == set(ORDER)
     entries = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert entries == {*WINGS, *SINGLE, "__main__", "__init__"}
+    assert entries == {*WINGS, "__main__", "__init__"}
     for init in PACKAGE.rglob("__init__.py"):
         if room(init) in ORDER and len(init.relative_to(PACKAGE).parts) <= 3 and "stub_torch" not in init.parts:
             assert ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))), init
 
 
 def test_no_two_modules_share_a_name() -> None:
-    counted = Counter(path.stem for path in modules() if room(path) not in VERBS and path.stem != "__init__")
+    named = (path for path in modules() if room(path) not in VERBS and not ENGINES & {*path.parts})
+    counted = Counter(path.stem for path in named if path.stem != "__init__")
     assert [name for name, count in counted.items() if count > 1] == []
 
 
@@ -269,7 +269,7 @@ def test_only_hub_knows_the_hub() -> None:
 
 
 def test_code_for_build_stages_stands_alone() -> None:
-    assert {name_of(path) for path in (PACKAGE / "inside").glob("*.py") if rooms_used(path)} == set()
+    assert {name_of(path) for path in (PACKAGE / "inside").rglob("*.py") if rooms_used(path)} == set()
 
 
 @pytest.mark.parametrize("module", ["errors", "core/config", "core/signals", "core/proc", "core/store"])

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gb10.inside.elf import DamagedError
-from gb10.inside.ld_so import Loader
-from gb10.inside.linkage import NAME, Linkage, read_linkage
-from gb10.inside.linked import Absent, Elsewhere, Unresolved, link
-from gb10.inside.loader_cache import read_cache
-from gb10.inside.symbol_file import Symbols, read_symbols, together
+from gb10.inside.scan.elf import DamagedError
+from gb10.inside.scan.ld_so import Loader
+from gb10.inside.scan.ld_so_cache import read_cache
+from gb10.inside.scan.linkage import NAME, Linkage, read_linkage
+from gb10.inside.scan.linked import Absent, Elsewhere, Unresolved, link
+from gb10.inside.scan.symbol_file import Symbols, merge_layers, read_symbols
 
 MADE = Path(__file__).parent / "data" / "scan"
 LIBRARY = (MADE / "libk.so").read_bytes()
@@ -203,7 +203,7 @@ def test_a_later_layer_hides_and_removes(tmp_path: Path) -> None:
     above = Symbols(libraries=[library("a.so", "two")], links={"c.so": "a.so"}, gone=("b.so",))
     (tmp_path / "above").mkdir()
     above.write(tmp_path / "symbols.json.gz")
-    merged = together([below, read_symbols(tmp_path / "symbols.json.gz")])
+    merged = merge_layers([below, read_symbols(tmp_path / "symbols.json.gz")])
     assert [(one.path, one.offers) for one in merged.libraries] == [("a.so", "two")]
     assert merged.links == {"l": "a.so", "c.so": "a.so"}
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gb10.inside.loader_cache import read_cache
-from gb10.rootfs.linker import CACHE, soname, write_linker_cache
-from gb10.rootfs.root_tar import Tree
+from gb10.image.rootfs.linker import CACHE, soname, write_linker_cache
+from gb10.image.rootfs.root_tar import Tree
+from gb10.inside.scan.ld_so_cache import read_cache
 
 ARM, X86, RISCV = 183, 62, 243
 LOAD, DYNAMIC = 1, 2

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from gb10.core.proc import capture
-from gb10.image.build.compile import UNKEYED, stage_modules
+from gb10.image.build.compile import UNKEYED, stage_files
 from gb10.image.build.contexts import write_tree
-from gb10.inside import markers
+from gb10.inside.compile import markers
 from tests.recipes import SHIPPED
 
 DATA = Path(__file__).parent / "data" / "markers"
@@ -54,9 +54,10 @@ def test_compressed_code_is_not_taken_for_no_code() -> None:
 
 
 def test_it_runs_where_a_compile_stage_lays_it(tmp_path: Path) -> None:
-    """The scripts of a stage lie in /inside, and the modules that markers.py imports in /inside/gb10."""
+    """The scripts of a stage lie in /inside, as in the package; /inside is on Python's path."""
     own = SHIPPED.contents
-    write_tree(tmp_path, {**{name: own[name] for name in UNKEYED}, **stage_modules(own)})
+    write_tree(tmp_path, stage_files({name: own[name] for name in UNKEYED}))
     (tmp_path / "k.cubin").write_bytes(cubin("121f"))
-    told = capture([sys.executable, str(tmp_path / "inside/markers.py"), str(tmp_path / "k.cubin")], cwd=tmp_path)
+    argv = [sys.executable, "-P", "-m", "gb10.inside.compile.markers", str(tmp_path / "k.cubin")]
+    told = capture(argv, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path / "inside")})
     assert json.loads(told) == markers.kernels_of(cubin("121f"))

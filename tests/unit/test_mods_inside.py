@@ -13,8 +13,9 @@ from py_compile import PycInvalidationMode
 import pytest
 
 from gb10.image.proof.scans import merge_layers
-from gb10.inside import changed, mod
-from gb10.inside.scan import scan_tree
+from gb10.inside.install import mod
+from gb10.inside.scan import changed
+from gb10.inside.scan.scan import Scan, scan_tree
 
 EPOCH = 1_000_000_000
 
@@ -37,6 +38,11 @@ def value(package: Path, name: str) -> str:
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
 
 
+def scan_changed(before: Path, after: Path) -> Scan:
+    scanner, gone = changed.changes(before, after)
+    return scanner.scanned(gone)
+
+
 @pytest.fixture
 def roots(tmp_path: Path) -> tuple[Path, Path, Path]:
     before, root = tmp_path / "before", tmp_path / "root"
@@ -50,7 +56,7 @@ def cached(package: Path, name: str) -> Path:
 
 def test_a_changed_source_has_an_effect_at_once_and_then_bytecode_of_its_own(roots: tuple[Path, Path, Path]) -> None:
     before, root, package = roots
-    marker = mod.mark(root)
+    marker = mod.create_marker(root)
     (package / "one.py").write_text("X = 2\n", encoding="utf-8")
     untouched = cached(package, "two").stat().st_mtime_ns
     stale = cached(package, "one").read_bytes()
@@ -64,7 +70,7 @@ def test_a_changed_source_has_an_effect_at_once_and_then_bytecode_of_its_own(roo
 
 def test_a_change_is_seen_whatever_its_times_say(roots: tuple[Path, Path, Path]) -> None:
     before, root, package = roots
-    marker = mod.mark(root)
+    marker = mod.create_marker(root)
     (package / "one.py").write_text("X = 3\n", encoding="utf-8")
     os.utime(package / "one.py", (1, 1))
     mod.finish(root, before, marker, EPOCH)
@@ -73,7 +79,7 @@ def test_a_change_is_seen_whatever_its_times_say(roots: tuple[Path, Path, Path])
 
 def test_a_source_that_does_not_parse_loses_its_bytecode(roots: tuple[Path, Path, Path]) -> None:
     before, root, package = roots
-    marker = mod.mark(root)
+    marker = mod.create_marker(root)
     (package / "one.py").write_text("X = = 1\n", encoding="utf-8")
     mod.finish(root, before, marker, EPOCH)
     assert not cached(package, "one").exists()
@@ -81,7 +87,7 @@ def test_a_source_that_does_not_parse_loses_its_bytecode(roots: tuple[Path, Path
 
 def test_a_source_that_is_a_link_now_is_read_through_it(roots: tuple[Path, Path, Path]) -> None:
     before, root, package = roots
-    marker = mod.mark(root)
+    marker = mod.create_marker(root)
     (root / "mm.py").write_text("X = 6\n", encoding="utf-8")
     (package / "one.py").unlink()
     (package / "one.py").symlink_to(root / "mm.py")
@@ -94,7 +100,7 @@ def test_a_source_that_is_a_link_now_is_read_through_it(roots: tuple[Path, Path,
 
 def test_a_link_to_the_bytes_that_the_source_had_keeps_no_bytecode(roots: tuple[Path, Path, Path]) -> None:
     before, root, package = roots
-    marker = mod.mark(root)
+    marker = mod.create_marker(root)
     (package / "one.py").rename(root / "mm.py")
     (package / "one.py").symlink_to(root / "mm.py")
     mod.finish(root, before, marker, EPOCH)
@@ -107,7 +113,7 @@ def test_a_source_that_is_no_link_any_more_gets_its_bytecode(roots: tuple[Path, 
     (root / "mm.py").write_text("X = 8\n", encoding="utf-8")
     (before / "site/pkg/one.py").unlink()
     (before / "site/pkg/one.py").symlink_to(root / "mm.py")
-    marker = mod.mark(root)
+    marker = mod.create_marker(root)
     (package / "one.py").write_text("X = 8\n", encoding="utf-8")
     mod.finish(root, before, marker, EPOCH)
     assert value(package, "one") == "8"
@@ -115,7 +121,7 @@ def test_a_source_that_is_no_link_any_more_gets_its_bytecode(roots: tuple[Path, 
 
 def test_a_link_to_nowhere_leaves_no_module(roots: tuple[Path, Path, Path]) -> None:
     before, root, package = roots
-    marker = mod.mark(root)
+    marker = mod.create_marker(root)
     (package / "one.py").unlink()
     (package / "one.py").symlink_to("nowhere.py")
     mod.finish(root, before, marker, EPOCH)
@@ -127,7 +133,7 @@ def test_a_link_to_nowhere_leaves_no_module(roots: tuple[Path, Path, Path]) -> N
 def test_bytecode_without_its_source_is_no_module(roots: tuple[Path, Path, Path]) -> None:
     """Python takes bytecode from __pycache__ for a source that is there, and for nothing else."""
     before, root, package = roots
-    marker = mod.mark(root)
+    marker = mod.create_marker(root)
     (package / "one.py").unlink()
     mod.finish(root, before, marker, EPOCH)
     assert cached(package, "one").exists()
@@ -138,7 +144,7 @@ def test_bytecode_without_its_source_is_no_module(roots: tuple[Path, Path, Path]
 
 def test_a_folder_in_the_place_of_a_source_is_what_is_imported(roots: tuple[Path, Path, Path]) -> None:
     before, root, package = roots
-    marker = mod.mark(root)
+    marker = mod.create_marker(root)
     (package / "one.py").unlink()
     (package / "one").mkdir()
     (package / "one/__init__.py").write_text("X = 9\n", encoding="utf-8")
@@ -149,7 +155,7 @@ def test_a_folder_in_the_place_of_a_source_is_what_is_imported(roots: tuple[Path
 def test_a_source_written_again_as_it_was_keeps_its_bytecode(roots: tuple[Path, Path, Path]) -> None:
     before, root, package = roots
     inode = cached(package, "one").stat().st_ino
-    marker = mod.mark(root)
+    marker = mod.create_marker(root)
     (package / "one.py").write_text("X = 1\n", encoding="utf-8")
     mod.finish(root, before, marker, EPOCH)
     assert cached(package, "one").stat().st_ino == inode
@@ -157,7 +163,7 @@ def test_a_source_written_again_as_it_was_keeps_its_bytecode(roots: tuple[Path, 
 
 def test_a_new_source_is_compiled_beside_compiled_ones_only(roots: tuple[Path, Path, Path]) -> None:
     before, root, package = roots
-    marker = mod.mark(root)
+    marker = mod.create_marker(root)
     (package / "new.py").write_text("X = 4\n", encoding="utf-8")
     (root / "lone.py").write_text("X = 5\n", encoding="utf-8")
     mod.finish(root, before, marker, EPOCH)
@@ -167,7 +173,7 @@ def test_a_new_source_is_compiled_beside_compiled_ones_only(roots: tuple[Path, P
 
 def test_times_say_nothing_and_no_marker_stays(roots: tuple[Path, Path, Path]) -> None:
     before, root, package = roots
-    marker = mod.mark(root)
+    marker = mod.create_marker(root)
     (package / "one.py").write_text("X = 2\n", encoding="utf-8")
     (root / "link").symlink_to("nowhere")
     mod.finish(root, before, marker, EPOCH)
@@ -205,7 +211,7 @@ def test_only_what_changed_is_scanned_and_what_is_gone_is_said(tmp_path: Path) -
     (after / "texted").write_text("no program", encoding="utf-8")
     (after / "new").write_bytes(elf)
     (after / "text").write_text("no program", encoding="utf-8")
-    scan = changed.scan_changed(before, after)
+    scan = scan_changed(before, after)
     assert [binary.path for binary in scan.binaries] == ["changed", "new"]
     assert scan.gone == ("changed", "gone", "texted")
     assert set(scan.contents) == {"changed", "new", "text", "texted"}
@@ -221,6 +227,6 @@ def test_scans_of_mods_are_right_together_whichever_run_the_first_one_is_of(tmp_
         for file in files:
             roots[name].mkdir(exist_ok=True)
             (roots[name] / file).write_bytes(elf)
-    scans = [changed.scan_changed(roots[old], roots[new]) for old, new in (("base", first), (first, "last"))]
+    scans = [scan_changed(roots[old], roots[new]) for old, new in (("base", first), (first, "last"))]
     merged = merge_layers("image", [scan_tree(roots["base"]), *scans])
     assert [binary.path for binary in merged.binaries] == sorted(("kept", "a", "of the second mod"))

@@ -30,8 +30,8 @@ from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock
 from gb10.image.request.planning import Request, make_plan
-from gb10.inside.binary import Binary
-from gb10.inside.scan import Scan
+from gb10.inside.scan.binary import Binary
+from gb10.inside.scan.scan import Scan
 from tests.recipes import SHIPPED
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"

@@ -7,12 +7,12 @@ import pytest
 
 from gb10.errors import PatchError, UsageError
 from gb10.image.context import open_context
+from gb10.image.patches.selection import check_diff
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import PatchUse
 from gb10.image.plan.plan_record import labels
 from gb10.image.request.given_diffs import with_urls
 from gb10.image.request.planning import Request, make_plan
-from gb10.patches.selection import check_diff
 from gb10.sources.web import check_url, name_of, public
 from tests.unit.test_mods_plan import inputs, plan
 

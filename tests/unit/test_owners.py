@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import PatchError, UsageError
+from gb10.image.patches.diff import parse_diff
+from gb10.image.patches.owners import below, divide, sections
+from gb10.image.patches.releases import load_releases
 from gb10.image.plan.catalog import ROOT
-from gb10.patches.owners import below, divide, sections
-from gb10.patches.parse import parse_diff
-from gb10.patches.releases import load_releases
 
 RELEASES = load_releases(ROOT / "patches")
 BUILDER = "include/cutlass/gemm/collective/builders/sm120_blockscaled_mma_builder.inl"

@@ -11,7 +11,7 @@ import pytest
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
-from gb10.inside import pack_wheel
+from gb10.inside.compile import pack_wheel
 
 MACHINE = platform.machine()
 LIBRARY = Path(sys.executable).resolve()

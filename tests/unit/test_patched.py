@@ -9,14 +9,14 @@ import pytest
 
 from gb10.errors import PatchError, UsageError
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.patches.patched import patched_files
+from gb10.image.patches.selection import plan_patches
+from gb10.image.patches.series import load_series
 from gb10.image.plan.catalog import ROOT
 from gb10.image.recipe.image_recipe import Recipe, Source
 from gb10.image.recipe.kernel_sets import entries
 from gb10.image.recipe.locked import Lock, LockedCheckout
 from gb10.image.request.kernel_choice import with_set
-from gb10.patches.patched import patched_files
-from gb10.patches.selection import plan_patches
-from gb10.patches.series import load_series
 from tests.recipes import SHIPPED
 from tests.unit.test_patches_bundled import BUILDER, REFUSES, version_header
 

@@ -8,13 +8,13 @@ import pytest
 from packaging.version import Version
 
 from gb10.errors import PatchError, UsageError
+from gb10.image.patches.record import Record
+from gb10.image.patches.release_files import open_folder
+from gb10.image.patches.releases import PINS, Releases, check_told, parse_releases
+from gb10.image.patches.series import Patch, load_series
+from gb10.image.patches.source_tree import Below, Folder, open_tree
+from gb10.image.patches.verdict import Verdict, judge
 from gb10.image.plan.catalog import ROOT
-from gb10.patches.record import Record
-from gb10.patches.release_files import open_folder
-from gb10.patches.releases import PINS, Releases, check_told, parse_releases
-from gb10.patches.series import Patch, load_series
-from gb10.patches.source_tree import Below, Folder, open_tree
-from gb10.patches.verdict import Verdict, judge
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 COLLECTIVE = "include/cutlass/gemm/collective"

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from gb10.patches.record import count_ast, scope_text
+from gb10.image.patches.record import count_ast, scope_text
 
 TEXT = '''import os
 

@@ -7,10 +7,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gb10.errors import PatchError
-from gb10.patches.apply import ConflictError, apply_diff
-from gb10.patches.diff import MOST_BYTES, FileDiff, check_size
-from gb10.patches.parse import parse_diff
-from gb10.patches.write import file_diff
+from gb10.image.patches.apply import ConflictError, apply_diff
+from gb10.image.patches.diff import MOST_BYTES, FileDiff, check_size, parse_diff
+from gb10.image.patches.write import file_diff
 
 BEFORE = b"".join(b"line %d\n" % number for number in range(1, 21))
 AFTER = BEFORE.replace(b"line 10\n", b"line ten\n")

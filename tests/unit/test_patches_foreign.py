@@ -8,12 +8,12 @@ import pytest
 from gb10.errors import Gb10Error, PatchError, UsageError
 from gb10.image.build.input_checks import try_patches
 from gb10.image.context import open_context
+from gb10.image.patches.foreign import apply_foreign, find_foreign, load_foreign
+from gb10.image.patches.places import placed
+from gb10.image.patches.releases import load_releases
+from gb10.image.patches.source_tree import Changed, open_tree
 from gb10.image.plan.catalog import ROOT
 from gb10.image.request.planning import Request, make_plan
-from gb10.patches.foreign import apply_foreign, find_foreign, load_foreign
-from gb10.patches.places import placed
-from gb10.patches.releases import load_releases
-from gb10.patches.source_tree import Changed, open_tree
 
 LAYOUTS = load_releases(ROOT / "patches").layouts
 

@@ -12,7 +12,7 @@ from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
 from gb10.errors import PatchError
-from gb10.patches.graft import check_changes, graft, local_version
+from gb10.image.patches.graft import check_changes, graft, local_version
 
 KEY = "0123abcd" * 8
 FILES = {

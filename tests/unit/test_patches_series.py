@@ -7,10 +7,10 @@ import pytest
 from packaging.version import Version
 
 from gb10.errors import Gb10Error, PatchError
-from gb10.patches.releases import PINS
-from gb10.patches.series import Patch, load_series, read_series
-from gb10.patches.source_tree import Changed, open_tree
-from gb10.patches.verdict import judge, judge_series
+from gb10.image.patches.releases import PINS
+from gb10.image.patches.series import Patch, load_series, read_series
+from gb10.image.patches.source_tree import Changed, open_tree
+from gb10.image.patches.verdict import judge, judge_series
 
 PATCH = """From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
 From: Somebody <somebody@example.invalid>

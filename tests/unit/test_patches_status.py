@@ -8,10 +8,10 @@ import pytest
 from packaging.version import Version
 
 from gb10.errors import PatchError, UsageError
-from gb10.patches.record import Condition, Record
-from gb10.patches.series import Patch
-from gb10.patches.source_tree import Folder
-from gb10.patches.verdict import (
+from gb10.image.patches.record import Condition, Record
+from gb10.image.patches.series import Patch
+from gb10.image.patches.source_tree import Folder
+from gb10.image.patches.verdict import (
     Answered,
     Outcome,
     Row,

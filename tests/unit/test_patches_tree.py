@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import PatchError
-from gb10.patches import archives
-from gb10.patches.source_tree import open_tree
+from gb10.image.patches import archives
+from gb10.image.patches.source_tree import open_tree
 
 TEXT = b"X = 1\n" * 100
 

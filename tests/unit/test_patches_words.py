@@ -10,8 +10,8 @@ from packaging.version import Version
 from gb10.cli import main
 from gb10.cli.patch.patches import app, idle_sources, print_rows, range_of, reasons
 from gb10.image.context import open_context
+from gb10.image.patches.verdict import Answered, Outcome, Row, Verdict, find_patches
 from gb10.image.plan.catalog import ROOT
-from gb10.patches.verdict import Answered, Outcome, Row, Verdict, find_patches
 
 
 def row(outcome: Outcome, answer: str = "needed") -> Row:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gb10.patches.apply import ConflictError, apply_diff
-from gb10.patches.parse import parse_diff
-from gb10.patches.write import carry_over, file_diff
+from gb10.image.patches.apply import ConflictError, apply_diff
+from gb10.image.patches.diff import parse_diff
+from gb10.image.patches.write import carry_over, file_diff
 
 BASE = b"".join(b"line %d\n" % number for number in range(1, 21))
 PATCHED = BASE.replace(b"line 10\n", b"line ten\n").replace(b"line 15\n", b"line 15\nmore\n")

@@ -10,7 +10,7 @@ import pytest
 
 from gb10.errors import UsageError
 from gb10.image.build.compile import UNKEYED
-from gb10.image.plan.catalog import ROOT
+from gb10.image.plan.catalog import ROOMS, ROOT, module_path
 from gb10.image.plan.compiles import COMPILE_SCRIPTS, INSTALLER, PATCHER, UNPACKER
 from gb10.image.plan.dag import plan_image, torch_problem
 from gb10.image.plan.options import Options, Overlay, PatchUse
@@ -138,16 +138,16 @@ SLIMMED = {"layer-cuda", "layer-deps", "layer-dsl", "layer-flashinfer", "layer-t
 @pytest.mark.parametrize(
     ("file", "steps"),
     [
-        ("inside/compilers.py", BOTH),
-        ("inside/stub_torch/torch/__init__.py", COMPILED),
-        ("inside/settings.py", {"image", "proof"}),
-        ("inside/scan.py", {"image", "proof"}),
-        ("inside/linked.py", {"image", "proof"}),
-        ("inside/elf.py", {"image", "proof", *SLIMMED}),
-        ("inside/slim.py", {"image", "proof", *SLIMMED}),
-        ("inside/symbols.py", {"image", "proof", *SLIMMED}),
-        ("inside/fatbin.py", {"image", "proof", *SLIMMED}),
-        ("inside/gpu_code.py", SLIMMED | {"image", "proof"}),
+        ("inside/compile/compilers.py", BOTH),
+        ("inside/compile/stub_torch/torch/__init__.py", COMPILED),
+        ("inside/install/settings.py", {"image", "proof"}),
+        ("inside/scan/scan.py", {"image", "proof"}),
+        ("inside/scan/linked.py", {"image", "proof"}),
+        ("inside/scan/elf.py", {"image", "proof", *SLIMMED}),
+        ("inside/slim/slim.py", {"image", "proof", *SLIMMED}),
+        ("inside/slim/symbols.py", {"image", "proof", *SLIMMED}),
+        ("inside/scan/fatbin.py", {"image", "proof", *SLIMMED}),
+        ("inside/slim/gpu_code.py", SLIMMED | {"image", "proof"}),
         ("sources/debian/mirror.py", set()),
     ],
 )
@@ -171,11 +171,11 @@ def test_a_kernel_set_moves_the_wheel_that_it_lists(recipe: Recipe, lock: Lock, 
     assert not moved(make(recipe, lock), make(recipe, lock, toolkit=other)) - steps - {"image", "proof"}
 
 
-@pytest.mark.parametrize("file", ["inside/install.py", "rootfs/unpack.py"])
+@pytest.mark.parametrize("file", ["inside/install/install.py", "rootfs/unpack.py"])
 def test_the_installer_and_the_unpacker_move_what_stands_on_them(recipe: Recipe, lock: Lock, file: str) -> None:
     toolkit, before = SHIPPED.toolkit, make(recipe, lock)
     other = replace(toolkit, digests={**toolkit.digests, file: "0" * 64})
-    bases = {"base-build", "base-image"} if file == "inside/install.py" else set()
+    bases = {"base-build", "base-image"} if file == "inside/install/install.py" else set()
     assert moved(before, make(recipe, lock, toolkit=other)) == {step.name for step in before.steps} - bases
 
 
@@ -201,49 +201,49 @@ def test_what_the_keys_name_is_there_and_whole() -> None:
     ("own", "roots"),
     [
         (UNPACKER, ["rootfs/unpack.py"]),
-        (SCANNER, ["inside/scan.py", "inside/linked.py"]),
-        (READER, ["inside/scan.py"]),
-        (LINKER, ["inside/linked.py"]),
-        (SLIMMER, ["inside/slim.py"]),
-        (CHANGED, ["inside/changed.py"]),
+        (SCANNER, ["inside/scan/scan.py", "inside/scan/linked.py"]),
+        (READER, ["inside/scan/scan.py"]),
+        (LINKER, ["inside/scan/linked.py"]),
+        (SLIMMER, ["inside/slim/slim.py"]),
+        (CHANGED, ["inside/scan/changed.py"]),
         (PATCHER, ["patches/added.py", "patches/apply.py", "patches/foreign.py", "patches/graft.py"]),
     ],
 )
 def test_a_steps_own_scripts_are_all_that_they_import(own: tuple[str, ...], roots: list[str]) -> None:
-    assert set(own) == closure(roots, "gb10")
+    assert set(own) == closure(roots)
 
 
 @pytest.mark.parametrize("own", [*COMPILE_SCRIPTS.values(), (INSTALLER,), (SETTINGS,), (MOD_RUNNER,), (GRAFTER,)])
 def test_a_stages_scripts_are_all_that_they_import(own: tuple[str, ...]) -> None:
     """Apart from those that only check and measure: they decide no byte."""
     names = {name for name in own if name.endswith(".py")}
-    assert closure(names, "") - {*UNKEYED} == names - {*UNKEYED}
+    assert closure(names) - {*UNKEYED} == names - {*UNKEYED}
 
 
-def closure(roots: Iterable[str], package: str) -> set[str]:
-    """The files that these run, errors left out: they decide no byte. Without a package: siblings in inside/."""
+OWN = {module_path(name): name for name in SHIPPED.contents if name.startswith(tuple(f"{room}/" for room in ROOMS))}
+"""Files of ours by their place in the package, as the plan names them."""
+
+
+def closure(roots: Iterable[str]) -> set[str]:
+    """The files that these run, errors left out: they decide no byte."""
     found, waiting = set[str](), list(roots)
     while waiting:
         name = waiting.pop()
         if name not in found:
             found.add(name)
-            waiting += imported(ROOT / "gb10" / name, package)
+            waiting += imported(name)
     return found
 
 
-def imported(path: Path, package: str) -> list[str]:
+def imported(name: str) -> list[str]:
     """The files of ours that one file imports, named as the plan names them."""
-    names = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    modules = []
+    for node in ast.walk(ast.parse(SHIPPED.contents[name])):
         if isinstance(node, ast.ImportFrom):
-            names.append(node.module or "")
+            modules += [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "importlib.import_module":
-            names += [str(word.value) for word in node.args if isinstance(word, ast.Constant)]
-    own = [name.removeprefix(f"{package}.") for name in names if name.startswith(package)]
-    files = [f"{'' if package else 'inside/'}{name.replace('.', '/')}.py" for name in own]
-    return [file for file in files if file != "errors.py" and (ROOT / "gb10" / file).is_file()]
+            modules += [alias.name for alias in node.names]
+    return [OWN[path] for module in modules if (path := f"{module.replace('.', '/')}.py") in OWN]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from gb10.core.reporter import Reporter
 from gb10.errors import VerifyError
 from gb10.image.build.rebuild import Comparison, Different, Pair
 from gb10.image.plan.catalog import ROOT
-from gb10.inside.differ import MOST, differences
+from gb10.inside.scan.differ import MOST, differences
 
 
 def tree(root: Path) -> Path:
@@ -86,7 +86,7 @@ def test_the_first_of_many_are_listed_and_all_are_counted_by_python_alone(tmp_pa
         (tmp_path / name).mkdir()
     for number in range(MOST + 5):
         (tmp_path / f"after/{number:05}").touch()
-    argv = [sys.executable, "-IS", str(ROOT / "gb10/inside/differ.py"), "before", "after"]
+    argv = [sys.executable, "-IS", str(ROOT / "gb10/inside/scan/differ.py"), "before", "after"]
     found = json.loads(subprocess.run(argv, check=True, capture_output=True, cwd=tmp_path).stdout)
     assert (len(found["files"]), found["count"], found["files"][0]["path"]) == (MOST, MOST + 5, "00000")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gb10.image.plan.catalog import ROOT
+from gb10.image.explain.child.shared.engine_errors import raising_package
 
 ENGINE = """
 def refuses():
@@ -59,13 +59,12 @@ def mistake() -> None:
 
 
 def test_what_the_engine_raises_is_its_refusal(engine: ModuleType) -> None:
-    is_own = loaded("refusal", ROOT / "gb10/image/explain/child/refusal.py").is_own
-    assert all(is_own(error_of(function)) for function in (engine.refuses, engine.asserts, engine.again))
+    own = [raising_package(error_of(function)) for function in (engine.refuses, engine.asserts, engine.again)]
+    assert own == ["sglang"] * 3
 
 
 def test_what_breaks_in_the_engine_or_is_raised_by_others_is_not(engine: ModuleType) -> None:
-    is_own = loaded("refusal", ROOT / "gb10/image/explain/child/refusal.py").is_own
-    assert not is_own(error_of(engine.breaks))
-    assert not is_own(error_of(engine.calls, mistake))
-    assert not is_own(error_of(engine.calls, None))
-    assert not is_own(error_of(mistake))
+    assert raising_package(error_of(engine.breaks)) != "sglang"
+    assert raising_package(error_of(engine.calls, mistake)) != "sglang"
+    assert raising_package(error_of(engine.calls, None)) != "sglang"
+    assert raising_package(error_of(mistake)) != "sglang"

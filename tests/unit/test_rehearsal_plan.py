@@ -10,6 +10,7 @@ import pytest
 
 from gb10.core.fields import Architecture
 from gb10.errors import UsageError
+from gb10.image.build.assemble import rehearsal_files
 from gb10.image.context import open_context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT
@@ -115,7 +116,13 @@ def test_an_overlay_moves_the_rehearsal_because_it_may_change_the_engine() -> No
 
 
 @pytest.mark.parametrize(
-    "name", ["inside/rehearsal.py", "explain/child/rehearse.py", "inside/gb10_caches.py", "inside/gb10_b12x.py"]
+    "name",
+    [
+        "inside/rehearse/rehearsal.py",
+        "explain/child/rehearse.py",
+        "inside/rehearse/gb10_caches.py",
+        "inside/rehearse/gb10_b12x.py",
+    ],
 )
 def test_each_script_moves_it(name: str) -> None:
     recipe, lock, toolkit = inputs()
@@ -197,7 +204,7 @@ def test_every_twin_is_locked_for_both_machines(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", SHIPPED.toolkit.rehearsals)
 def test_the_engine_s_script_is_there_and_shipped(engine: str) -> None:
-    script = f"explain/child/{SHIPPED.toolkit.rehearsals[engine].script}.py"
+    script = f"explain/child/{SHIPPED.toolkit.rehearsals[engine].script.replace('.', '/')}.py"
     assert script in SHIPPED.toolkit.digests_of(*SCRIPTS)
 
 
@@ -219,3 +226,13 @@ def test_an_option_that_the_engine_has_not_is_an_error(tmp_path: Path) -> None:
     ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=0)
     with pytest.raises(UsageError, match="sglang has no option for linear_backend"):
         with_warmup_run(ctx, recipe, toolkit, OPTIONS, replace(MODEL, options=(("linear_backend", "marlin"),)))
+
+
+def test_a_stage_finds_modules_of_the_image_by_their_own_names_and_ours_in_the_package(tmp_path: Path) -> None:
+    """Triton imports its cache manager by the name in its environment; vLLM its plugin by its entry point."""
+    files = rehearsal_files(open_context({"GB10_CACHE_DIR": str(tmp_path)}, verbosity=-1), plan())
+    own = {"gb10_caches.py", "gb10_b12x.py", "gb10/image/explain/child/rehearse.py", "gb10/inside/scan/elf.py"}
+    assert {f"rehearsal/{name}" for name in own} <= files.keys()
+    served = plan().options.served
+    assert served is not None
+    assert dict(served.environment)["TRITON_CACHE_MANAGER"].startswith("gb10_caches:")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gb10.image.plan.catalog import ROOT
-from gb10.inside import rehearsal
-from gb10.inside.sealed import FOLDERS, broken
+from gb10.inside.rehearse import rehearsal
+from gb10.inside.scan.sealed import FOLDERS, broken
 
 KEY = "K" * 52
 REPORT: rehearsal.Report = {"stopped": None, "made": [{"kernel": "a:b"}], "left": [], "flashinfer": [], "zeroed": {}}
@@ -33,31 +33,34 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def script(work: Path, text: str) -> Path:
-    path = work / "rehearse.py"
+def scripts(work: Path, text: str) -> Path:
+    """A folder of scripts in which the rehearsal is this text."""
+    path = work / f"scripts/{rehearsal.REHEARSE.replace('.', '/')}.py"
+    path.parent.mkdir(parents=True)
     path.write_text(text, encoding="utf-8")
-    return path
+    return work / "scripts"
 
 
 def test_the_report_is_what_the_process_wrote(work: Path) -> None:
     text = f"import sys; open(sys.argv[2], 'w').write({json.dumps(REPORT)!r})"
-    assert rehearsal.rehearsed(script(work, text), dict(os.environ)) == REPORT
+    assert rehearsal.run_rehearsal(scripts(work, text), dict(os.environ)) == REPORT
     assert (work / FOLDERS / "triton" / KEY / "one.cubin").exists()
 
 
 @pytest.mark.parametrize("text", ["raise SystemExit(3)", "import os; os.kill(os.getpid(), 9)"])
 def test_a_process_that_dies_leaves_no_kernel_and_a_report_that_says_so(work: Path, text: str) -> None:
-    report = rehearsal.rehearsed(script(work, text), dict(os.environ))
+    report = rehearsal.run_rehearsal(scripts(work, text), dict(os.environ))
     assert str(report["stopped"]).startswith("its process ended with ")
     assert report["made"] == []
     assert not (work / FOLDERS / "triton").exists()
 
 
 def test_the_layer_has_whole_kernels_their_hashes_the_report_and_the_manager(work: Path) -> None:
-    manager = script(work, "# Prepared")
+    manager = work / "gb10_caches.py"
+    manager.touch()
     out = work / "out"
-    rehearsal.layer(out, "triton")
-    rehearsal.told(out, REPORT, manager, Path("/usr/local/lib/python3.13/dist-packages"))
+    rehearsal.write_layer(out, "triton")
+    rehearsal.write_report(out, REPORT, manager, Path("/usr/local/lib/python3.13/dist-packages"))
     rehearsal.clamp(out, 1_700_000_000)
     files = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
     assert files == [
@@ -72,7 +75,7 @@ def test_the_layer_has_whole_kernels_their_hashes_the_report_and_the_manager(wor
 
 
 def test_the_plugin_is_a_distribution_that_vllm_finds(work: Path) -> None:
-    rehearsal.plugin(work / "site", ROOT / "gb10/inside/gb10_b12x.py")
+    rehearsal.write_plugin(work / "site", ROOT / "gb10/inside/rehearse" / rehearsal.PLUGIN)
     (found,) = importlib.metadata.distributions(path=[str(work / "site")])
     assert (found.name, found.version) == ("gb10-b12x", "1")
     assert [(one.group, one.value) for one in found.entry_points] == [("vllm.general_plugins", "gb10_b12x:register")]
@@ -82,7 +85,7 @@ def test_the_plugin_is_a_distribution_that_vllm_finds(work: Path) -> None:
 
 
 def test_a_cache_in_which_nothing_was_made_is_an_empty_list(work: Path) -> None:
-    rehearsal.layer(work / "out", "modules")
+    rehearsal.write_layer(work / "out", "modules")
     assert (work / "out" / FOLDERS / "modules/SHA256SUMS").read_bytes() == b""
     assert list(broken(work / "out")) == []
 
@@ -91,7 +94,7 @@ def test_packages_of_the_image_come_where_this_machine_has_none(work: Path) -> N
     image, own = work / "image", work / "own"
     for path in (image / "vllm", image / "vllm-1.dist-info", image / "torch", own / "torch"):
         path.mkdir(parents=True)
-    rehearsal.link(image, own, ["vllm", "torch"])
+    rehearsal.link_packages(image, own, ["vllm", "torch"])
     assert (own / "vllm").readlink() == image / "vllm"
     assert (own / "vllm-1.dist-info").is_symlink()
     assert not (own / "torch").is_symlink()
@@ -104,10 +107,11 @@ def test_an_image_without_a_compiler_is_told_and_the_rehearsal_goes_on(work: Pat
 
 
 def test_compilers_wait_for_the_memory_of_their_module(work: Path) -> None:
-    """The program that stands for ccache has the room's jobs, the pool's slots, and each module's memory."""
-    shutil.copy(ROOT / "gb10/inside/room.py", work)
+    """The wrapper of ccache has the pool's jobs and slots, and each module's memory."""
+    (work / rehearsal.SLOTS).parent.mkdir(parents=True)
+    shutil.copy(ROOT / rehearsal.SLOTS, work / rehearsal.SLOTS)
     (work / "peaks.json").write_text('{"peaks": {"gemm": 8451}, "units": {}, "other": 1024}')
-    given = rehearsal.room(work)
+    given = rehearsal.slots_environment(work)
     tools = work / "tools"
     tools.mkdir()
     (tools / "ccache").write_text("#!/bin/sh\necho compiled $*\n")
@@ -117,7 +121,7 @@ def test_compilers_wait_for_the_memory_of_their_module(work: Path) -> None:
     assert ended.stdout == f"compiled {' '.join(argv[1:])}\n"
     assert len([*(work / "work/pool/jobs").iterdir()]) == os.cpu_count()
     assert [*(work / "work/pool/slots").iterdir()]
-    assert json.loads((work / "work/room/peaks.json").read_text())["peaks"] == {"gemm": 8451}
+    assert json.loads((work / "work/slots/peaks.json").read_text())["peaks"] == {"gemm": 8451}
 
 
 def test_nvcc_finds_the_headers_of_the_image_from_its_own_folder(work: Path) -> None:
@@ -136,16 +140,16 @@ def test_modules_come_from_a_compile_cache(work: Path, monkeypatch: pytest.Monke
     driver = work / "c++"  # says where its programs lie
     driver.write_text("#!/bin/sh\necho /bin/sh\n")
     driver.chmod(0o755)
-    missing = rehearsal.compile_cache(work / "cuda", str(driver))
+    missing = rehearsal.cache_environment(work / "cuda", str(driver))
     assert missing == {"CCACHE_DISABLE": "1"}
     for name in ("bin/cudafe++", "bin/fatbinary", "bin/nvcc.profile", "bin/ptxas", "nvvm/bin/cicc"):
         (work / "cuda" / name).parent.mkdir(parents=True, exist_ok=True)
         (work / "cuda" / name).touch()
     (work / "cuda/nvvm/libdevice").mkdir()
     (work / "cuda/nvvm/libdevice/libdevice.10.bc").touch()
-    given = rehearsal.compile_cache(work / "cuda", str(driver))
+    given = rehearsal.cache_environment(work / "cuda", str(driver))
     assert (given["CCACHE_DIR"], given["CCACHE_COMPILERCHECK"]) == ("/ccache", "content")
     assert str(work / "cuda/nvvm/bin/cicc") in given["CCACHE_EXTRAFILES"]
     assert not {"CCACHE_BASEDIR", "CCACHE_RECACHE", "GB10_LAUNCH_LOG"} & given.keys()
     monkeypatch.setenv("REBUILD", "run")
-    assert rehearsal.compile_cache(work / "cuda", str(driver)) == {**given, "CCACHE_RECACHE": "1"}
+    assert rehearsal.cache_environment(work / "cuda", str(driver)) == {**given, "CCACHE_RECACHE": "1"}

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from gb10.errors import Gb10Error, UsageError
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.mods.read import load_mod
+from gb10.image.patches.selection import plan_patches
 from gb10.image.plan.catalog import ROOT, tree_digest
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import Mod, Options, Overlay, Taken
@@ -23,7 +24,6 @@ from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.request.plan_replay import LARGEST, Given, plan_again, read_record, require_same, with_servers
 from gb10.image.request.planning import drop_optional_layers, with_targets
-from gb10.patches.selection import plan_patches
 from tests.recipes import SHIPPED, small_recipe
 
 DIFF = b"""diff --git a/vllm/env_override.py b/vllm/env_override.py
@@ -146,7 +146,7 @@ def test_what_an_image_does_not_hold_must_be_given_again(tmp_path: Path) -> None
 
 def test_other_code_is_named_by_the_steps_that_it_makes_otherwise(tmp_path: Path) -> None:
     text = text_of(planned(tmp_path))
-    toolkit = replace(SHIPPED.toolkit, digests={**SHIPPED.toolkit.digests, "inside/slim.py": "0" * 64})
+    toolkit = replace(SHIPPED.toolkit, digests={**SHIPPED.toolkit.digests, "inside/slim/slim.py": "0" * 64})
     found = read_record(text, "plan.json")
     recipe = found.inputs.recipe
     options = planned(tmp_path).options

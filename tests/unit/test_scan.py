@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gb10.image.proof.reading import read_scan
-from gb10.inside.binary import Binary, scan_buffer, scan_file
-from gb10.inside.fatbin import units_in
-from gb10.inside.scan import scan_tree
+from gb10.inside.scan.binary import Binary, scan_buffer, scan_file
+from gb10.inside.scan.fatbin import units_in
+from gb10.inside.scan.scan import scan_tree
 
 MADE = Path(__file__).parent / "data" / "scan"
 SEVERAL = (MADE / "several.o").read_bytes()

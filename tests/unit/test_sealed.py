@@ -8,8 +8,8 @@ import pytest
 from gb10.errors import VerifyError
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checking import prove
-from gb10.inside.scan import scan_tree
-from gb10.inside.sealed import FOLDERS, seal
+from gb10.inside.scan.scan import scan_tree
+from gb10.inside.scan.sealed import FOLDERS, seal
 
 PLACE = f"{FOLDERS}/triton"
 

@@ -7,9 +7,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from gb10.image.plan.catalog import ROOT
-from gb10.inside.room import wanted
-from tests.unit.test_refusal import loaded
+from gb10.inside.compile.compile_slots import memory_for
+from tests.unit.engine_child import CHILD, fresh, stand_in
 
 PACKAGE = "sglang.kernels.jit.utils.compile"
 
@@ -28,9 +27,10 @@ build cuda_0.o: compile_cuda cuda.cu
 WORK = Path("/caches/modules/sm121a/gemm/build-1/.work")
 
 
-@pytest.fixture(scope="module")
-def modules() -> ModuleType:
-    return loaded("sglang_modules", ROOT / "gb10/image/explain/child/sglang_modules.py")
+@pytest.fixture
+def modules(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    stand_in(monkeypatch, f"{CHILD}.shared.kernel_calls", Noted=None)
+    return fresh(monkeypatch, "sglang.jit_modules")
 
 
 @pytest.fixture
@@ -75,8 +75,8 @@ def test_an_object_is_named_by_its_module_so_that_its_memory_is_known(
     (command,) = (line.partition(" = ")[2] for line in lines if line.startswith("  command = "))
     argv = shlex.split(command.replace("$out", "cuda_0.o"))
     costs = {"peaks": {"gemm": 8500}, "units": {}, "other": 1024}
-    assert wanted(costs, argv) == 8500
-    assert wanted({**costs, "peaks": {"rope": 8500}}, argv) == 1024
+    assert memory_for(costs, argv) == 8500
+    assert memory_for({**costs, "peaks": {"rope": 8500}}, argv) == 1024
 
 
 def test_headers_are_searched_as_the_image_s_compiler_does(modules: ModuleType, image: dict[str, str]) -> None:
@@ -122,7 +122,7 @@ def test_a_module_that_cannot_be_compiled_leaves_nothing_but_the_reason(
     monkeypatch.setitem(sys.modules, PACKAGE, engine)
     monkeypatch.setitem(sys.modules, "msgspec", ModuleType("msgspec"))
     scope, spec = tmp_path / "modules/sm121a/norm/build-1", SimpleNamespace(module_name="norm")
-    modules.ASKED[scope] = spec
+    modules.REQUESTED[scope] = spec
     modules.make(image)
     assert modules.LEFT == [{"what": "SGLang norm", "why": "RuntimeError: cuda.cu(3): error: no such name"}]
     assert (modules.MADE, list(scope.iterdir())) == ([], [])

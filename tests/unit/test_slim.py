@@ -22,10 +22,10 @@ from gb10.image.plan.values import Plan
 from gb10.image.publish.publishing import require_publishable
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.slim_rules import Extent, RuleFile, fits, read_rules
-from gb10.inside.elf import DamagedError, Elf
-from gb10.inside.install import BIN, SITE
-from gb10.inside.slim import apply, check_needed, matches
-from gb10.inside.symbols import stripped
+from gb10.inside.install.install import BIN, SITE
+from gb10.inside.scan.elf import DamagedError, Elf
+from gb10.inside.slim.slim import apply, check_needed, matches
+from gb10.inside.slim.symbols import stripped
 from tests.recipes import SHIPPED
 
 RULES = """

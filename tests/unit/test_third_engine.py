@@ -12,6 +12,8 @@ from gb10.errors import UsageError
 from gb10.image.build.image_build import selected
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import base_digest, input_digest, load_lock, load_recipe, lock_path, write_lock
+from gb10.image.patches.patched import patched_files
+from gb10.image.patches.releases import PINS
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import Options
@@ -19,8 +21,6 @@ from gb10.image.plan.values import Plan
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.request.planning import Request, make_plan
 from gb10.image.request.refs import with_refs
-from gb10.patches.patched import patched_files
-from gb10.patches.releases import PINS
 from tests.recipes import SHIPPED
 from tests.unit.test_patches_series import PATCH, RECORD, SOURCE, pins
 

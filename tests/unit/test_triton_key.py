@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gb10.inside.compiler_text import KeyUnknownError
-from gb10.inside.triton_key import image_answers, image_key
+from gb10.inside.rehearse.compiler_text import KeyUnknownError
+from gb10.inside.rehearse.triton_key import image_answers, image_key
 
 CACHE = """
 import functools, hashlib, os, sysconfig

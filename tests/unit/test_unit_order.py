@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gb10.inside import unit_order
-from gb10.inside.unit_order import Part
+from gb10.inside.compile import unit_order
+from gb10.inside.compile.unit_order import Part
 
 HEAD = """ninja_required_version = 1.3
 flags = -O1 $
@@ -84,7 +84,7 @@ def test_units_without_a_measured_time_are_counted(tmp_path: Path, capfd: pytest
 
 
 def names(jobs: int, slots: int, *units: tuple[str, float, int]) -> str:
-    return " ".join(part.text for part in unit_order.planned((Part(*unit) for unit in units), jobs, slots))
+    return " ".join(part.text for part in unit_order.schedule((Part(*unit) for unit in units), jobs, slots))
 
 
 def test_a_free_job_takes_the_longest_whose_memory_is_free() -> None:

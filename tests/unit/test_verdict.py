@@ -17,9 +17,9 @@ from gb10.image.proof.report import document, render_rows, render_summary, rende
 from gb10.image.proof.scans import merge_layers
 from gb10.image.proof.wheel_files import Manifest
 from gb10.image.recipe.arch import Arch
-from gb10.inside.binary import Binary, Unit
-from gb10.inside.loader import Fit, code_fit
-from gb10.inside.scan import Scan
+from gb10.inside.scan.binary import Binary, Unit
+from gb10.inside.scan.code_fit import Fit, code_fit
+from gb10.inside.scan.scan import Scan
 
 MADE = Path(__file__).parent / "data" / "scan"
 GB10 = Arch("12.1", "f")

@@ -11,6 +11,11 @@ from packaging.version import Version
 from gb10.errors import PatchError, UsageError
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.patches.diff import parse_diff
+from gb10.image.patches.releases import load_releases
+from gb10.image.patches.selection import Place
+from gb10.image.patches.source_tree import Folder
+from gb10.image.patches.write import Difference, compare, diff_text
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import PatchUse, Taken
@@ -26,11 +31,6 @@ from gb10.image.request.checkout_files import (
     open_worktree,
 )
 from gb10.image.request.checkouts import OwnSource, marked, own_sources
-from gb10.patches.parse import parse_diff
-from gb10.patches.releases import load_releases
-from gb10.patches.selection import Place
-from gb10.patches.source_tree import Folder
-from gb10.patches.write import Difference, compare, diff_text
 from tests.unit.test_mods_plan import inputs, plan
 from tests.unit.test_plan_schema import SCHEMA
 

@@ -18,12 +18,12 @@ from gb10.core.reporter import terminal
 from gb10.errors import PatchError, UsageError
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_recipe
-from gb10.patches.maintain import new_patch
-from gb10.patches.maintain import refresh as refreshed
-from gb10.patches.release_files import Library, parse_version
-from gb10.patches.series import Patch, load_series, sources
-from gb10.patches.verdict import Row, find_patches, outcome_of, releases_in_words, troubles
-from gb10.patches.verdict import status as status_of
+from gb10.image.patches.maintain import new_patch
+from gb10.image.patches.maintain import refresh as refreshed
+from gb10.image.patches.release_files import Library, parse_version
+from gb10.image.patches.series import Patch, load_series, sources
+from gb10.image.patches.verdict import Row, find_patches, outcome_of, releases_in_words, troubles
+from gb10.image.patches.verdict import status as status_of
 
 SHORT = {"not-applicable": "-"}
 LEGEND = "-  not-applicable: the release is outside the patch's range"
@@ -89,9 +89,9 @@ def reasons(rows: Iterable[Row], name: str, idle: Collection[str] = ()) -> list[
 
 
 def rows_document(rows: Iterable[Row]) -> dict[str, object]:
-    """The matrix as data, schema gb10/patches/v1."""
+    """The matrix as data, schema gb10/image/patches/v1."""
     return {
-        "schema": "gb10/patches/v1",
+        "schema": "gb10/image/patches/v1",
         "cells": [
             {
                 "source": row.source,

@@ -13,27 +13,39 @@ from gb10.image.build.contexts import BuildContext, Lay, archive, mod_files, ove
 from gb10.image.build.costs import module_peaks
 from gb10.image.build.wheels import Wheel, graft_files
 from gb10.image.context import Context
+from gb10.image.patches.patched import diffs_by_hand
+from gb10.image.plan.catalog import module_path
+from gb10.image.plan.compiles import INSTALLER
 from gb10.image.plan.plan_record import record
 from gb10.image.plan.render import build_args, dockerfile
-from gb10.image.plan.steps import PROGRAM, SCRIPTS, SLIMMER, request_text
+from gb10.image.plan.steps import (
+    GRAFTER,
+    MOD_RUNNER,
+    OF_IMAGE,
+    OVERLAYER,
+    PROGRAM,
+    SCRIPTS,
+    SETTINGS,
+    SLIMMER,
+    request_text,
+)
 from gb10.image.plan.values import Plan, Step
-from gb10.patches.patched import diffs_by_hand
 
 
 def image_files(ctx: Context, plan: Plan) -> dict[str, Path | bytes]:
     """The files of the main context but for the bases."""
     own = ctx.catalog.contents
     scripts = [
-        "install.py",
-        "settings.py",
-        *(["grafted.py"] if plan.of_kind("graft") else []),
-        *(["overlay.py"] if plan.options.overlay else []),
-        *(["mod.py"] if plan.options.mods else []),
+        INSTALLER,
+        SETTINGS,
+        *([GRAFTER] if plan.of_kind("graft") else []),
+        *([OVERLAYER] if plan.options.overlay else []),
+        *([MOD_RUNNER] if plan.options.mods else []),
     ]
     return {
         "Dockerfile": dockerfile(plan, ctx.catalog.templates).encode(),
         "plan.json": (json.dumps(record(plan, diffs_by_hand(plan.options.patches)), indent=1) + "\n").encode(),
-        **{name: own[f"inside/{name}"] for name in scripts},
+        **{Path(name).name: own[name] for name in scripts},
         **scanner_files(own, mods=bool(plan.options.mods)),
         **slim_files(own, plan.of_kind("layer")),
         **(rehearsal_files(ctx, plan) if plan.of_kind("rehearsal") else {}),
@@ -41,14 +53,16 @@ def image_files(ctx: Context, plan: Plan) -> dict[str, Path | bytes]:
 
 
 def rehearsal_files(ctx: Context, plan: Plan) -> dict[str, bytes]:
-    """The program of a rehearsal, its scripts in one folder, and its request."""
+    """The program of a rehearsal, its scripts in a folder as in the package gb10, and its request.
+
+    Triton and vLLM import the modules of OF_IMAGE by their own names, here as in the image.
+    """
     own, toolkit = ctx.catalog.contents, ctx.catalog.toolkit
-    scripts = {Path(name).name: own[name] for name in toolkit.digests_of(*SCRIPTS)}
+    scripts = (*toolkit.digests_of(*SCRIPTS), "inside/compile/compile_slots.py")
     return {
-        "rehearsal.py": archive("rehearsal", {name: own[name] for name in PROGRAM}),
-        **{f"rehearsal/{name}": content for name, content in scripts.items()},
+        "rehearsal.py": archive("rehearse.rehearsal", {name: own[name] for name in PROGRAM}),
+        **{f"rehearsal/{Path(name).name if name in OF_IMAGE else module_path(name)}": own[name] for name in scripts},
         "rehearsal/request.json": request_text(plan, toolkit).encode(),
-        "rehearsal/room.py": own["inside/room.py"],
         "rehearsal/peaks.json": module_peaks(ctx.catalog),
     }
 
@@ -58,7 +72,7 @@ def slim_files(own: Mapping[str, bytes], layers: Iterable[Step]) -> dict[str, by
     rules = {f"{step.name}-slim.json": step.slim for step in layers if step.slim}
     if not rules:
         return {}
-    program = archive("slim", {name: own[name] for name in SLIMMER})
+    program = archive("slim.slim", {name: own[name] for name in SLIMMER})
     written = {name: (json.dumps(rows, default=dict) + "\n").encode() for name, rows in rules.items()}
     return {"slim.py": program, **written}
 

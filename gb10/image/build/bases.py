@@ -30,9 +30,9 @@ from gb10.image.locked_files import absent_files
 from gb10.image.plan.render import base_dockerfile, build_args, epoch
 from gb10.image.plan.steps import USER_HOME, USER_ID, USER_NAME
 from gb10.image.plan.values import Plan, Step
-from gb10.rootfs.accounts import User
-from gb10.rootfs.package import read_package
-from gb10.rootfs.unpack import write_rootfs
+from gb10.image.rootfs.configure import User
+from gb10.image.rootfs.package import read_package
+from gb10.image.rootfs.unpack import write_rootfs
 from gb10.sources.debian.mirror import fetch_debs
 
 ROOTFS = "rootfs.tar"

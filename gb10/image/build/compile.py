@@ -29,10 +29,11 @@ from gb10.image.build.estimate import TOOLS, outlook
 from gb10.image.build.stage import log_path, run_build
 from gb10.image.context import Context
 from gb10.image.locked_files import fetch_files, fetch_locked
+from gb10.image.patches.patched import adds_files, patched_files
+from gb10.image.plan.catalog import module_path
 from gb10.image.plan.compiles import INSTALLER
 from gb10.image.plan.render import Compilers
 from gb10.image.plan.values import Inputs, Origin, Plan, Step
-from gb10.patches.patched import adds_files, patched_files
 
 STEP: Final = re.compile(r"^#\d+ ")
 FAILED: Final = re.compile(r"^FAILED: (?:\[code=\d+\] )?(\S+)")
@@ -81,7 +82,7 @@ def _killed(log: Path, unit: str) -> BuildError:
     )
 
 
-SCRIPT: Final = "inside/compile_cache.py"
+SCRIPT: Final = "inside/compile/compile_cache.py"
 SAYS: Final = "compile cache: "
 CONNECT_TIMEOUT: Final = 1000  # milliseconds; ccache's own 100 are for a network without routers
 
@@ -130,8 +131,13 @@ def with_user(url: str) -> str:
     return urlunsplit(parts._replace(netloc=f"default:{password}@{place}"))
 
 
-UNKEYED = ("inside/unit_order.py", "inside/markers.py", "inside/room.py")
-MODULES = ("inside/elf.py", "inside/fatbin.py")
+UNKEYED = (
+    "inside/compile/compile_slots.py",
+    "inside/compile/markers.py",
+    "inside/compile/unit_order.py",
+    "inside/scan/elf.py",
+    "inside/scan/fatbin.py",
+)
 """They read GPU code back, or say when a compiler starts. They change no byte of a wheel, so no key.
 A program's key has markers.py, which checks it in its stage."""
 LEFT_OUT = "left out: "
@@ -192,10 +198,9 @@ class CompileJob:
             "own-tools-wheels": wheels(store_paths(ctx.store, self.inputs.tools)),
             **{name: lay for origin in self.inputs.origins for name, lay in _origin(ctx, origin).items()},
         }
-        scripts = (INSTALLER, *UNKEYED, *((SCRIPT,) if shared_cache(ctx.env, self.inputs) else ()))
-        laid = {"install.py" if name == INSTALLER else name: own[name] for name in scripts}
-        laid |= {"inside/peaks.json": peaks(ctx.catalog, self.plan, self.step)}
-        return build_context(ctx.store, {**self.files, **tars, **laid, **stage_modules(own)}, folders)
+        scripts = {name: own[name] for name in (*UNKEYED, *((SCRIPT,) if shared_cache(ctx.env, self.inputs) else ()))}
+        laid = {"install.py": own[INSTALLER], "inside/peaks.json": peaks(ctx.catalog, self.plan, self.step)}
+        return build_context(ctx.store, {**stage_files({**self.files, **scripts}), **tars, **laid}, folders)
 
 
 def compilers(ctx: Context, plan: Plan, step: Step, inputs: Inputs) -> Compilers:
@@ -208,9 +213,9 @@ def compilers(ctx: Context, plan: Plan, step: Step, inputs: Inputs) -> Compilers
     )
 
 
-def stage_modules(contents: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The modules that markers.py imports by their full name, where the scripts of /inside find them."""
-    return {f"inside/gb10/{name}": contents[name] for name in MODULES}
+def stage_files(files: Mapping[str, Path | bytes]) -> dict[str, Path | bytes]:
+    """The files of a compile stage; scripts lie below /inside, which is on Python's path, as in the package gb10."""
+    return {f"inside/{module_path(name)}" if name.startswith("inside/") else name: own for name, own in files.items()}
 
 
 @contextmanager

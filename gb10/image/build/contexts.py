@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from packaging.utils import parse_wheel_filename
 
@@ -16,7 +16,7 @@ from gb10.core.folder_files import write_files
 from gb10.core.store import Store, file_sha256
 from gb10.errors import UsageError
 from gb10.image.mods.read import load_mod
-from gb10.image.plan.catalog import tree_digest
+from gb10.image.plan.catalog import module_path, tree_digest
 from gb10.image.plan.options import Mod, Overlay
 from gb10.image.plan.steps import CHANGED, LINKER, READER
 from gb10.image.proof.wheel_files import is_inside
@@ -135,14 +135,18 @@ OLDEST = (1980, 1, 1, 0, 0, 0)
 def scanner_files(contents: Mapping[str, bytes], *, mods: bool = False) -> dict[str, bytes]:
     """``scan.py`` and ``linked.py``, and ``changed.py`` where mods are baked in, as the Dockerfiles name them."""
     scripts = {"scan": READER, "linked": LINKER} | ({"changed": CHANGED} if mods else {})
-    return {f"{name}.py": archive(name, {file: contents[file] for file in files}) for name, files in scripts.items()}
+    return {
+        f"{name}.py": archive(f"scan.{name}", {file: contents[file] for file in files})
+        for name, files in scripts.items()
+    }
 
 
 def archive(script: str, modules: Mapping[str, bytes]) -> bytes:
-    """The same bytes for the same modules; the script's ``main`` is what runs."""
+    """The same bytes for the same modules. It runs ``main`` of ``script``, a module of ``inside``: ``scan.linked``."""
     start = f"from gb10.inside.{script} import main\n\nmain()\n".encode()
-    packages = {"gb10/__init__.py": b"", "gb10/inside/__init__.py": b""}
-    files = {"__main__.py": start, **packages, **{f"gb10/{name}": content for name, content in modules.items()}}
+    own = {module_path(name): content for name, content in modules.items()}
+    packages = {f"{folder}/__init__.py": b"" for name in own for folder in PurePosixPath(name).parents[:-1]}
+    files = {"__main__.py": start, **packages, **own}
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w") as target:
         for name, content in sorted(files.items()):

@@ -92,7 +92,7 @@ def family(entry: Mapping[str, Any]) -> str:
 
 
 def peaks(catalog: Catalog, plan: Plan, step: Step) -> bytes:
-    """The input of inside/room.py and unit_order.py: MiB of a family's largest process, by the folder of its objects.
+    """The input of compile_slots.py and unit_order.py: MiB of a family's largest process, by the folder of its objects.
 
     ``units`` has what was measured of single objects, where a launcher holds compilers back. ``other`` is for folders
     that have no name here: FlashInfer names the modules of a group itself.
@@ -154,7 +154,7 @@ def asked_jobs(ctx: Context, plan: Plan, step: Step) -> str:
 
 
 def has_launcher(plan: Plan, step: Step) -> bool:
-    """Whether each compiler of a step is started by inside/launch.py."""
+    """Whether each compiler of a step is started by inside/compile/launch.py."""
     build = plan.recipe.wheels.get(step.name) if step.kind == "wheel" else None
     if build is None or build.method != "aot":
         return True

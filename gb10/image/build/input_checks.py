@@ -10,12 +10,12 @@ from gb10.image.build.compile import fetch_nested, patched_source
 from gb10.image.build.costs import known_targets
 from gb10.image.context import Context
 from gb10.image.locked_files import fetch_files, fetch_locked
+from gb10.image.patches.graft import check_changes
+from gb10.image.patches.patched import patched_files
+from gb10.image.patches.release_files import open_stored
 from gb10.image.plan.options import PatchUse
 from gb10.image.plan.values import Plan, Step, wheel_inputs
 from gb10.image.recipe.image_recipe import ALL
-from gb10.patches.graft import check_changes
-from gb10.patches.patched import patched_files
-from gb10.patches.release_files import open_stored
 
 WORD = re.compile(r"[A-Za-z_]\w*")
 COMMENT = re.compile(r"#.*")

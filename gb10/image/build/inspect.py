@@ -29,7 +29,7 @@ from gb10.image.proof.check import Facts
 from gb10.image.proof.reading import ImageScan
 from gb10.image.proof.scans import PLAN, SCANS, kept_image, known_image, known_layers, own_changes, own_plan
 from gb10.image.request.planning import Request, make_plan
-from gb10.inside.installed import Distribution
+from gb10.inside.scan.installed import Distribution
 
 SIZES: Final = Sizes(topk=8, group=128)
 """What `moe check` takes when nothing is said."""

@@ -203,7 +203,7 @@ def different_files(
 def _read_files(ctx: Context, plan: Plan, engine: Engine, before: str, after: str) -> str:
     files = {
         "Dockerfile": differ_dockerfile(plan, before, after, ctx.catalog.templates).encode(),
-        "differ.py": ctx.catalog.contents["inside/differ.py"],
+        "differ.py": ctx.catalog.contents["inside/scan/differ.py"],
     }
     out = ctx.store.scratch("differ")
     try:

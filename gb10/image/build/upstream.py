@@ -128,7 +128,7 @@ class UpstreamLayers:
         images = {"base-build": base_tag(plan, "base-build", self.rebuild_id), "below": link.below}
         files = {
             "Dockerfile": layer_dockerfile(plan, link.step, ctx.catalog.templates).encode(),
-            "install.py": own["inside/install.py"],
+            "install.py": own["inside/install/install.py"],
             **slim_files(own, [link.step]),
             **scanner_files(own),
         }

@@ -23,13 +23,13 @@ from gb10.image.build.input_checks import check_patches, installable_patches
 from gb10.image.build.stage import check_exported
 from gb10.image.context import Context
 from gb10.image.locked_files import fetch_files
+from gb10.image.patches.graft import graft
+from gb10.image.patches.patched import patched_files
 from gb10.image.plan.compiles import compile_files
 from gb10.image.plan.render import wheel_dockerfile
 from gb10.image.plan.values import Plan, Step, wheel_inputs
 from gb10.image.proof.scans import prove_wheel
 from gb10.image.proof.wheel_files import read_manifest
-from gb10.patches.graft import graft
-from gb10.patches.patched import patched_files
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,7 +126,7 @@ def build_wheels(
     """Every wheel of a plan: from the store, or compiled now. Raises BuildError, VerifyError.
 
     The engine is started only when something must be compiled, and after the locks of that are taken. Stages compile
-    at the same time: they share cores and memory by inside/room.py, and the first failure stops all. A stage whose
+    at the same time: they share cores and memory by compile_slots.py, and the first failure stops all. A stage whose
     compilers nothing holds back would take what others were promised: then one runs after the other.
     """
     with WheelCache(ctx).lock_all(plan.of_kind("wheel"), rebuild) as held:

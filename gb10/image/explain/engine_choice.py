@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -30,12 +31,14 @@ from gb10.image.explain.engine_files import (
     read_facts,
 )
 from gb10.image.explain.layer_rows import Answer, read_answer, read_answers
+from gb10.image.patches.patched import patched_files
+from gb10.image.patches.selection import plan_patches
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock, LockedWheel
-from gb10.patches.patched import patched_files
-from gb10.patches.selection import plan_patches
 
 CHILD: Final = Path(__file__).parent / "child"
+PLACE: Final = CHILD.relative_to(PACKAGE.parent)
+"""Where its modules find each other, below a folder of Python's path."""
 SECONDS: Final = 600
 """Wall time for one model."""
 LIMITS: Final = {"RLIMIT_CPU": 300, "RLIMIT_FSIZE": 1 << 26, "RLIMIT_AS": 32 << 30, "RLIMIT_CORE": 0}
@@ -44,7 +47,7 @@ LIMIT_SIGNALS: Final = (signal.SIGXCPU, signal.SIGXFSZ, signal.SIGKILL)
 CONFIG: Final = "config.json"
 QUANTIZATION: Final = "quantization_config"
 QUANTIZED: Final = "hf_quant_config.json"
-OWN_PACKAGE: Final = PACKAGE / "inside/gb10_kernels.py"
+OWN_PACKAGE: Final = PACKAGE / "inside/compile/gb10_kernels.py"
 """What becomes the ``__init__`` of our package of kernels."""
 OWN_FOLDER: Final = "own"
 REPORT: Final = "this is a gap of explain: please report it with these lines; the model may well be served"
@@ -59,6 +62,8 @@ HINTS: Final = {
     "unknown": "if this release serves the model, this is a gap of explain: please report it with these lines",
 }
 ANSWER: Final = "answer.json"
+SCRIPTS: Final = "scripts"
+"""The folder of CHILD's modules on the child's path: nothing else of gb10, or of what lies beside it, is found."""
 LINE: Final = 160
 """Characters of the engine's error: the reasons follow, each on its own line."""
 
@@ -119,8 +124,9 @@ def _asked(host: Host, ask: Question, configs: Sequence[Mapping[str, Any]]) -> l
 
     The order of a config's fields counts: engines take the first group that matches.
     """
-    scripts = sorted((path.name, file_sha256(path)) for path in (*CHILD.glob("*.py"), OWN_PACKAGE))
-    common = [_request(ask, Path("work"), 1), ask.held.kernels, scripts, platform.python_version()]
+    scripts = [(str(path.relative_to(CHILD)), file_sha256(path)) for path in sorted(CHILD.rglob("*.py"))]
+    own = file_sha256(OWN_PACKAGE)
+    common = [_request(ask, Path("work"), 1), ask.held.kernels, scripts, own, platform.python_version()]
     places = [host.store.entry("answers", digest([json.dumps(config), *common])) / ANSWER for config in configs]
     with host.store.locked(
         f"answers-{digest([str(place) for place in places])}", host.reporter.waiting_for("the engine's answer")
@@ -146,9 +152,10 @@ def _run(ask: Question, configs: Sequence[Mapping[str, Any]], work: Path) -> lis
         write_model(config, work / str(number))
     if ask.held.kernels:
         write_own_package(ask.held.kernels, work / OWN_FOLDER)
+    shutil.copytree(CHILD, work / SCRIPTS / PLACE, ignore=shutil.ignore_patterns("__pycache__"))
     request = work / "request.json"
     request.write_text(json.dumps(_request(ask, work, len(configs))), encoding="utf-8")
-    argv = (sys.executable, "-I", "-S", str(CHILD / "choosing.py"), str(request))
+    argv = (sys.executable, "-I", "-S", str(CHILD / "choose.py"), str(request))
     env = {"HOME": str(work), "PATH": os.defpath, "TMPDIR": str(work), "LANG": "C.UTF-8"}
     try:
         return read_answers(capture_while_active(argv, patience=SECONDS, env=env, cwd=work), "this config")
@@ -272,7 +279,7 @@ def _request(ask: Question, work: Path, models: int) -> dict[str, Any]:
         "answers": facts.answers,
         "present": facts.present,
         "environment": {**OFFLINE, **facts.environment, "XDG_CACHE_HOME": str(work), "HF_HOME": str(work)},
-        "path": [str(CHILD), *own, str(files / SITE), *(str(files / SITE / path) for path in facts.paths)],
+        "path": [str(work / SCRIPTS), *own, str(files / SITE), *(str(files / SITE / path) for path in facts.paths)],
     }
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from gb10.errors import Gb10Error, UsageError
 from gb10.image.explain.engine_files import EngineFacts
 from gb10.image.proof.arch_match import Judged
-from gb10.inside.installed import Distribution
+from gb10.inside.scan.installed import Distribution
 
 LONGEST = 4096
 Text = Annotated[str, Field(max_length=LONGEST)]

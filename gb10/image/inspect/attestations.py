@@ -13,6 +13,7 @@ from gb10.errors import PatchError, UsageError
 from gb10.image.context import Context
 from gb10.image.inspect.summary import OVERLAY, ModStory, PatchStory
 from gb10.image.mods.read import find_mod, mod_names
+from gb10.image.patches.series import Patch, load_series, sources
 from gb10.image.plan.catalog import Catalog
 from gb10.image.plan.plan_record import RecordedPatch, RecordedPlan
 from gb10.image.proof.arch_match import judge
@@ -25,7 +26,6 @@ from gb10.image.recipe.arch import parse_arch
 from gb10.image.sbom import statements
 from gb10.image.sbom.parts import Bill, bill_of, read_nested
 from gb10.image.sbom.statements import as_bytes
-from gb10.patches.series import Patch, load_series, sources
 
 
 def patch_stories(catalog: Catalog, plan: RecordedPlan) -> tuple[PatchStory, ...]:

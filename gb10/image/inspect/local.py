@@ -17,7 +17,7 @@ from gb10.image.proof.arch_match import judge
 from gb10.image.proof.scans import PLAN, SCANS, own_plan, own_scan, own_scans
 from gb10.image.recipe.arch import Arch
 from gb10.image.sbom.parts import deb_part
-from gb10.inside.scan import Scan
+from gb10.inside.scan.scan import Scan
 
 SETTING = (
     *("ARG", "CMD", "ENTRYPOINT", "ENV", "EXPOSE", "HEALTHCHECK", "LABEL"),

@@ -11,9 +11,9 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from gb10.image.inspect.build_log import Build
 from gb10.image.inspect.summary import ImageSummary, Layer, PatchStory
 from gb10.image.proof.arch_match import MEANING, RANK, Judged
-from gb10.inside.binary import Binary
-from gb10.inside.loader import code_fit
-from gb10.inside.packages import package_of
+from gb10.inside.scan.binary import Binary
+from gb10.inside.scan.code_fit import code_fit
+from gb10.inside.scan.installed import package_of
 
 
 @dataclass(frozen=True, slots=True)

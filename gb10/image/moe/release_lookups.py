@@ -19,9 +19,9 @@ from gb10.errors import UsageError
 from gb10.image.moe.child.question import Question
 from gb10.image.moe.row_rules import LIMIT
 from gb10.image.moe.tuned_name import DEVICE, SPELLED, TABLE, EngineTable, Family, read_table
-from gb10.patches.release_files import Library, open_release
-from gb10.patches.releases import load_releases
-from gb10.patches.source_tree import Tree
+from gb10.image.patches.release_files import Library, open_release
+from gb10.image.patches.releases import load_releases
+from gb10.image.patches.source_tree import Tree
 
 SITE: Final = "site"
 COMPILES_121: Final = Version("3.5")

@@ -15,12 +15,12 @@ from gb10.image.recipe.kernel_sets import read_sets
 from gb10.image.recipe.rehearsals import ANSWERS, FOLDER, Rehearsal, read_rehearsals
 from gb10.image.recipe.slim_rules import RULES, RuleFile, read_rules
 
-__all__ = ["DEFAULT_ENGINE", "ROOT", "Catalog", "tree_digest"]
+__all__ = ["DEFAULT_ENGINE", "ROOT", "Catalog", "module_path", "tree_digest"]
 
 ROOMS: Final = {
     "inside": "inside",
-    "rootfs": "rootfs",
-    "patches": "patches",
+    "rootfs": "image/rootfs",
+    "patches": "image/patches",
     "sources/debian": "sources/debian",
     "explain": "image/explain",
 }
@@ -113,6 +113,12 @@ class Catalog:
             slim=self.slim,
             rehearsals=self.rehearsals,
         )
+
+
+def module_path(name: str) -> str:
+    """Where Python looks for a file of ROOMS below the folder of its packages, by the name that keys use."""
+    room = next(room for room in ROOMS if name.startswith(f"{room}/"))
+    return f"gb10/{ROOMS[room]}{name.removeprefix(room)}"
 
 
 def _files(folder: Path) -> list[Path]:

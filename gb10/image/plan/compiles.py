@@ -16,12 +16,12 @@ from gb10.image.recipe.kernel_sets import KernelSet, content, target_wheels
 
 BLANK: Final = "0" * 64
 NO_DAY: Final = datetime.date(1980, 1, 1)
-INSTALLER: Final = "inside/install.py"
-# What a compile stage finds in its /inside, by method; a folder stands for every file below it, as in Toolkit.of.
-# All take the compile cache's settings from compilers.py, and write their archive by pack_wheel.py.
+INSTALLER: Final = "inside/install/install.py"
+# The scripts of a compile stage, by method; a folder stands for every file below it, as in Toolkit.of. All take the
+# compile cache's settings from compilers.py, and write their archive by pack_wheel.py.
 COMPILE_SCRIPTS: Final[Mapping[str, tuple[str, ...]]] = {
     "aot": tuple(
-        f"inside/{name}"
+        f"inside/compile/{name}"
         for name in (
             "aot.py",
             "compilers.py",
@@ -33,7 +33,7 @@ COMPILE_SCRIPTS: Final[Mapping[str, tuple[str, ...]]] = {
         )
     ),
     "extension": tuple(
-        f"inside/{name}"
+        f"inside/compile/{name}"
         for name in (
             "compilers.py",
             "cuda_home.py",
@@ -45,7 +45,7 @@ COMPILE_SCRIPTS: Final[Mapping[str, tuple[str, ...]]] = {
         )
     ),
     "source": tuple(
-        f"inside/{name}"
+        f"inside/compile/{name}"
         for name in (
             "cmake_manifest.py",
             "cmake_nested.py",
@@ -60,24 +60,11 @@ COMPILE_SCRIPTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 PATCHER: Final = tuple(
-    f"patches/{name}.py"
-    for name in ("added", "apply", "archives", "diff", "foreign", "graft", "parse", "places", "source_tree")
+    f"patches/{name}.py" for name in ("added", "apply", "archives", "diff", "foreign", "graft", "places", "source_tree")
 )
 """What writes a patched file. Which patches apply is decided elsewhere, and is in the key as their sha256."""
 UNPACKER: Final = (
-    *(
-        f"rootfs/{name}.py"
-        for name in (
-            "accounts",
-            "alternatives",
-            "configure",
-            "database",
-            "linker",
-            "package",
-            "root_tar",
-            "unpack",
-        )
-    ),
+    *(f"rootfs/{name}.py" for name in ("configure", "database", "linker", "package", "root_tar", "unpack")),
     "sources/debian/stanza.py",
 )
 """What writes a base."""

@@ -134,7 +134,7 @@ GEMM: Final = Program(
 # program.py judges units as extension.py does, which takes the compile cache's settings from compilers.py. markers.py
 # reads by elf.py and fatbin.py, which decide no byte and are in no key.
 SCRIPTS: Final = tuple(
-    f"inside/{name}.py" for name in ("compilers", "cuda_home", "extension", "launch", "markers", "program")
+    f"inside/compile/{name}.py" for name in ("compilers", "cuda_home", "extension", "launch", "markers", "program")
 )
 
 

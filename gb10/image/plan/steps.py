@@ -45,7 +45,7 @@ def wanted(rules: RuleFile, options: Options) -> tuple[Rule, ...]:
 
 
 def layer_rules(rules: RuleFile, options: Options, wheels: Iterable[LockedWheel]) -> tuple[Row, ...]:
-    """What inside/slim.py reads for one layer: a row per rule and distribution."""
+    """What inside/slim/slim.py reads for one layer: a row per rule and distribution."""
     found = tuple(wheels)
     return tuple(
         {"name": rule.name, "action": rule.action, "project": wheel.name, "files": patterns}
@@ -85,48 +85,47 @@ USER_ID: Final = 10001
 USER_NAME: Final = "gb10"
 USER_HOME: Final = "/home/gb10"
 TOOLS: Final = "tools"
-SETTINGS: Final = "inside/settings.py"
-MOD_RUNNER: Final = "inside/mod.py"
-OVERLAYER: Final = "inside/overlay.py"
-GRAFTER: Final = "inside/grafted.py"
+SETTINGS: Final = "inside/install/settings.py"
+MOD_RUNNER: Final = "inside/install/mod.py"
+OVERLAYER: Final = "inside/install/overlay.py"
+GRAFTER: Final = "inside/install/grafted.py"
 READER: Final = (
-    "inside/binary.py",
-    "inside/elf.py",
-    "inside/fatbin.py",
-    "inside/hazards.py",
-    "inside/installed.py",
-    "inside/linkage.py",
-    "inside/loader_cache.py",
-    "inside/packages.py",
-    "inside/scan.py",
-    "inside/sealed.py",
-    "inside/symbol_file.py",
-    "inside/tree.py",
+    "inside/scan/binary.py",
+    "inside/scan/elf.py",
+    "inside/scan/fatbin.py",
+    "inside/scan/hazards.py",
+    "inside/scan/installed.py",
+    "inside/scan/ld_so_cache.py",
+    "inside/scan/linkage.py",
+    "inside/scan/scan.py",
+    "inside/scan/sealed.py",
+    "inside/scan/symbol_file.py",
+    "inside/scan/tree.py",
 )
 """What reads one layer."""
 LINKER: Final = (
-    "inside/elf.py",
-    "inside/ld_so.py",
-    "inside/linkage.py",
-    "inside/linked.py",
-    "inside/symbol_file.py",
+    "inside/scan/elf.py",
+    "inside/scan/ld_so.py",
+    "inside/scan/linkage.py",
+    "inside/scan/linked.py",
+    "inside/scan/symbol_file.py",
 )
 """What looks up the symbols of all layers."""
 SCANNER: Final = (*dict.fromkeys((*READER, *LINKER)),)
 """What reads an image back."""
 SLIMMER: Final = (
     INSTALLER,
-    "inside/elf.py",
-    "inside/fatbin.py",
-    "inside/gpu_code.py",
-    "inside/layout.py",
-    "inside/loader.py",
-    "inside/references.py",
-    "inside/slim.py",
-    "inside/symbols.py",
+    "inside/scan/code_fit.py",
+    "inside/scan/elf.py",
+    "inside/scan/fatbin.py",
+    "inside/slim/gpu_code.py",
+    "inside/slim/layout.py",
+    "inside/slim/references.py",
+    "inside/slim/slim.py",
+    "inside/slim/symbols.py",
 )
 """What leaves files, symbol tables and GPU code out of a layer."""
-CHANGED: Final = (*READER, "inside/changed.py")
+CHANGED: Final = (*READER, "inside/scan/changed.py")
 """What reads the files that a mod changed."""
 
 
@@ -300,14 +299,23 @@ def _shas(files: Iterable[LockedDeb | LockedWheel]) -> list[str]:
     return [file.sha256 for file in files]
 
 
-PROGRAM: Final = tuple(
-    f"inside/{name}.py" for name in ("compiler_text", "compilers", "elf", "rehearsal", "sealed", "triton_key")
+PROGRAM: Final = (
+    "inside/compile/compilers.py",
+    "inside/rehearse/compiler_text.py",
+    "inside/rehearse/rehearsal.py",
+    "inside/rehearse/triton_key.py",
+    "inside/scan/elf.py",
+    "inside/scan/sealed.py",
 )
 """What runs the rehearsal in its stage."""
+OF_IMAGE: Final = ("inside/rehearse/gb10_b12x.py", "inside/rehearse/gb10_caches.py")
+"""Modules that a cache layer installs into the image."""
 SCRIPTS: Final = (
     "explain/child",
     "explain/operators.py",
-    *(f"inside/{name}.py" for name in ("elf", "gb10_b12x", "gb10_caches", "launch")),
+    "inside/compile/launch.py",
+    *OF_IMAGE,
+    "inside/scan/elf.py",
 )
 """What runs over the engine, what looks into the caches of the image, and what starts a compiler."""
 CAPABILITY: Final = "12.1"

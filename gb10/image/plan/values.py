@@ -64,7 +64,7 @@ class Step:
     kernels: KernelSet | None = field(default=None, repr=False)
     """Of a wheel of kernels: which modules it holds."""
     slim: tuple[Mapping[str, Any], ...] = ()
-    """Of a layer: what inside/slim.py leaves out of it, a row per rule and distribution."""
+    """Of a layer: what inside/slim/slim.py leaves out of it, a row per rule and distribution."""
 
     @property
     def download(self) -> int:

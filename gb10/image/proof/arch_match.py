@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from gb10.errors import UsageError
 from gb10.image.recipe.arch import Arch
-from gb10.inside.binary import Binary
-from gb10.inside.fatbin import Codes
-from gb10.inside.loader import Fit, code_fit
-from gb10.inside.scan import Scan
+from gb10.inside.scan.binary import Binary
+from gb10.inside.scan.code_fit import Fit, code_fit
+from gb10.inside.scan.fatbin import Codes
+from gb10.inside.scan.scan import Scan
 
 MEANING = {
     Fit.NATIVE: "SASS of exactly this capability",

@@ -9,9 +9,9 @@ from gb10.image.plan.plan_record import RecordedPlan
 from gb10.image.proof.wheel_files import Manifest
 from gb10.image.recipe.allowances import Allowances
 from gb10.image.recipe.arch import Arch
-from gb10.inside.binary import Binary
-from gb10.inside.linked import Linked
-from gb10.inside.scan import Scan
+from gb10.inside.scan.binary import Binary
+from gb10.inside.scan.linked import Linked
+from gb10.inside.scan.scan import Scan
 
 Severity = Literal["error", "note"]
 

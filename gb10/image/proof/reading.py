@@ -12,11 +12,11 @@ from pydantic import TypeAdapter
 
 from gb10.errors import UsageError, VerifyError
 from gb10.image.proof.wheel_files import Manifest, declares, read_manifest, wheel_binaries, wheel_distribution
-from gb10.inside import linked
-from gb10.inside.binary import is_binary, scan_file
-from gb10.inside.linked import Linked
-from gb10.inside.scan import SCHEMA, Scan, scan_tree
-from gb10.inside.tree import entries_below, is_link, is_regular
+from gb10.inside.scan import linked
+from gb10.inside.scan.binary import is_binary, scan_file
+from gb10.inside.scan.linked import Linked
+from gb10.inside.scan.scan import SCHEMA, Scan, scan_tree
+from gb10.inside.scan.tree import entries_below, is_link, is_regular
 
 HINT = "name a .so, a cubin, a wheel, a directory or an image"
 AGAIN = "run the command again"

@@ -16,8 +16,8 @@ from gb10.image.proof.check import counted
 from gb10.image.proof.checking import Finding, of_severity
 from gb10.image.proof.reading import CODE, MANY
 from gb10.image.recipe.arch import parse_arch
-from gb10.inside.binary import Binary, Unit
-from gb10.inside.loader import Fit
+from gb10.inside.scan.binary import Binary, Unit
+from gb10.inside.scan.code_fit import Fit
 
 SCHEMA = "gb10/verify/v1"
 NAMED, MOST = (Fit.NOTHING, Fit.DAMAGED), 12

@@ -24,8 +24,8 @@ from gb10.image.proof.checking import prove
 from gb10.image.proof.reading import ImageScan, read_linked, read_scan, scan_path
 from gb10.image.proof.wheel_files import Manifest, read_manifest
 from gb10.image.recipe.allowances import Allowances
-from gb10.inside.linked import Linked
-from gb10.inside.scan import Scan
+from gb10.inside.scan.linked import Linked
+from gb10.inside.scan.scan import Scan
 
 
 class Placed(Protocol):

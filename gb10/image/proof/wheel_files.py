@@ -15,10 +15,10 @@ from typing import Any
 
 from gb10.errors import UsageError, VerifyError
 from gb10.image.recipe.arch import parse_arch
-from gb10.inside.binary import Binary, scan_buffer
-from gb10.inside.elf import ELF_MAGIC
-from gb10.inside.fatbin import FATBIN_MAGIC
-from gb10.inside.installed import DIST_INFO, TORCH_VERSION, Distribution, described
+from gb10.inside.scan.binary import Binary, scan_buffer
+from gb10.inside.scan.elf import ELF_MAGIC
+from gb10.inside.scan.fatbin import FATBIN_MAGIC
+from gb10.inside.scan.installed import DIST_INFO, TORCH_VERSION, Distribution, described
 
 MEMBERS = 1 << 18
 SMALL, RATIO = 64 << 20, 100

@@ -12,11 +12,11 @@ from packaging.version import InvalidVersion, Version
 
 from gb10.core.proc import CommandFailedError, capture
 from gb10.errors import PatchError, UsageError
+from gb10.image.patches.releases import Told, check_told
+from gb10.image.patches.selection import Place
+from gb10.image.patches.source_tree import Folder, Tree
+from gb10.image.patches.write import Difference
 from gb10.image.recipe.image_recipe import PLAIN, Layout, Recipe
-from gb10.patches.releases import Told, check_told
-from gb10.patches.selection import Place
-from gb10.patches.source_tree import Folder, Tree
-from gb10.patches.write import Difference
 from gb10.sources.git.archive import outside
 
 FORCED: Final = (

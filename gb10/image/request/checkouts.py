@@ -16,6 +16,12 @@ from gb10.core.store import Store, note_use
 from gb10.errors import FetchError, UsageError
 from gb10.image.context import Context
 from gb10.image.locked_files import fetch_locked
+from gb10.image.patches.diff import check_size
+from gb10.image.patches.release_files import open_stored
+from gb10.image.patches.releases import load_releases
+from gb10.image.patches.selection import find_place, locked_releases
+from gb10.image.patches.source_tree import Below, Tree, open_tree
+from gb10.image.patches.write import Both, compare, diff_text
 from gb10.image.plan.options import PatchUse, Taken
 from gb10.image.plan.values import artifacts, source_archive
 from gb10.image.recipe.image_recipe import Recipe
@@ -32,12 +38,6 @@ from gb10.image.request.checkout_files import (
     require_folder,
 )
 from gb10.image.request.pinned_download import kept, pinned_sha256, write_note
-from gb10.patches.diff import check_size
-from gb10.patches.release_files import open_stored
-from gb10.patches.releases import load_releases
-from gb10.patches.selection import find_place, locked_releases
-from gb10.patches.source_tree import Below, Tree, open_tree
-from gb10.patches.write import Both, compare, diff_text
 from gb10.sources.git.address import split_git_url
 from gb10.sources.git.archive import resolve
 from gb10.sources.web import SHOWN, public

@@ -15,18 +15,18 @@ from gb10.core.host import Host
 from gb10.core.store import Store, note_use
 from gb10.errors import FetchError, UsageError
 from gb10.image.context import Context
+from gb10.image.patches.diff import MOST_BYTES, check_size
+from gb10.image.patches.foreign import find_foreign
+from gb10.image.patches.owners import Divided, Part, below, divide, only
+from gb10.image.patches.releases import load_releases
+from gb10.image.patches.selection import Place, check_diff, find_place, locked_releases
+from gb10.image.patches.series import load_series
+from gb10.image.patches.verdict import variants_for
 from gb10.image.plan.options import PatchUse
 from gb10.image.plan.values import used_sources
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock
 from gb10.image.request.pinned_download import kept, pinned_sha256, write_note
-from gb10.patches.diff import MOST_BYTES, check_size
-from gb10.patches.foreign import find_foreign
-from gb10.patches.owners import Divided, Part, below, divide, only
-from gb10.patches.releases import load_releases
-from gb10.patches.selection import Place, check_diff, find_place, locked_releases
-from gb10.patches.series import load_series
-from gb10.patches.verdict import variants_for
 from gb10.sources.web import check_url, fetch_small, name_of, public
 
 ROOM: Final = "diffs"

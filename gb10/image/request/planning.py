@@ -14,6 +14,8 @@ from gb10.image.context import Context, build_architecture
 from gb10.image.lock.lockfile import check_lock, load_lock, load_recipe, lock_path
 from gb10.image.mods.declaration import RECORD, require_fit
 from gb10.image.mods.read import FoundMod, find_mod
+from gb10.image.patches.releases import load_releases
+from gb10.image.patches.selection import left_out, plan_patches, require_stand_in
 from gb10.image.plan.catalog import Catalog, tree_digest
 from gb10.image.plan.dag import GEMM, plan_image, plan_program
 from gb10.image.plan.options import Mod, Options, Overlay, Served
@@ -27,8 +29,6 @@ from gb10.image.request.checkouts import marked, own_sources, split_refs
 from gb10.image.request.given_diffs import by_source, from_web, with_urls, with_wholes
 from gb10.image.request.kernel_choice import chosen_kernels, served_model, with_model, with_set, with_warmup_run
 from gb10.image.request.refs import lock_refs, with_refs
-from gb10.patches.releases import load_releases
-from gb10.patches.selection import left_out, plan_patches, require_stand_in
 
 
 def drop_optional_layers(recipe: Recipe, lock: Lock, names: Sequence[str]) -> tuple[Recipe, Lock]:

@@ -15,10 +15,10 @@ from gb10.errors import FetchError, Gb10Error, UsageError
 from gb10.image.lock.lockfile import check_lock, input_digest, load_lock, write_lock
 from gb10.image.lock.relock import main_index, own_index, resolve_lock
 from gb10.image.lock.resolver import MISFIT
+from gb10.image.patches.release_files import version_of
 from gb10.image.plan.steps import class_of
 from gb10.image.recipe.image_recipe import Recipe, Source
 from gb10.image.recipe.locked import Lock
-from gb10.patches.release_files import version_of
 from gb10.sources.index.page import Link
 
 ROOM, FILE = "resolved", "lock.json"

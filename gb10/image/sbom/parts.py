@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel
 from gb10.core.document import parse_document
 from gb10.core.fields import Model, Name, Pinned
 from gb10.image.plan.plan_record import RecordedFile, RecordedMod, RecordedPatch, RecordedPlan, RecordedStep
-from gb10.inside.installed import Distribution
+from gb10.inside.scan.installed import Distribution
 
 Kind = Literal["image", "deb", "wheel", "built", "source", "nested", "patch", "mod", "overlay"]
 Verb = Literal["CONTAINS", "GENERATED_FROM", "PATCH_APPLIED"]

@@ -15,10 +15,10 @@ from gb10.core.document import Location
 from gb10.core.fields import LONGEST, parse_requirement, requirement_name
 from gb10.core.store import Store
 from gb10.errors import FetchError, UsageError
+from gb10.image.patches.source_tree import Tree
 from gb10.image.recipe.image_recipe import Recipe, Source
-from gb10.inside.cmake_nested import FOLDER, Nested, kind, meets, read
-from gb10.inside.cmake_targets import PINNED
-from gb10.patches.source_tree import Tree
+from gb10.inside.compile.cmake_nested import FOLDER, Nested, kind, meets, read
+from gb10.inside.compile.cmake_targets import PINNED
 
 LARGEST: Final = 4 << 20
 """Bytes of a metadata file: the description is in it, too."""

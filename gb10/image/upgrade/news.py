@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from gb10.image.patches.places import harmless
+from gb10.image.patches.source_tree import Tree
 from gb10.image.upgrade.moves import Demand, extras_of
 from gb10.models.lint.engine_words import ENGINES, EngineWords, read_engine
-from gb10.patches.places import harmless
-from gb10.patches.source_tree import Tree
 
 NAMED: Final = re.compile(
     r"(?<![a-z0-9])(sm_?12[01x](?!\d)|gb10(?![a-z0-9])|dgx[ _-]?spark|b12x|12\.[01][af](?![a-z0-9])|12\.x(?![a-z0-9]))"

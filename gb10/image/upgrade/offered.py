@@ -17,11 +17,11 @@ from gb10.errors import FetchError, UsageError
 from gb10.image.context import Context
 from gb10.image.lock.relock import main_index, own_index, sha256_of
 from gb10.image.lock.resolver import Platform, best_wheel, platform_of
+from gb10.image.patches.release_files import open_stored, version_of
+from gb10.image.patches.source_tree import Tree
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.request.refs import require_release
 from gb10.image.upgrade.moves import pin_of
-from gb10.patches.release_files import open_stored, version_of
-from gb10.patches.source_tree import Tree
 from gb10.sources.index.client import Index, fetch_all, project_of, size_of
 from gb10.sources.index.page import Link
 

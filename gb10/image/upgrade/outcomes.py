@@ -9,6 +9,11 @@ from packaging.version import Version
 
 from gb10.errors import Gb10Error
 from gb10.image.context import Context, build_architecture
+from gb10.image.patches.release_files import Library
+from gb10.image.patches.releases import PINS, Release, load_releases
+from gb10.image.patches.selection import find_place, locked_releases, plan_patches
+from gb10.image.patches.series import load_series
+from gb10.image.patches.verdict import Row, Verdict, outcome_of, remedy, status
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import Options
 from gb10.image.plan.values import used_sources
@@ -16,11 +21,6 @@ from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock
 from gb10.models.lint.engine_words import ENGINES, known_words
-from gb10.patches.release_files import Library
-from gb10.patches.releases import PINS, Release, load_releases
-from gb10.patches.selection import find_place, locked_releases, plan_patches
-from gb10.patches.series import load_series
-from gb10.patches.verdict import Row, Verdict, outcome_of, remedy, status
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,7 +15,7 @@ from gb10 import __version__
 from gb10.core.files import read_plain_file
 from gb10.core.journal import head_of
 from gb10.errors import UsageError, VerifyError
-from gb10.patches.archives import DAMAGED
+from gb10.image.patches.archives import DAMAGED
 from gb10.serving.load.benchy import LARGEST_BOOK, Book
 from gb10.serving.load.load_plan import Plan, Tool
 from gb10.serving.load.request_fields import check_fields

@@ -20,17 +20,18 @@ RUN --network=none --mount=type=bind,from=target,source=/target,target=/target \
     --mount=type=cache,id=gb10-compilers,target=/compilers \
     --mount=type=cache,id=gb10-ccache-aarch64,target=/ccache <<'COMPILE'
 set -eux
+export PYTHONPATH=/inside
 mkdir /source
 tar --extract --file /archives/source/*.tar* --directory /source --strip-components 1
-python3 /inside/cuda_home.py --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc gcc
+python3 -P -m gb10.inside.compile.cuda_home --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc gcc
 export GB10_CCACHE=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=20G PYTHONUNBUFFERED=1
-python3 /inside/room.py --open /room --pool /compilers --peaks /inside/peaks.json --jobs 2 --ninja
-export GB10_CCACHE=/room/ccache PATH=/room/bin:$PATH
+python3 -P -m gb10.inside.compile.compile_slots --open /slots --pool /compilers --peaks /inside/peaks.json --jobs 2 --ninja
+export GB10_CCACHE=/slots/ccache PATH=/slots/bin:$PATH
 [ -z "$REBUILD" ] || export CCACHE_RECACHE=1
-python3 /inside/extension.py --units /units --kernels /kernels.json --cutlass /source/3rdparty/cutlass \
+python3 -P -m gb10.inside.compile.extension --units /units --kernels /kernels.json --cutlass /source/3rdparty/cutlass \
     --torch /target/$SITE/torch --arch 12.1a -gencode=arch=compute_121a,code=sm_121a --cuda-home /cuda --cxx g++ \
     --work /build --out /built --jobs 2
-python3 /inside/pack_extension.py --built /built --key <key> --machine aarch64 --epoch 315532800 --out /wheel
+python3 -P -m gb10.inside.compile.pack_extension --built /built --key <key> --machine aarch64 --epoch 315532800 --out /wheel
 cp /built/manifest.json /build/measured.json /wheel/
 ccache --show-stats
 COMPILE

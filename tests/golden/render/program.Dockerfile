@@ -19,13 +19,14 @@ RUN --network=none --mount=type=bind,from=target,source=/target,target=/target \
     --mount=type=cache,id=gb10-compilers,target=/compilers \
     --mount=type=cache,id=gb10-ccache-aarch64,target=/ccache <<'COMPILE'
 set -eux
+export PYTHONPATH=/inside
 mkdir /source
 tar --extract --file /archives/source/*.tar* --directory /source --strip-components 1
-python3 /inside/cuda_home.py --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc aarch64-linux-gnu-gcc
+python3 -P -m gb10.inside.compile.cuda_home --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc aarch64-linux-gnu-gcc
 export GB10_CCACHE=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=20G PYTHONUNBUFFERED=1
-python3 /inside/room.py --open /room --pool /compilers --peaks /inside/peaks.json --jobs 2 --ninja
-export GB10_CCACHE=/room/ccache PATH=/room/bin:$PATH
-python3 /inside/program.py --name gemm --units /program-units --include /include/1 --cutlass /source/3rdparty/cutlass \
+python3 -P -m gb10.inside.compile.compile_slots --open /slots --pool /compilers --peaks /inside/peaks.json --jobs 2 --ninja
+export GB10_CCACHE=/slots/ccache PATH=/slots/bin:$PATH
+python3 -P -m gb10.inside.compile.program --name gemm --units /program-units --include /include/1 --cutlass /source/3rdparty/cutlass \
     --arch 12.1f -gencode=arch=compute_121f,code=sm_121f --cuda-home /cuda --cxx aarch64-linux-gnu-g++ --host-cxx g++ \
     --work /build --out /program --jobs 2
 cp /build/measured.json /program/

@@ -29,23 +29,24 @@ RUN --network=none --mount=type=bind,from=target,source=/target,target=/target \
     --mount=type=cache,id=gb10-compilers,target=/compilers \
     --mount=type=cache,id=gb10-ccache-aarch64,target=/ccache <<'COMPILE'
 set -eux
+export PYTHONPATH=/inside
 mkdir /source
 tar --extract --file /archives/source/*.tar* --directory /source --strip-components 1
 cp --recursive /archives/source-patched/. /source/
 mkdir /cutlass
 tar --extract --file /archives/cutlass/*.tar* --directory /cutlass --strip-components 1
 cp --recursive /archives/cutlass-patched/. /cutlass/
-python3 /inside/cuda_home.py --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc aarch64-linux-gnu-gcc
+python3 -P -m gb10.inside.compile.cuda_home --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc aarch64-linux-gnu-gcc
 export GB10_CCACHE=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=20G PYTHONUNBUFFERED=1
-python3 /inside/room.py --open /room --pool /compilers --peaks /inside/peaks.json --jobs 2 --ninja
-export GB10_CCACHE=/room/ccache PATH=/room/bin:$PATH
+python3 -P -m gb10.inside.compile.compile_slots --open /slots --pool /compilers --peaks /inside/peaks.json --jobs 2 --ninja
+export GB10_CCACHE=/slots/ccache PATH=/slots/bin:$PATH
 [ -z "$REBUILD" ] || export CCACHE_RECACHE=1
-python3 /inside/cmake_targets.py --source /source --targets _C_one,_C_two --wheel small \
+python3 -P -m gb10.inside.compile.cmake_targets --source /source --targets _C_one,_C_two --wheel small \
     --cutlass /cutlass/3rdparty/cutlass \
     --accepted v1.0.0 \
     --torch /target/$SITE/torch --python /python --arch 12.1f --cuda-home /cuda --cc aarch64-linux-gnu-gcc --cxx aarch64-linux-gnu-g++ \
     --machine aarch64 --work /build --out /built --jobs 2
-python3 /inside/pack_targets.py --built /built --project small --version 1.2.3 \
+python3 -P -m gb10.inside.compile.pack_targets --built /built --project small --version 1.2.3 \
     --key <key> --machine aarch64 --epoch 315532800 --out /wheel
 cp /built/manifest.json /build/measured.json /wheel/
 ccache --show-stats

@@ -20,22 +20,23 @@ RUN --network=default --mount=type=bind,from=target,source=/target,target=/targe
     --mount=type=cache,id=gb10-compilers,target=/compilers \
     --mount=type=cache,id=gb10-ccache-aarch64,target=/ccache <<'COMPILE'
 set -eux
+export PYTHONPATH=/inside
 mkdir /source
 tar --extract --file /archives/source/*.tar* --directory /source --strip-components 1
-python3 /inside/cuda_home.py --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc aarch64-linux-gnu-gcc
+python3 -P -m gb10.inside.compile.cuda_home --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc aarch64-linux-gnu-gcc
 export GB10_CCACHE=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=20G PYTHONUNBUFFERED=1
-python3 /inside/room.py --open /room --pool /compilers --peaks /inside/peaks.json --jobs 2 --ninja
-export GB10_CCACHE=/room/ccache PATH=/room/bin:$PATH
-CCACHE_CONFIGPATH=$(python3 /inside/compile_cache.py --config /run/gb10/ccache.conf)
+python3 -P -m gb10.inside.compile.compile_slots --open /slots --pool /compilers --peaks /inside/peaks.json --jobs 2 --ninja
+export GB10_CCACHE=/slots/ccache PATH=/slots/bin:$PATH
+CCACHE_CONFIGPATH=$(python3 -P -m gb10.inside.compile.compile_cache --config /run/gb10/ccache.conf)
 export CCACHE_CONFIGPATH CCACHE_STATSLOG=/ccache.log
 [ -z "$REBUILD" ] || export CCACHE_RECACHE=1
-python3 /inside/aot.py --source /source --kernels /kernels.json --arch 12.1f --cuda-home /cuda --cxx aarch64-linux-gnu-g++ \
+python3 -P -m gb10.inside.compile.aot --source /source --kernels /kernels.json --arch 12.1f --cuda-home /cuda --cxx aarch64-linux-gnu-g++ \
     --work /build --out /built --jobs 2
-python3 /inside/pack_wheel.py --built /built --key <key> --machine aarch64 --epoch 315532800 --out /wheel
+python3 -P -m gb10.inside.compile.pack_wheel --built /built --key <key> --machine aarch64 --epoch 315532800 --out /wheel
 cp /built/manifest.json /build/measured.json /wheel/
 [ ! -e /build/launch.jsonl ] || cat /build/launch.jsonl
 ccache --show-stats
-python3 /inside/compile_cache.py --count /ccache.log
+python3 -P -m gb10.inside.compile.compile_cache --count /ccache.log
 COMPILE
 
 FROM scratch AS wheel

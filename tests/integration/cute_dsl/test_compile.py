@@ -12,8 +12,8 @@ from packaging.requirements import Requirement
 from gb10.core.proc import CommandFailedError
 from gb10.image.lock.lockfile import load_lock, lock_path
 from gb10.image.plan.catalog import ROOT
-from gb10.inside.binary import scan_file
-from gb10.inside.markers import kernels_of
+from gb10.inside.compile.markers import kernels_of
+from gb10.inside.scan.binary import scan_file
 from tests.integration.cute_dsl.release import DEPENDENCIES, Release, products, release
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]

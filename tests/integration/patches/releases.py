@@ -7,10 +7,10 @@ from packaging.version import Version
 
 from gb10.cli.patch.patches import library
 from gb10.image.context import Context, open_context
-from gb10.patches.release_files import Opened, open_release
-from gb10.patches.releases import load_releases
-from gb10.patches.series import Patch, load_series
-from gb10.patches.verdict import Row, changes_of, judge, judge_series, status
+from gb10.image.patches.release_files import Opened, open_release
+from gb10.image.patches.releases import load_releases
+from gb10.image.patches.series import Patch, load_series
+from gb10.image.patches.verdict import Row, changes_of, judge, judge_series, status
 
 
 @lru_cache

@@ -6,13 +6,13 @@ from packaging.version import Version
 from gb10.cli.patch.patches import library
 from gb10.errors import UsageError
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.patches.archives import Repacked
+from gb10.image.patches.patched import patched_files
+from gb10.image.patches.releases import load_releases
+from gb10.image.patches.selection import plan_patches
+from gb10.image.patches.source_tree import Below, Changed
+from gb10.image.patches.verdict import ask, judge, status
 from gb10.image.plan.catalog import ROOT
-from gb10.patches.archives import Repacked
-from gb10.patches.patched import patched_files
-from gb10.patches.releases import load_releases
-from gb10.patches.selection import plan_patches
-from gb10.patches.source_tree import Below, Changed
-from gb10.patches.verdict import ask, judge, status
 from tests.integration.patches.releases import ctx, opened, variants
 
 pytestmark = pytest.mark.integration

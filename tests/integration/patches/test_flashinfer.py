@@ -20,7 +20,7 @@ import pytest
 
 from gb10.core.proc import CommandFailedError, capture
 from gb10.image.recipe.arch import parse_arch
-from gb10.inside import aot, pack_wheel
+from gb10.inside.compile import aot, pack_wheel
 from tests.integration.patches.releases import after_series, original, patched
 
 pytestmark = pytest.mark.integration

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from gb10.core.proc import CommandFailedError, capture
 from gb10.errors import PatchError
-from gb10.patches.apply import ConflictError, apply_diff
-from gb10.patches.diff import split
-from gb10.patches.parse import parse_diff
-from gb10.patches.series import load_series
-from gb10.patches.source_tree import Changed
-from gb10.patches.verdict import Verdict, changes_of
+from gb10.image.patches.apply import ConflictError, apply_diff
+from gb10.image.patches.diff import parse_diff, split
+from gb10.image.patches.series import load_series
+from gb10.image.patches.source_tree import Changed
+from gb10.image.patches.verdict import Verdict, changes_of
 from tests.integration.patches.releases import ctx, opened, rows_of
 from tests.integration.patches.test_matrix import SOURCES
 

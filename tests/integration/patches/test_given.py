@@ -11,13 +11,13 @@ from gb10.core.fetch import store_paths
 from gb10.errors import PatchError
 from gb10.image.build.compile import patched_source
 from gb10.image.locked_files import fetch_locked
+from gb10.image.patches.patched import patched_files
+from gb10.image.patches.series import load_series
+from gb10.image.patches.verdict import judge_series
+from gb10.image.patches.write import file_diff
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.values import Plan, Step, wheel_inputs
 from gb10.image.request.planning import Request, make_plan
-from gb10.patches.patched import patched_files
-from gb10.patches.series import load_series
-from gb10.patches.verdict import judge_series
-from gb10.patches.write import file_diff
 from tests.integration.patches.releases import ctx, opened, original
 
 pytestmark = pytest.mark.integration

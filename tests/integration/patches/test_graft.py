@@ -8,10 +8,10 @@ from packaging.version import Version
 
 from gb10.core.proc import capture
 from gb10.core.store import file_sha256
-from gb10.patches.graft import graft
-from gb10.patches.releases import load_releases
-from gb10.patches.series import load_series
-from gb10.patches.verdict import changes_of, judge_series
+from gb10.image.patches.graft import graft
+from gb10.image.patches.releases import load_releases
+from gb10.image.patches.series import load_series
+from gb10.image.patches.verdict import changes_of, judge_series
 from tests.integration.patches.releases import ctx, opened
 
 pytestmark = pytest.mark.integration

@@ -7,8 +7,8 @@ import yaml
 from packaging.version import Version
 
 from gb10.cli.patch.patches import library
-from gb10.patches.releases import load_releases
-from gb10.patches.verdict import Row, status, troubles
+from gb10.image.patches.releases import load_releases
+from gb10.image.patches.verdict import Row, status, troubles
 from tests.integration.patches.releases import ctx, rows_of
 
 HERE = Path(__file__).parent

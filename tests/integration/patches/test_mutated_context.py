@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gb10.patches.source_tree import Changed
-from gb10.patches.verdict import Verdict, judge
+from gb10.image.patches.source_tree import Changed
+from gb10.image.patches.verdict import Verdict, judge
 from tests.integration.patches.releases import opened, original, patched, variants
 
 pytestmark = pytest.mark.integration

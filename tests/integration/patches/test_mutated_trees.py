@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from gb10.image.patches.source_tree import open_tree
+from gb10.image.patches.verdict import judge
 from gb10.image.plan.catalog import tree_digest
-from gb10.patches.source_tree import open_tree
-from gb10.patches.verdict import judge
 from tests.integration.patches.releases import opened, original, patched, variants
 
 pytestmark = pytest.mark.integration

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from gb10.patches.series import load_series
-from gb10.patches.source_tree import Changed
-from gb10.patches.verdict import ask, judge, variants_for
+from gb10.image.patches.series import load_series
+from gb10.image.patches.source_tree import Changed
+from gb10.image.patches.verdict import ask, judge, variants_for
 from tests.integration.patches.cut import both, find, run
 from tests.integration.patches.releases import ctx, opened, original
 

@@ -63,7 +63,7 @@ def texts(request: pytest.FixtureRequest) -> tuple[str, str]:
 def install(monkeypatch: pytest.MonkeyPatch, folder: Path, arch: str) -> None:
     """Our package without its operators, which need torch: what it says of devices."""
     (folder / "manifest.json").write_text(json.dumps({"arch": arch}), encoding="utf-8")
-    text = (ROOT / "gb10/inside/gb10_kernels.py").read_text(encoding="utf-8")
+    text = (ROOT / "gb10/inside/compile/gb10_kernels.py").read_text(encoding="utf-8")
     module = ModuleType("gb10_kernels")
     module.__dict__.update(run([find(text, "check_device")], {"json": json, "FOLDER": folder}))
     monkeypatch.setitem(sys.modules, "gb10_kernels", module)

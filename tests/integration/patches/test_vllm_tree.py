@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from gb10.core.proc import capture
+from gb10.image.patches.source_tree import Changed, open_tree
+from gb10.image.patches.verdict import Verdict, ask, judge
 from gb10.image.plan.catalog import ROOT
-from gb10.patches.source_tree import Changed, open_tree
-from gb10.patches.verdict import Verdict, ask, judge
 from tests.integration.patches.releases import opened, original, variants
 
 pytestmark = pytest.mark.integration

@@ -12,13 +12,12 @@ from gb10.cli.patch.patches import library
 from gb10.core.proc import capture
 from gb10.errors import PatchError
 from gb10.image.context import Context
+from gb10.image.patches.diff import Hunk, parse_diff
+from gb10.image.patches.maintain import new_patch, refresh
+from gb10.image.patches.releases import load_releases
+from gb10.image.patches.series import load_series
+from gb10.image.patches.verdict import find_patches, judge
 from gb10.image.plan.catalog import ROOT, Catalog
-from gb10.patches.diff import Hunk
-from gb10.patches.maintain import new_patch, refresh
-from gb10.patches.parse import parse_diff
-from gb10.patches.releases import load_releases
-from gb10.patches.series import load_series
-from gb10.patches.verdict import find_patches, judge
 from tests.integration.patches.releases import ctx, opened, original
 
 pytestmark = pytest.mark.integration

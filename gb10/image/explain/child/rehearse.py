@@ -1,8 +1,8 @@
-"""Starts the engine on a device without memory and keeps what it compiles. The arguments: a request, and the report.
+"""Starts an engine on a device without memory and keeps what it compiles. The arguments: a request, and the report.
 
-The engine is not changed but for the answers of the device, of compiled modules and of packages. Nothing is loaded,
-nothing of the model is executed, and there is no network. What is compiled lies where the image looks it up. The
-request's script knows the engine: it has ``prepare``, ``serve``, ``made`` and ``left``.
+Only the answers of the device, of compiled modules and of packages are ours. No weights are loaded, nothing of the
+model is executed, and there is no network. Compiled kernels lie where the image looks them up. The request's ``script``
+names the module that knows the engine, with ``prepare``, ``serve``, ``made`` and ``left``.
 """
 
 import importlib
@@ -11,28 +11,32 @@ import os
 import sys
 import traceback
 from pathlib import Path
+from typing import Any
 
-sys.setdlopenflags(os.RTLD_LAZY)  # torch's libraries name functions of CUDA libraries that are not here
+sys.setdlopenflags(os.RTLD_LAZY)  # torch's libraries name functions of CUDA libraries that this machine lacks
+
+# ruff: noqa: E402 - torch is imported below, and needs the flags
+from gb10.image.explain.child.choose import ENGINES, limit
+from gb10.image.explain.child.shared import cute_compiles, flashinfer_modules, meta_tensors, triton_cache
+from gb10.image.explain.child.shared.values import Request, Row
 
 
-def main():
-    """Read the request, run, write the report."""
+def main() -> None:
+    """Read the request, run the engine, write the report."""
     request, report = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), Path(sys.argv[2])
-    from choosing import limit
-
-    limit(request)
+    limit(request["limits"])
     os.environ.update(request["environment"])
-    engine = importlib.import_module(request["script"])
-    stopped = rehearse(engine, request)
-    report.write_text(json.dumps(told(engine, stopped, engine.made(request)), indent=1) + "\n", encoding="utf-8")
+    engine: Any = importlib.import_module(f"{ENGINES}.{request['script']}")
+    stopped = run_engine(engine, request)
+    made: list[Row] = engine.made(request)
+    report.write_text(json.dumps(report_of(engine, stopped, made), indent=1) + "\n", encoding="utf-8")
 
 
-def rehearse(engine, request):
-    """The engine's life: configuration, start, requests. Returns the error at which it stopped, if it did."""
+def run_engine(engine: Any, request: Request) -> str | None:
+    """Configure and start the engine, and serve requests. The error at which it stopped, None if it did not."""
     import torch
-    import triton_kept
 
-    triton_kept.keep(request["image"])
+    triton_cache.compile_launched(request["image"])
     torch.version.cuda = request["cuda"]
     engine.prepare(request)
     try:
@@ -43,28 +47,23 @@ def rehearse(engine, request):
     return None
 
 
-def told(engine, stopped, made):
-    """The report: what was made, what the image does not have ready and why, and where the engine stopped."""
-    import cute_asked
-    import flashinfer_asked
-    import no_memory
-    import triton_kept
-
-    left = [*triton_kept.LEFT]
-    for name, there in sorted(flashinfer_asked.ASKED.items()):
-        if not there:
+def report_of(engine: Any, stopped: str | None, made: list[Row]) -> dict[str, Any]:
+    """The report: kernels that were compiled, those that the image lacks and why, and where the engine stopped."""
+    left = [*triton_cache.LEFT]
+    for name, compiled in sorted(flashinfer_modules.REQUESTED.items()):
+        if not compiled:
             left.append({"what": f"FlashInfer {name}", "why": "not in the image's kernel set"})
-    left += [*cute_asked.left(), *engine.left()]
-    for name, count in sorted(triton_kept.TUNED.items()):
+    left += [*cute_compiles.left(), *engine.left()]
+    for name, count in sorted(triton_cache.TUNED.items()):
         left.append(
             {"what": f"choice for {name}", "why": f"{count} configurations are compiled, and timed on the device"}
         )
     return {
         "stopped": stopped,
-        "made": [*triton_kept.MADE, *made],
+        "made": [*triton_cache.MADE, *made],
         "left": left,
-        "flashinfer": sorted(name for name, there in flashinfer_asked.ASKED.items() if there),
-        "zeroed": no_memory.ZEROED,
+        "flashinfer": sorted(name for name, compiled in flashinfer_modules.REQUESTED.items() if compiled),
+        "zeroed": meta_tensors.ZEROED,
     }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gb10.image.proof.check import Check, Problem, Subject, described, sass
-from gb10.inside.binary import Binary
+from gb10.inside.scan.binary import Binary
 
 
 def judge(subject: Subject) -> list[Problem]:

@@ -4,7 +4,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from gb10.image.proof.check import Check, Problem, Subject
-from gb10.inside.installed import Distribution
+from gb10.inside.scan.installed import Distribution
 
 PACKAGE, KERNELS = "flashinfer-python", ("flashinfer-cubin", "flashinfer-jit-cache")
 

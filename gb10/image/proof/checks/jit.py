@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from gb10.image.proof.arch_match import unit_fit
 from gb10.image.proof.check import Check, Problem, Subject
-from gb10.inside.binary import Binary, Unit
-from gb10.inside.loader import Fit
+from gb10.inside.scan.binary import Binary, Unit
+from gb10.inside.scan.code_fit import Fit
 
 SMALL = 1_000_000
 """Bytes of PTX that are not worth a line."""

@@ -14,7 +14,7 @@ from packaging.version import InvalidVersion, Version
 from gb10.core.fields import parse_requirement
 from gb10.image.proof.check import Check, Problem, Subject
 from gb10.image.recipe.allowances import Allowances
-from gb10.inside.installed import Distribution
+from gb10.inside.scan.installed import Distribution
 
 PLACE = re.compile(r"(.*?/?)lib/python(?:3\.(\d+)|3)/(?:site|dist)-packages")
 MACHINES = {"linux/arm64": "aarch64", "linux/amd64": "x86_64"}

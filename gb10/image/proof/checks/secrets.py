@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from gb10.image.proof.check import Check, Problem, Subject
 from gb10.image.recipe.allowances import fits
-from gb10.inside.hazards import of_content
+from gb10.inside.scan.hazards import of_content
 
 NAMES = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY)(?:_|$)", re.IGNORECASE)
 HARMLESS = re.compile(r"|[/~$].*|0|1|true|false|none", re.IGNORECASE)

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from gb10.image.proof.check import Check, Problem, Subject
 from gb10.image.recipe.allowances import Allowances, fits
-from gb10.inside.linked import Linked
+from gb10.inside.scan.linked import Linked
 
 NAMED = 3
 WHEN = {"load": "it cannot be loaded", "call": "it fails when it calls them"}

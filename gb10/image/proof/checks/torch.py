@@ -1,7 +1,7 @@
 """Torch: it is built with CUDA, with that of the recipe, or with one that knows the GPU."""
 
 from gb10.image.proof.check import Check, Problem, Subject
-from gb10.inside.installed import NO_CUDA
+from gb10.inside.scan.installed import NO_CUDA
 
 
 def judge(subject: Subject) -> list[Problem]:

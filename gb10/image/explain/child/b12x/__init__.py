@@ -1,0 +1,1 @@
+"""b12x: the kernels of CuTe DSL that it looks up, compiled by its own workers."""

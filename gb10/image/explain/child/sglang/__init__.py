@@ -1,0 +1,1 @@
+"""SGLang: the kernels that it chooses, and its rehearsal."""

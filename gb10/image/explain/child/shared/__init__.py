@@ -1,0 +1,1 @@
+"""What the processes of all engines need: the device, tensors without memory, stand-ins, compilers that are noted."""

@@ -1,0 +1,1 @@
+"""vLLM: the kernels that it chooses, and its rehearsal."""

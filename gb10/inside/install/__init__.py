@@ -1,0 +1,1 @@
+"""Layers: locked wheels, settings, patched files, overlays and mods are installed."""

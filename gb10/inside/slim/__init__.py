@@ -1,0 +1,1 @@
+"""Slimming: files, symbol tables and GPU code that rules name leave a layer."""
