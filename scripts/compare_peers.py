@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 from gb10.models.load.loading import load_model_recipe  # noqa: E402 - the checkout goes on the path first
 from scripts.record_peers import eugr, sparkrun  # noqa: E402
 from tests.made_up_recipes import MadeUp, digest_of  # noqa: E402
-from tests.unit.test_made_up_recipes import as_eugr, as_sparkrun, rendered  # noqa: E402
+from tests.unit.models.test_made_up_recipes import as_eugr, as_sparkrun, rendered  # noqa: E402
 
 REFUSED: Final = digest_of(None)
 NODES: Final = {count: tuple(f"10.0.0.{number}" for number in range(1, count + 1)) for count in (1, 2, 4, 8)}

@@ -7,8 +7,8 @@ from gb10.image.patches.diff import parse_diff
 from gb10.models.lint.linting import lint
 from gb10.models.lint.rule import load_rules
 from gb10.models.load.loading import load_model_recipe
-from tests.unit.test_lint import CASES, recipe_text
-from tests.unit.test_patches_diff import NAMES, one
+from tests.unit.image.test_patches_diff import NAMES, one
+from tests.unit.models.test_lint import CASES, recipe_text
 
 
 def test_very_many_files_and_hunks_take_seconds() -> None:

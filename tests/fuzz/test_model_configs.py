@@ -10,7 +10,7 @@ import pytest
 from gb10.errors import UsageError
 from gb10.models.memory.estimating import estimate
 from gb10.models.memory.model import FOLDER, known_names, model_of
-from tests.unit.test_memory_engines import MACHINE, VLLM
+from tests.unit.models.test_memory_engines import MACHINE, VLLM
 
 ODD: tuple[Any, ...] = (None, True, -1, 0, 1, 10**6, 10**30, 0.5, "", "x", [], [1], [[]], {}, {"a": 1}, [None] * 50)
 

@@ -35,7 +35,7 @@ from tests.integration.machines import machines
 from tests.integration.nodes import until
 from tests.integration.openai_server import BATCH, State, serving
 from tests.integration.services import CPU, IMAGE, called, failed, load, ran, recipe, stand_in_image
-from tests.unit.test_doctor import plan
+from tests.unit.serving.test_doctor import plan
 
 pytestmark = pytest.mark.integration
 CASES = yaml.safe_load((ROOT / "tests/unit/data/doctor/cases.yaml").read_text(encoding="utf-8"))

@@ -1,0 +1,118 @@
+"""``gb10/models/memory``: weights and caches against published sizes, launches against their published outcome."""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gb10.models.lint.engine_words import own_releases
+from gb10.models.lint.fit import served_model
+from gb10.models.load.loading import load_model_recipe
+from gb10.models.memory.engines.budget import Machine
+from gb10.models.memory.estimating import Estimate, estimate
+from gb10.models.memory.figures import GIB, load_figures
+from gb10.models.memory.launch import Launch
+from gb10.models.memory.model import FOLDER, Model, read_known
+from gb10.models.memory.shapes.config_fields import text_config
+from gb10.models.memory.shapes.decoder import model_tensors
+from gb10.models.memory.weights.weight import Ranks, weight_of
+from gb10.models.render.rendered import RenderRequest
+
+DATA = Path(__file__).parents[1] / "data/memory"
+SIZES: list[dict[str, Any]] = yaml.safe_load((DATA / "sizes.yaml").read_text(encoding="utf-8"))
+CASES: list[dict[str, Any]] = yaml.safe_load((DATA / "cases.yaml").read_text(encoding="utf-8"))
+COUNTS: dict[str, dict[str, int]] = json.loads((DATA / "counts.json").read_text(encoding="utf-8"))["counts"]
+CLOSE = 0.02
+TENTH = 0.1
+
+
+def file_of(name: str) -> Path:
+    file = f"{name.replace('/', '--', 1)}.json"
+    return FOLDER / file if (FOLDER / file).is_file() else DATA / "configs" / file
+
+
+@cache
+def model_named(name: str) -> Model:
+    return read_known(file_of(name))
+
+
+def config_named(name: str) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads(file_of(name).read_text(encoding="utf-8"))["config"]
+    return config
+
+
+@pytest.mark.parametrize("case", SIZES, ids=lambda case: f"{case['config']}-{case.get('rank', 'whole')}")
+def test_weights_are_within_two_percent_of_published_sizes(case: dict[str, Any]) -> None:
+    model = model_named(case["config"])
+    wanted = case.get("bytes") or case.get("gb", 0) * 1e9 or case["gib"] * GIB
+    if "rank" in case:
+        tensor, stages = case["rank"]
+        launch = Launch(engine="sglang", ranks=Ranks(tensor=tensor, stages=stages))
+        size = sum(model.parts(launch, 0).values())
+    else:
+        size = model.total + (model.drafts if case.get("drafts") else 0)
+    assert size == pytest.approx(wanted, rel=CLOSE)
+
+
+def estimated(case: dict[str, Any]) -> Estimate:
+    recipe = {
+        "model": case["model"],
+        "container": case.get("container", "vllm/vllm-openai:v0.33.0"),
+        "command": case["command"],
+    }
+    loaded = load_model_recipe(yaml.safe_dump(recipe), "x.yaml")
+    served = served_model(loaded, RenderRequest(), own_releases())
+    assert served.model == case["model"]
+    machine = Machine(figures=load_figures(), services=round(case.get("services_gib", 0) * GIB))
+    return estimate(model_named(case["model"]), served.launch, machine)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_a_published_launch_is_judged_as_it_ended(case: dict[str, Any]) -> None:
+    found = estimated(case)
+    problems = [problem for budget in found.budgets for problem in budget.problems]
+    if "ran" in case:
+        wanted = case["ran"] or "warned" in case
+        assert found.fits is wanted, problems
+        assert bool(found.remedies) is not wanted
+    assert case.get("warned", "") in {"", *(problem.code for problem in problems if problem.warning)}
+    budget = found.budgets[0]
+    sizes = {item.name: item.size / GIB for item in budget.items}
+    if "weights_gib" in case:
+        assert sizes["weights"] + sizes.get("draft layer", 0) == pytest.approx(
+            case["weights_gib"], rel=case.get("weights_close", 0.03)
+        )
+    if "graphs_gib" in case:
+        assert case["graphs_gib"] / 1.5 <= sizes["CUDA graphs"] <= case["graphs_gib"] * 1.5
+    if "pool_gib" in case:
+        assert budget.pool / GIB == pytest.approx(case["pool_gib"], rel=0.05)
+    if "requests" in case:
+        assert budget.requests == pytest.approx(case["requests"], rel=0.05)
+    if "exact_tokens" in case:
+        assert budget.tokens == pytest.approx(case["exact_tokens"], rel=case.get("tokens_close", 0.001))
+    if "cache_gib" in case:
+        assert budget.pool / GIB == pytest.approx(case["cache_gib"], rel=TENTH)
+    if "tokens" in case:
+        assert budget.tokens == pytest.approx(case["tokens"], rel=TENTH)
+    if "token_bytes" in case:
+        assert budget.pool / budget.tokens == pytest.approx(case["token_bytes"], rel=0.01)
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_shapes_are_those_of_the_real_modelling_code(name: str) -> None:
+    """Counts of transformers on the meta device: scripts/parameter_counts.py. Norms and biases are left out of ours."""
+    config = config_named(name)
+    layers = text_config(config)["num_hidden_layers"] if "layers_block_type" not in config else 1 << 16
+    sizes = {"decoder": 0, "vision": 0, "experts": 0}
+    for tensor in model_tensors(config, name):
+        part = weight_of(tensor.name, tensor.elements, layers).part
+        if part != "draft":
+            sizes["vision" if part == "vision" else "decoder"] += tensor.elements
+        sizes["experts"] += tensor.elements if part == "experts" and not tensor.name.endswith("bias") else 0
+    wanted = COUNTS[name]
+    assert sizes["experts"] == wanted["experts"]
+    assert sizes["decoder"] == pytest.approx(wanted["decoder"], rel=0.001)
+    assert sizes["vision"] == pytest.approx(wanted["vision"], rel=0.4)
