@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 from gb10.image.request.recipe_mods import foreign_mods, load_file  # noqa: E402 - the checkout goes on the path first
 from gb10.models.load.loading import is_recipe  # noqa: E402
-from gb10.models.powers import powers_of  # noqa: E402
+from gb10.models.recipe_privileges import powers_of  # noqa: E402
 from gb10.models.registries.recipe_file import SUFFIXES, RecipeFile  # noqa: E402
 from gb10.models.registries.registry import Registry  # noqa: E402
 from gb10.models.render.rendered import RenderRequest  # noqa: E402

@@ -1,1 +1,1 @@
-"""The machine that gb10 runs on: settings, store, child processes, downloads, and what a person sees."""
+"""The machine that gb10 runs on: settings, store, child processes, downloads, forecasts, and what a person sees."""

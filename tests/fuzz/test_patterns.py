@@ -16,7 +16,7 @@ import gb10.models.lint
 import gb10.serving.checkup
 import gb10.serving.doctor
 import gb10.serving.guard
-from gb10.core.linear import linear
+from gb10.core.linear_regex import linear
 from gb10.models.lint.rule import Rule, load_rules
 from gb10.serving.checkup.bundle import EACH
 from gb10.serving.doctor.doctor_rule import DoctorRule

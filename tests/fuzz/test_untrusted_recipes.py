@@ -21,8 +21,8 @@ from gb10.errors import UsageError
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.registries.recipe_file import RecipeFile
 from gb10.models.registries.registry import Registry
-from gb10.models.render.argv import NotPlainError, plain_command
 from gb10.models.render.rendered import RenderRequest
+from gb10.models.render.untrusted_command import NotPlainError, plain_command
 from gb10.serving.deploy.deployment import inline
 from gb10.serving.run.prepare_service import PreparedService, RecipeSource, ServiceRequest, prepare_recipe
 from gb10.serving.run.service import SCRIPT, ContainerSettings, container_options

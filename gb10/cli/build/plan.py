@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.build.asking import of_image, with_image_options
+from gb10.cli.build.image_options import of_image, with_image_options
 from gb10.cli.build.plan_show import print_plan
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.errors import UsageError

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from gb10.cli.build.asking import ModNetworkOption, OverlayOption
+from gb10.cli.build.image_options import ModNetworkOption, OverlayOption
 from gb10.cli.build.plan_show import print_plan
 from gb10.cli.common import (
     BuilderOption,

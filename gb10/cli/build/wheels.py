@@ -1,6 +1,6 @@
 """``wheels``: compile only the wheels of an image."""
 
-from gb10.cli.build.asking import of_wheels, with_image_options
+from gb10.cli.build.image_options import of_wheels, with_image_options
 from gb10.cli.build.plan_show import print_plan
 from gb10.cli.build.results import wheels_document
 from gb10.cli.common import (

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.build.asking import of_wheels, with_image_options
+from gb10.cli.build.image_options import of_wheels, with_image_options
 from gb10.cli.common import JsonOption, print_json, with_context
 from gb10.core.config import variable
 from gb10.core.reporter import Reporter

@@ -16,7 +16,7 @@ from gb10.models.issue import lines_of
 from gb10.models.lint.fit import fit_of
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.mending import mended_text
-from gb10.models.powers import powers_of, undone_by_run
+from gb10.models.recipe_privileges import powers_of, undone_by_run
 from gb10.models.registries.recipe_file import find_recipe, read_text
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe

@@ -16,7 +16,7 @@ from gb10.cli.verb import print_json
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.models.issue import lines_of
-from gb10.models.powers import undone_by_run
+from gb10.models.recipe_privileges import undone_by_run
 from gb10.serving.deploy.deployment import RAILS, Deployment, Fabric, File
 from gb10.serving.deploy.fabric_files import check_rails
 from gb10.serving.deploy.forms import FORMS, KUBERNETES, deployment_of, image_lines

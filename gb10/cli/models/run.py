@@ -32,7 +32,7 @@ from gb10.core.installation import own_command
 from gb10.core.proc import spawn
 from gb10.core.reporter import Reporter
 from gb10.image.context import Context
-from gb10.models.powers import undone_by_run
+from gb10.models.recipe_privileges import undone_by_run
 from gb10.serving.run.fleet import open_fleet
 from gb10.serving.run.prepare_service import ServiceRequest, prepare_service
 from gb10.serving.run.running import running

@@ -19,7 +19,7 @@ from gb10.image.inspect.attestations import Attestations, attestations_of
 from gb10.image.plan.plan_record import LOCAL_ONLY
 from gb10.image.proof.scans import Record, proven
 from gb10.image.publish.compressing import OTHERS, compressor
-from gb10.image.publish.keyed import KEYED, existing_tag
+from gb10.image.publish.immutable_tags import KEYED, existing_tag
 from gb10.image.publish.retries import not_published, patiently
 from gb10.image.publish.signing import attach_all, check_key, sign_image
 

@@ -20,7 +20,7 @@ from gb10.core.reporter import Reporter, Task
 from gb10.errors import EngineError, Gb10Error, PublishError
 from gb10.image.build.stage import ready_engine
 from gb10.image.context import Context
-from gb10.image.publish.keyed import KEYED
+from gb10.image.publish.immutable_tags import KEYED
 from gb10.image.publish.retries import FULL, patiently, tells
 from gb10.image.publish.signing import check_signers, require_signer
 

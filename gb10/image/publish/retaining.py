@@ -24,7 +24,7 @@ from gb10.containers.registry.referrers import (
 from gb10.core.host import Host
 from gb10.errors import PublishError
 from gb10.image.publish.compressing import config_in
-from gb10.image.publish.keyed import KEYED
+from gb10.image.publish.immutable_tags import KEYED
 
 AT_ONCE: Final = 8
 FORBIDDEN: Final = ("unsupported", "not allowed", "405", "denied", "forbidden")

@@ -14,7 +14,7 @@ from pydantic import Field, StringConstraints, model_validator
 from gb10.core.document import parse_document
 from gb10.core.fields import Model, accepted
 from gb10.core.installation import ROOT
-from gb10.core.linear import LinearError, linear
+from gb10.core.linear_regex import LinearError, linear
 from gb10.models.issue import Issue, Level
 from gb10.models.lint.served import LintCase
 

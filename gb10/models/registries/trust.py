@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gb10.errors import UsageError
 from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.powers import Power, mod_powers, powers_of
+from gb10.models.recipe_privileges import Power, mod_powers, powers_of
 from gb10.models.registries.recipe_file import RecipeFile, registries
 from gb10.models.render.rendered import RenderedRecipe
 

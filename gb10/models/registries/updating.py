@@ -11,7 +11,7 @@ from gb10.core.host import Host
 from gb10.errors import UsageError
 from gb10.models.load.loading import is_recipe, load_model_recipe
 from gb10.models.load.safe_yaml import UnreadableError, read_yaml
-from gb10.models.powers import powers_of
+from gb10.models.recipe_privileges import powers_of
 from gb10.models.registries.content import (
     MANIFEST,
     ROOM,

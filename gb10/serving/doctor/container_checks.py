@@ -8,7 +8,7 @@ from typing import Final
 
 from packaging.version import InvalidVersion, Version
 
-from gb10.core.linear import linear
+from gb10.core.linear_regex import linear
 from gb10.models.lint.engine_words import known_words
 from gb10.serving.cluster.adapters import ports_of
 from gb10.serving.cluster.fabric import rails_of

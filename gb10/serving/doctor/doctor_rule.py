@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from gb10.core.fields import Model, accepted
-from gb10.core.linear import LinearError, LinearPattern, linear
+from gb10.core.linear_regex import LinearError, LinearPattern, linear
 from gb10.models.issue import Level
 from gb10.serving.doctor.image_record import ImageRecord
 

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import Final, Literal, get_args
 
-from gb10.core.linear import linear
+from gb10.core.linear_regex import linear
 from gb10.serving.cluster.adapters import JUMBO, LANES, ports_of
 from gb10.serving.doctor.host_state import Machine
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from packaging.version import InvalidVersion, Version
 
-from gb10.core.linear import LinearMatch
+from gb10.core.linear_regex import LinearMatch
 from gb10.core.log_words import is_trouble
 from gb10.serving.doctor.doctor_rule import DoctorRule, LogSign, specifier
 

@@ -19,13 +19,13 @@ from gb10.models.issue import Issue, errors_of, lines_of
 from gb10.models.lint.fit import fit_of
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.needs.image_need import image_need, key_of
-from gb10.models.powers import Power
+from gb10.models.recipe_privileges import Power
 from gb10.models.registries.recipe_file import RecipeFile, find_recipe
 from gb10.models.registries.trust import lines_of_powers, mods_here, powers_here, require_trust
-from gb10.models.render.argv import judged
 from gb10.models.render.rendered import MODELS, RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import refused, render_recipe
 from gb10.models.render.sparkrun import VLLM_KIND
+from gb10.models.render.untrusted_command import judged
 from gb10.serving.run.notes import made_image
 from gb10.serving.run.ports import on_free_ports
 from gb10.serving.run.service import ContainerSettings, Rank, Service, service_of

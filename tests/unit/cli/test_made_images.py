@@ -8,8 +8,8 @@ import pytest
 
 from gb10.cli import main
 from gb10.errors import UsageError
+from gb10.image.request.from_model_recipe import with_recipe
 from gb10.image.request.planning import Request
-from gb10.image.request.recipe_image import with_recipe
 from gb10.image.request.recipe_mods import load_file
 from gb10.models.needs.image_need import image_need, key_of
 from gb10.models.registries.recipe_file import find_recipe

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gb10.cli.app import respelled
-from gb10.cli.build.asking import of_wheels
+from gb10.cli.build.image_options import of_wheels
 from gb10.core.files import Checkout
 from gb10.errors import FetchError, UsageError
 from gb10.image.lock.lockfile import load_recipe

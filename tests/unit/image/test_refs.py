@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gb10.cli.app import respelled
-from gb10.cli.build.asking import of_wheels
+from gb10.cli.build.image_options import of_wheels
 from gb10.errors import UsageError
 from gb10.image.lock.lockfile import input_digest, load_recipe
 from gb10.image.lock.resolver import Platform, explained

@@ -6,7 +6,7 @@ from gb10.models.load.known_keys import SPARKRUN_READ
 from gb10.models.load.loading import check_recipe, load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.needs.image_need import image_need
-from gb10.models.powers import powers_of
+from gb10.models.recipe_privileges import powers_of
 
 HEAD = 'recipe_version: "2"\nmodel: org/model\nruntime: vllm\ncontainer: vllm-node\ncommand: vllm serve {model}\n'
 

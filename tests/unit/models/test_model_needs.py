@@ -10,8 +10,8 @@ from gb10.errors import UsageError
 from gb10.image.mods.declaration import community_mods
 from gb10.image.mods.read import mod_names
 from gb10.image.plan.catalog import ROOT
+from gb10.image.request.from_model_recipe import with_model_recipe
 from gb10.image.request.planning import Request
-from gb10.image.request.recipe_image import with_model_recipe
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import own_section
 from gb10.models.needs.image_need import ImageNeed, image_need

@@ -7,9 +7,9 @@ import yaml
 
 from gb10.image.request.recipe_mods import foreign_mods, load_file
 from gb10.models.load.loading import load_model_recipe
-from gb10.models.powers import Power, powers_of
+from gb10.models.recipe_privileges import Power, powers_of
 from gb10.models.registries.recipe_file import RecipeFile, model_names, models_folder
-from gb10.models.render.argv import NotPlainError, doubt_of, plain_command
+from gb10.models.render.untrusted_command import NotPlainError, doubt_of, plain_command
 
 VLLM = "https://github.com/vllm-project/vllm"
 MORE = "the command is more than an engine and plain options: "

@@ -14,8 +14,8 @@ from gb10.containers.images import ImageInfo
 from gb10.core.folder_files import ModFile
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
+from gb10.image.request.from_model_recipe import with_recipe
 from gb10.image.request.planning import Request
-from gb10.image.request.recipe_image import with_recipe
 from gb10.image.request.recipe_mods import MODS, load_file
 from gb10.models.registries import content
 from gb10.models.registries.content import Content, content_of_folder, content_of_tar

@@ -9,7 +9,7 @@ import yaml
 
 from gb10.cli import main
 from gb10.models.load.loading import load_model_recipe
-from gb10.models.powers import undone_by_run
+from gb10.models.recipe_privileges import undone_by_run
 
 PLAIN = {"model": "org/m", "container": "vllm/vllm-openai:v0.33.0", "command": "vllm serve org/m --port 1"}
 

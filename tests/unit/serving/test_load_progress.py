@@ -9,6 +9,7 @@ from gb10.errors import UsageError
 from gb10.image.plan.catalog import ROOT
 from gb10.serving.guard.canary import AnswerKind, Canary, CanaryAnswer, Fact
 from gb10.serving.guard.finding import Judgement, Verdict
+from gb10.serving.load.bench_endpoint import level_verdict
 from gb10.serving.load.benchy import Shape, arguments, find_book, find_tokenizer
 from gb10.serving.load.canary_batch import CanaryBatch, at_least, canary_verdict, guard_limits, joined
 from gb10.serving.load.endpoint import Endpoint, base_url
@@ -16,7 +17,6 @@ from gb10.serving.load.exchange import Exchange
 from gb10.serving.load.load_progress import SCHEMA, Progress
 from gb10.serving.load.results import Level, ServeResult, mean_of
 from gb10.serving.load.saved import judge_saved
-from gb10.serving.load.serving import level_verdict
 
 LIMITS = guard_limits()
 PROSE = (ROOT / "docs/build.md").read_text(encoding="utf-8")

@@ -25,8 +25,8 @@ from gb10.errors import UsageError
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import DEFAULT_ENGINE, ROOT, Catalog
 from gb10.image.recipe.slim_rules import Extent
+from gb10.image.request.from_model_recipe import with_recipe
 from gb10.image.request.planning import Request
-from gb10.image.request.recipe_image import with_recipe
 
 T = TypeVar("T")
 OverlayOption = Annotated[

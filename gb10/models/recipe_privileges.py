@@ -9,9 +9,9 @@ from typing import Final
 
 from gb10.models.load.model_recipe import ModelRecipe, Step, own_section
 from gb10.models.needs.image_need import known_engine, read_arguments
-from gb10.models.render.argv import judged
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import render_recipe
+from gb10.models.render.untrusted_command import judged
 
 HOOKS: Final[Mapping[str, str]] = {
     "pre_exec": "runs as root in each container",
