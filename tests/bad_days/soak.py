@@ -103,6 +103,7 @@ class Soak:
         for work in works:
             work.renew(self.chance)
             self._ends_well(work)
+        self.until += time.monotonic() - self.begin  # the time is that of blows; on a cold machine a base is made first
         while not self.over():
             for work in works:
                 for _ in range(BATCHES[work.name]):
