@@ -89,9 +89,9 @@ def reasons(rows: Iterable[Row], name: str, idle: Collection[str] = ()) -> list[
 
 
 def rows_document(rows: Iterable[Row]) -> dict[str, object]:
-    """The matrix as data, schema gb10/image/patches/v1."""
+    """The matrix as data, schema gb10/patches/v1."""
     return {
-        "schema": "gb10/image/patches/v1",
+        "schema": "gb10/patches/v1",
         "cells": [
             {
                 "source": row.source,

@@ -48,7 +48,7 @@ class EngineFacts(Model):
 
     engine: str
     script: str
-    """The module beside ``choosing.py`` that knows this engine."""
+    """The module of ``gb10/image/explain/child`` that knows this engine: ``vllm.choose``."""
     capability: tuple[int, int]
     elsewhere: tuple[tuple[int, int], ...] = ()
     """Capabilities of other GPUs: what the engine refuses there for the same reason is not about this one."""

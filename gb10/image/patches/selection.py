@@ -9,8 +9,8 @@ from typing import Final
 from packaging.version import Version
 
 from gb10.core.fields import Architecture
-from gb10.errors import PatchError, UsageError
-from gb10.image.patches.diff import check_size
+from gb10.errors import UsageError
+from gb10.image.patches.diff import check_diff, check_size
 from gb10.image.patches.foreign import find_foreign, load_foreign
 from gb10.image.patches.places import Layout, harmless, installed, placed
 from gb10.image.patches.releases import PINS, Releases, load_releases
@@ -22,28 +22,6 @@ from gb10.image.plan.values import Toolkit, used_sources
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.kernel_sets import entries
 from gb10.image.recipe.locked import Lock
-
-START: Final = re.compile(rb"(?m)^(diff --git |--- )")
-PAGE: Final = re.compile(rb"\s*(<!--.*?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
-HEAD: Final = 1 << 14
-"""Bytes in which a page shows that it is one."""
-REQUEST: Final = re.compile(r"(https?://[^?#\s]+?/(?:pull|merge_requests|commit)/[0-9a-f]+)(?:[/?#].*)?")
-EMPTY: Final = "get it again; a pull request's diff is at its address with .diff at the end"
-
-
-def check_diff(text: bytes, name: str, url: str = "") -> None:
-    """Raise PatchError for what is no diff at all; ``url``: where it came from, if from the web."""
-    if not text.strip():
-        raise PatchError(f"{name} is empty", where=url or None, hint=EMPTY)
-    if PAGE.match(text[:HEAD]):
-        found = REQUEST.fullmatch(url)
-        hint = f"give the diff itself: --patch {found[1]}.diff" if found else EMPTY
-        raise PatchError(f"{name} is a web page, not a diff", where=url or None, hint=hint)
-    if not START.search(text):
-        raise PatchError(
-            f"{name} is not a diff: no line of it begins with `diff --git` or `---`", where=url or None, hint=EMPTY
-        )
-
 
 CODE: Final = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
 NAMED: Final = 5

@@ -15,11 +15,11 @@ from gb10.core.host import Host
 from gb10.core.store import Store, note_use
 from gb10.errors import FetchError, UsageError
 from gb10.image.context import Context
-from gb10.image.patches.diff import MOST_BYTES, check_size
+from gb10.image.patches.diff import MOST_BYTES, check_diff, check_size
 from gb10.image.patches.foreign import find_foreign
 from gb10.image.patches.owners import Divided, Part, below, divide, only
 from gb10.image.patches.releases import load_releases
-from gb10.image.patches.selection import Place, check_diff, find_place, locked_releases
+from gb10.image.patches.selection import Place, find_place, locked_releases
 from gb10.image.patches.series import load_series
 from gb10.image.patches.verdict import variants_for
 from gb10.image.plan.options import PatchUse

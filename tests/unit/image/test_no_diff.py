@@ -7,7 +7,7 @@ import pytest
 
 from gb10.errors import PatchError, UsageError
 from gb10.image.context import open_context
-from gb10.image.patches.selection import check_diff
+from gb10.image.patches.diff import check_diff
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import PatchUse
 from gb10.image.plan.plan_record import labels
