@@ -280,6 +280,13 @@ def test_the_reference_names_every_variable_that_code_patches_and_kernels_read()
         assert f"| `{name}` |" in page, name
 
 
+def test_a_document_is_named_by_one_word_and_its_version() -> None:
+    named = re.compile(r"[\"'](gb10/[a-z0-9/-]+/v\d+)[\"']")
+    found = {name for path in (ROOT / "gb10").rglob("*.py") for name in named.findall(path.read_text(encoding="utf-8"))}
+    assert len(found) > 20
+    assert not [name for name in sorted(found) if name.count("/") != 2]
+
+
 def fenced(text: str) -> str:
     """Paragraphs that Typer keeps as they are written, in fences."""
     return re.sub(r"\x08\n((?:.+\n)+)", r"```console\n\1```\n", text)

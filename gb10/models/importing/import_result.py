@@ -11,7 +11,6 @@ import yaml
 from gb10.containers.reference import registry_of
 from gb10.errors import UsageError
 
-ORDER: Final = ("recipe_version", "model", "description", "runtime", "container", "min_nodes", "max_nodes", "defaults")
 DEFAULTS: Final = {"host": "0.0.0.0", "port": 8000}  # noqa: S104 - what servers in containers listen on
 PLAIN: Final = re.compile(r"[A-Za-z0-9_./=:@,+%-]+")
 

@@ -123,10 +123,6 @@ class RenderedRecipe:
         }
 
 
-CREDITS: Final = {"eugr": "eugr's launcher", "sparkrun": "sparkrun"}
-"""How texts name a peer."""
-
-
 class StoppedError(Exception):
     """Nothing can be rendered: the findings have the reason."""
 

@@ -85,7 +85,6 @@ BYPASS: Final = re.compile(
     r"^(?:by|com|tres|sur|encom|over|under|first|second|third|forward|backward|single|one|two|multi|fusion|inductor|grad"
     r"|compile|compiler|optimi[sz]ation|graph|fx|render|high|low|band|all|pre|post|next|last|each|per|max|num|test|no)$"
 )
-OPENERS: Final = words_of("webhook hook cookie session sess sid sessid jsessionid")
 RANDOM: Final = words_of("""
     key keys session sess sid signature sig sas nonce hmac digest salt pepper code pin
 """)

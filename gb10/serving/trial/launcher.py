@@ -63,8 +63,6 @@ def running_already(url: str) -> Launcher:
 
 PLACE: Final = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
 """Other braces are the command's own: JSON, say."""
-OWN: Final = ("port", "args")
-"""Placeholders that gb10 fills: a free port, and more arguments."""
 ENV: Final = "env."
 
 
