@@ -220,7 +220,8 @@ class ImageBuild:
 
         Raises UsageError when it exists.
         """
-        with self.prepared(ready_engine(self.ctx), upstream=False) as context:
+        stored = ImageBuild(self.ctx, self.plan)  # what --rebuild names was compiled for the image, and no second time
+        with stored.prepared(ready_engine(self.ctx), upstream=False) as context:
             if target.exists():
                 raise UsageError(f"{target} is already there", hint="name a directory that does not exist yet")
             shutil.copytree(context.folder.parent, target, symlinks=True)
