@@ -39,16 +39,6 @@ LEAST: Final = 0.9
 MEMORY: Final = 8 << 30
 """Bytes of address space of a run: a mutant may never end, and keep all that it makes."""
 EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
-    (
-        'return line((x - 5, y - 5), (x + 5, y + 5), "mark") + line((x - 5, y + 5), (x + 5, y - 5), "mark") + inside',
-        "5",
-        "6",
-    ): "a mark of a chart is as large as looks right",
-    (
-        "parts.append(box(LEFT, y + 4, (along.at(one.value) - LEFT, 12), one.result.lower(), one.said))",
-        "12",
-        "13",
-    ): "a bar of a chart is as high as looks right",
     ('"why": self.why[:20_000],', "20_000", "20001"): "a limit: one character more is as good",
     (
         "scale = box.width * box.height / total if total else 0",

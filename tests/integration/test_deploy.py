@@ -186,8 +186,6 @@ MISTAKES: Final = (
     ("lws", "    size: 2", "    sizes: 2", "sizes"),
     ("lws", "startupPolicy: LeaderCreated", "startupPolicy: 1", "1 is not one of"),
     ("lws", "containerPort:", "port:", "port"),
-    ("lws", '"type": "host-device",', '"type": "host-device"', "delimiter"),
-    ("lws", '"cniVersion": "1.0.0",', "", "no configuration of CNI"),
     ("netplan", "addresses:", "adresses:", "unknown key 'adresses'"),
     ("netplan", "192.168.177.1/24", "192.168.177.1/240", "192.168.177.1/240"),
     ("netplan", "link: enp1s0f0np0", "link: enp9s0f0np0", "enp9s0f0np0"),

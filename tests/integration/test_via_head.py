@@ -203,12 +203,19 @@ def test_a_node_that_dies_halfway_is_named_and_goes_on_where_it_was(
     ctx: Context, head: Engine, nodes: tuple[Engine, ...], hosts: list[str]
 ) -> None:
     reference = "gb10/via:dies"
-    random_image(head, reference, *LARGE, seed=next(SEEDS))
+    struck = False
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(taken, ctx, reference, hosts)
-        until(lambda: arrived(nodes[1]) >= 1 and receiving(nodes[1]), "the second node's pull")
-        kill(nodes[1])
-        done = running.result()
+        for _ in range(5):  # on a busy machine a pull may end between two looks: the next one has other layers
+            random_image(head, reference, *LARGE, seed=next(SEEDS))
+            running = pool.submit(taken, ctx, reference, hosts)
+            while not struck and not running.done():
+                struck = receiving(nodes[1]) and arrived(nodes[1]) >= 1
+            if struck:
+                kill(nodes[1])
+            done = running.result()
+            if struck:
+                break
+    assert struck
     assert list(done.failed) == [hosts[1]]
     with pytest.raises(PublishError, match="1 of 3 nodes"):
         done.require_all()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -326,3 +327,9 @@ def test_several_files_go_into_a_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot write into"):
         write(files[1:], tmp_path / "taken")
     assert [path.name for path in (tmp_path / "taken").iterdir()] == [files[1].name]
+
+
+def test_the_objects_of_kubernetes_say_which_pod_is_the_head() -> None:
+    made = deployment("k8s", "one", "two", rdma="rdma/shared")
+    found = re.findall(r"app.kubernetes.io/component: \"?(\w+)", "\n".join(file.text for file in FORMS["k8s"](made)))
+    assert set(found) == {"head", "worker"}
