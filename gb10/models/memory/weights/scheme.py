@@ -13,8 +13,6 @@ from gb10.errors import UsageError
 from gb10.models.memory.shapes.config_fields import WAYS_OUT, Config, Fields, list_in, mapping_in, number_in, word_in
 from gb10.models.memory.shapes.layers import Tensor
 
-MOST: Final = 100_000
-"""Patterns of a config."""
 LONGEST: Final = 300
 """Characters of a pattern."""
 REPEATS: Final = 6
