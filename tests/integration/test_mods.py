@@ -49,6 +49,7 @@ from gb10.image.plan.options import Mod, Options
 from gb10.image.plan.values import Plan
 from gb10.image.proof.scans import read_record
 from gb10.image.recipe.arch import parse_arch
+from tests.integration.debian_git import put_on_path
 from tests.integration.test_pipeline import read_file, small, small_plan
 
 pytestmark = pytest.mark.integration
@@ -508,15 +509,17 @@ def changed_by(mod: str) -> list[str]:
     ("mod", "version"), [(mod, version) for mod, (_, versions) in OF_OTHERS.items() for version in versions]
 )
 def test_our_fixes_reach_an_image_of_others_as_git_applies_them(
-    release: Callable[..., Path], tmp_path: Path, mod: str, version: str
+    release: Callable[..., Path], git_root: Path, tmp_path: Path, mod: str, version: str
 ) -> None:
     source = OF_OTHERS[mod][0]
     files = changed_by(mod)
-    site, other = release(source, version, *files), tmp_path / "git"
+    site, other = release(source, version, *files), git_root / f"{mod}-{version}"
     shutil.copytree(site, other)
-    capture(["git", "init", "--quiet", str(other)])
+    env = {"PATH": put_on_path(git_root, tmp_path), "HOME": "/"}
+    capture(["git", "init", "--quiet", str(other)], env=env)
     for diff in diffs_of(mod):
-        capture(["git", "apply", "--unidiff-zero", str(diff)], cwd=other)
+        copied = shutil.copy(diff, git_root)
+        capture(["git", "-C", str(other), "apply", "--unidiff-zero", str(copied)], env=env)
     assert run_mod(mod, site).count("applied") == len(diffs_of(mod))
     wanted = {name: (other / name).read_bytes() for name in files}
     assert {name: (site / name).read_bytes() for name in files} == wanted
