@@ -1,5 +1,6 @@
 """explain against SGLang itself: the kernels that the methods of its built layers call, for sixteen models."""
 
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from gb10.core.proc import capture
 from gb10.errors import UsageError, VerifyError
 from gb10.image.context import Context
+from gb10.image.explain import engine_choice
 from gb10.image.explain.engine_choice import ask_engine, refuse
 from gb10.image.explain.engine_files import EngineFacts, read_facts
 from gb10.image.explain.layer_rows import Answer
@@ -129,9 +131,13 @@ def test_the_same_format_has_a_backend_elsewhere(ctx: Context, files: Path, fact
 
 
 def test_a_mistake_in_building_the_layers_is_not_a_missing_backend(
-    ctx: Context, files: Path, facts: EngineFacts
+    ctx: Context, files: Path, facts: EngineFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = facts.model_copy(update={"script": "broken_builder", "paths": (*facts.paths, str(INSIDE))})
+    child = tmp_path / "child"
+    shutil.copytree(engine_choice.CHILD, child)
+    shutil.copy(INSIDE / "broken_builder.py", child)
+    monkeypatch.setattr(engine_choice, "CHILD", child)
+    broken = facts.model_copy(update={"script": "broken_builder"})
     answer = ask_engine(ctx, broken, files, config_of("dense-bf16"), {})
     assert answer.stopped == "RuntimeError: no layer was built"
     with pytest.raises(UsageError, match="unknown"):

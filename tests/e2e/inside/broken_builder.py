@@ -1,12 +1,12 @@
-"""explain's script for SGLang with a mistake where it builds the layers."""
+"""explain's script for SGLang with a mistake where it builds the layers. It lies in a copy of explain's process."""
 
-import sglang_chosen
+from gb10.image.explain.child.sglang import choose
 
 
-def built(*_: object) -> None:
+def build(*_: object) -> None:
     """A mistake."""
     raise RuntimeError("no layer was built")
 
 
-sglang_chosen.built = built
-answer = sglang_chosen.answer
+choose.build = build
+answer = choose.answer
