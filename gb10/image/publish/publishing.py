@@ -18,10 +18,11 @@ from gb10.image.context import Context
 from gb10.image.inspect.attestations import Attestations, attestations_of
 from gb10.image.plan.plan_record import LOCAL_ONLY
 from gb10.image.proof.scans import Record, proven
+from gb10.image.publish.attesting import attach_all
 from gb10.image.publish.compressing import OTHERS, compressor
 from gb10.image.publish.immutable_tags import KEYED, existing_tag
 from gb10.image.publish.retries import not_published, patiently
-from gb10.image.publish.signing import attach_all, check_key, sign_image
+from gb10.image.publish.signing import check_key, sign_image
 
 REGISTRY = re.compile(r"localhost(:\d+)?|[^/:]*\.[^/:]*(:\d+)?|[^/:]+:\d{4,5}")
 """A name without a repository that an engine would read as one of Docker Hub's, and its port as a tag."""
