@@ -14,6 +14,7 @@ from gb10.core.fields import Model
 from gb10.core.host import Host
 from gb10.core.installation import ROOT
 from gb10.core.proc import CommandFailedError, stream
+from gb10.core.reporter import Task
 from gb10.core.store import is_sealed, seal
 from gb10.errors import BuildError, VerifyError
 from gb10.image.build.compile import CompileJob, compilers
@@ -114,19 +115,24 @@ def measure(host: Host, plan: Plan, program: BuiltProgram) -> Measured:
     return sort_lines([*program.checks, {"kind": "not-run", "why": why}])
 
 
+def output_reader(host: Host, task: Task, found: list[Line]) -> Callable[[str], None]:
+    """A reader of a program's output: lines go into ``found``, the kernel of the last one beside the task."""
+
+    def take(line: str) -> None:
+        found.extend(read_lines(line))
+        host.reporter.detail(line)
+        host.reporter.advance(task, 0, str(found[-1].get("kernel", "")) if found else "")
+
+    return take
+
+
 def run(host: Host, program: BuiltProgram) -> tuple[Line, ...]:
     """The output lines of a complete run. Raises BuildError when the program fails."""
     log = host.store.root / "logs" / f"bench-{program.name}-{program.key[:12]}.log"
     found: list[Line] = []
     with host.reporter.task(f"run {program.name}") as task:
-
-        def take(line: str) -> None:
-            found.extend(read_lines(line))
-            host.reporter.detail(line)
-            host.reporter.advance(task, 0, str(found[-1].get("kernel", "")) if found else "")
-
         try:
-            stream([str(program.path)], log=log, on_line=take, env=host.env)
+            stream([str(program.path)], log=log, on_line=output_reader(host, task, found), env=host.env)
         except CommandFailedError as error:
             if error.returncode != WRONG or not sort_lines(found).wrong:
                 raise BuildError(

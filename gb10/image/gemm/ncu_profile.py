@@ -14,7 +14,7 @@ from gb10.core.files import read_plain_file
 from gb10.core.host import Host
 from gb10.core.proc import CommandFailedError, capture, last_lines, stream
 from gb10.errors import UsageError, VerifyError
-from gb10.image.gemm.gemm_benchmarks import BuiltProgram, Line, Measured, read_lines
+from gb10.image.gemm.gemm_benchmarks import BuiltProgram, Line, Measured, output_reader
 
 NCU: Final = "ncu"
 USUAL: Final = Path("/usr/local/cuda/bin/ncu")
@@ -120,14 +120,13 @@ def profile(host: Host, ncu: str, program: BuiltProgram, measured: Measured) -> 
     tail = ""
     report.unlink(missing_ok=True)
     with host.reporter.task(f"profile {program.name}, several passes a launch") as task:
-
-        def take(line: str) -> None:
-            found.extend(read_lines(line))
-            host.reporter.detail(line)
-            host.reporter.advance(task, 0, str(found[-1].get("kernel", "")) if found else "")
-
         try:
-            stream(collecting(ncu, program.path, report, metrics), log=log, on_line=take, env=env)
+            stream(
+                collecting(ncu, program.path, report, metrics),
+                log=log,
+                on_line=output_reader(host, task, found),
+                env=env,
+            )
         except CommandFailedError as error:
             tail = f"exit code {error.returncode}"
     if tail or not report.is_file():

@@ -234,3 +234,11 @@ def test_a_mod_that_brings_our_fixes_has_the_very_diffs(mod: str, source: str) -
 def test_a_patch_that_a_mod_mends_has_its_name() -> None:
     with pytest.raises(UsageError, match="mends"):
         parse_record(RECORD + "mends: [sglang-0005]\n", "x/mod.yaml")
+
+
+def test_mods_that_apply_diffs_do_it_by_the_same_program() -> None:
+    """A mod is a whole folder, which is copied alone; so each has the program, and no copy may drift."""
+    folders = {diff.parent for diff in (ROOT / "mods").glob("*/*.patch")}
+    programs = [folder / "apply.py" for folder in folders]
+    assert len(programs) >= 2
+    assert len({program.read_bytes() for program in programs}) == 1
