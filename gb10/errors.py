@@ -114,6 +114,13 @@ class ServeError(Gb10Error):
     kind = "serve"
 
 
+class UncheckedError(Gb10Error):
+    """A part of what was asked could not be looked at, and nothing wrong was found in the rest: see its reason."""
+
+    code = 13
+    kind = "unchecked"
+
+
 ERRORS: tuple[type[Gb10Error], ...] = (
     Gb10Error,
     UsageError,
@@ -127,6 +134,7 @@ ERRORS: tuple[type[Gb10Error], ...] = (
     PublishError,
     EndpointError,
     ServeError,
+    UncheckedError,
 )
 
 

@@ -15,6 +15,7 @@ CODES = {
     10: "publish",
     11: "endpoint",
     12: "serve",
+    13: "unchecked",
 }
 
 
