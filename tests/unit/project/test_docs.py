@@ -175,4 +175,4 @@ def test_each_wing_has_a_sentence_and_each_room_a_row_in_their_order() -> None:
 
 def test_readme_and_design_stay_short() -> None:
     assert len(text_of(ROOT / "README.md").splitlines()) <= 150
-    assert len(text_of(ROOT / "docs/design.md").split()) <= 1720
+    assert len(text_of(ROOT / "docs/design.md").split()) <= 1800

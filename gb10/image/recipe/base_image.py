@@ -1,0 +1,60 @@
+"""What an image holds that others build on: its Python, its engine, its torch, its settings. Pure values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BaseLayer:
+    """A layer, by the digest of its compressed bytes and of its content; ``size`` in bytes as it travels."""
+
+    digest: str
+    diff_id: str
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Installed:
+    """A distribution: its version (with the local part), and the folder on ``sys.path`` that holds its packages.
+
+    ``editable``: its packages are in a checkout, as in ``/sgl-workspace/sglang/python``; else in site-packages.
+    """
+
+    name: str
+    version: str
+    folder: str
+    editable: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BaseImage:
+    """An image for one platform, by the digest of its manifest."""
+
+    reference: str
+    """``NAME@sha256:…``"""
+    platform: str
+    layers: tuple[BaseLayer, ...]
+    environment: Mapping[str, str]
+    user: str
+    workdir: str
+    entrypoint: tuple[str, ...]
+    command: tuple[str, ...]
+    interpreter: str
+    """The absolute path of the Python that runs the engine."""
+    python: str
+    """Its version: ``3.12``."""
+    site_packages: tuple[str, ...]
+    """Absolute folders in the order of ``sys.path``: the first one takes new packages."""
+    glibc: str
+    """``2.39``; empty when no libc was found."""
+    installed: Mapping[str, Installed]
+    """By normalized name."""
+    engine: str
+    """``vllm``, ``sglang``; empty when it holds neither."""
+    cuda: str
+    """What its torch was built with, ``13.0``; empty when that is not known."""
+
+    @property
+    def version(self) -> str:
+        """The engine's version; empty without an engine."""
+        return self.installed[self.engine].version if self.engine else ""
