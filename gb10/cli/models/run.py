@@ -81,6 +81,12 @@ def asked(
     allow_path: AllowPathOption = None,
     allow: AllowOption = None,
     ignore_unsupported: IgnoreOption = False,
+    even_if_too_large: Annotated[
+        bool,
+        typer.Option(
+            "--even-if-too-large", help="Start what does not fit by our estimate, with the cap and the memory guard."
+        ),
+    ] = False,
 ) -> ServiceRequest:
     """What is run, and how; raises UsageError."""
     return replace(
@@ -97,6 +103,7 @@ def asked(
         name=name,
         containers=settings_of(gpus=gpus, memory=memory, keep_free=keep_free, restart=restart),
         cap=cap,
+        even_if_too_large=even_if_too_large,
         replace=replaced,
         patience=wait,
         detach=detach,

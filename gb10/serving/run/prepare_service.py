@@ -65,6 +65,8 @@ class ServiceRequest:
     """What it gets of the host, as ``KEY=VALUE``."""
     allow_paths: tuple[str, ...] = ()
     """Folders of the nodes that it may get."""
+    even_if_too_large: bool = False
+    """A model that does not fit by our estimate is started, with PyTorch's cap and the guard of memory."""
     ignore_unsupported: bool = False
     """What the recipe asks for and gb10 cannot do is said, and no error."""
     containers: ContainerSettings = field(default_factory=ContainerSettings)
@@ -254,7 +256,7 @@ def prepare_recipe(
     rendered = render_locked(runs, render, source.weights)
     sized = None if recipe.format == "v1" else replace(rendered, image=recipe.container)
     fit = fit_of(recipe, request.render, sized)
-    issues = fit.issues()
+    issues = fit.issues(lenient=request.even_if_too_large)
     if errors_of(issues):
         raise refused(recipe, issues)
     for line in lines_of(issues):
