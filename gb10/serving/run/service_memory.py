@@ -30,8 +30,8 @@ def with_memory(
 ) -> ContainerSettings:
     """The settings with a limit in bytes and the cap of PyTorch, the same on each node.
 
-    Without known sizes of the model, or for one that is too large, there is no limit, and the cap is what a node has. ``cap``: whether there is one;
-    None where the image's release of PyTorch is known to take it.
+    Without known sizes of the model, or for one that is too large, there is no limit, and the cap is what a node has.
+    ``cap``: whether there is one; None where the image's release of PyTorch is known to take it.
     """
     settings = replace(asked, torch=_cap(reporter, fit, asked, image, cap=cap))
     if settings.memory is not None:
