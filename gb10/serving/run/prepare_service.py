@@ -35,6 +35,7 @@ from gb10.models.render.rendered import MODELS, RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import refused, render_recipe
 from gb10.models.render.sparkrun import VLLM_KIND
 from gb10.models.render.untrusted_command import judged
+from gb10.serving.cluster.fabric import PATCHED
 from gb10.serving.run.host_paths import with_node_paths
 from gb10.serving.run.notes import made_image
 from gb10.serving.run.ports import on_free_ports
@@ -158,10 +159,11 @@ class PreparedService:
         """The same whose containers see the pulled files that each node has; without a lock as it is."""
         return replace(self, service=with_weights(reporter, self.service, self.source.recipe, self.source.weights))
 
-    def placed(self, reporter: Reporter, env: Mapping[str, str]) -> "PreparedService":
-        """The same with what the nodes' network needs. Raises EngineError, ServeError, UsageError."""
+    def placed(self, reporter: Reporter, env: Mapping[str, str], image: ImageInfo) -> "PreparedService":
+        """The same with what the nodes' network and its image need. Raises EngineError, ServeError, UsageError."""
         cluster = nodes_named(env, self.request.nodes) or alone(HERE)
-        nodes = placed(reporter, cluster.model_copy(update={"nodes": self.service.hosts}))
+        set_here = {one.partition("=")[0] for one in image.environment} | {*self.service.ranks[0].container.environment}
+        nodes = placed(reporter, cluster.model_copy(update={"nodes": self.service.hosts}), patched=PATCHED in set_here)
         return self._moved(reporter, nodes, 0)
 
     def with_folders(self, reporter: Reporter) -> "PreparedService":
