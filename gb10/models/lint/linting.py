@@ -77,8 +77,10 @@ def _with_image(
     """A case with what is known beside the recipe."""
     case = case if added is None else replace(case, added=added, foreign=False)
     if image:
-        case = replace(case, release=image.release or case.release, patches=image.patches, unknown="")
-    return replace(case, release=release, unknown="") if release else case
+        case = replace(
+            case, release=image.release or case.release, patches=image.patches, unknown="", foreign_image=False
+        )
+    return replace(case, release=release, unknown="", foreign_image=False) if release else case
 
 
 def _judge(case: LintCase, rules: Sequence[Rule]) -> list[Issue]:

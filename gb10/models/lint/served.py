@@ -105,6 +105,8 @@ class LintCase:
     parameters: Mapping[str, object] = field(default_factory=dict)
     unknown: str = ""
     """The image, where no release is known of it: somebody's build, or a fork. Then ``release`` is a guess."""
+    foreign_image: bool = False
+    """The image's tag names a release, and the image is somebody's own build: it may be a fork."""
     patches: frozenset[str] = frozenset()
     """Patches of ours in the image, as ``sglang/0005``."""
     added: frozenset[str] = frozenset()
@@ -153,6 +155,7 @@ def lint_case(recipe: ModelRecipe, releases: Mapping[str, str], variant: str | N
         spelled=spelled,
         parameters=rendered.parameters,
         unknown=unknown_image(recipe),
+        foreign_image=is_somebodys(recipe),
         patches=patches_of(recipe.container),
         foreign=bool(recipe.mods),
         issues=rendered.issues,
@@ -193,6 +196,12 @@ def unknown_image(recipe: ModelRecipe) -> str:
     own = repository.startswith(EUGR) and repository not in PLAIN_BUILDS
     plain = known_engine(container) is not None and not own and (not tag or MOVING.fullmatch(tag) is not None)
     return "" if plain and not digest and not fork else container
+
+
+def is_somebodys(recipe: ModelRecipe) -> bool:
+    """Whether the image is neither ours nor a plain build by an engine's makers."""
+    container = (recipe.container or "").partition("@")[0]
+    return bool(container) and known_engine(container) is None and not _declared(recipe)
 
 
 def release_of(recipe: ModelRecipe, engine: str | None, releases: Mapping[str, str]) -> str:
