@@ -12,7 +12,7 @@ from typing import Final
 from gb10.core.printing import printable
 from gb10.errors import UncheckedError
 
-LISTED: Final = 20
+LISTED: Final = 5
 """Rows that an error names."""
 ALLOW: Final = "--allow-unchecked"
 
@@ -66,7 +66,7 @@ def refuse_unchecked(unchecked: Sequence[NotChecked], *, allowed: bool = False) 
     rows = rows_of(unchecked[:LISTED])
     rows += [f"and {len(unchecked) - LISTED} more"] if len(unchecked) > LISTED else []
     raise UncheckedError(
-        f"nothing wrong found, but {len(unchecked)} part{'s were' if len(unchecked) != 1 else ' was'} not checked",
+        f"no error was found, but {len(unchecked)} part{'s were' if len(unchecked) != 1 else ' was'} not checked",
         where="\n".join(rows),
         hint=f"see the reasons; {ALLOW} makes this exit 0",
     )

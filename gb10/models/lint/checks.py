@@ -1,6 +1,7 @@
 """The rules that are computed: sizes against each other, names against their use, and those of the other modules."""
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from typing import Final
@@ -83,6 +84,7 @@ TEMPLATE: Final = re.compile(r"(?![/$~{]|[a-z]+:)[^{}]*[.]jinja2?")
 """A file's path that begins in the server's working directory."""
 SECRET: Final = re.compile(r"\b(hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|ghp_[A-Za-z0-9]{20,}|glpat-[\w-]{20,})")
 QUOTE: Final = re.compile(r'(?<!\\)(?:\\\\)*"')
+COMMENT: Final = re.compile(r"^[ \t]*#.*$|(?<=[ \t])#[ \t].*$", re.MULTILINE)
 BLANK: Final = re.compile(r"\\[ \t]+$", re.MULTILINE)
 DEEPEST: Final = 12
 ELSEWHERE: Final = ("env", "command")
@@ -127,11 +129,24 @@ def blanks(case: LintCase) -> Iterator[Finding]:
         yield Finding(line=case.recipe.text_line(("command",), found.start()), value=found[0])
 
 
+def open_quotes(case: LintCase) -> Iterator[Finding]:
+    """A quotation mark that nothing closes: the shell waits for its end. What only a shell can read is left out."""
+    command = case.recipe.command or ""
+    if "<<" in command or "$'" in command:
+        return
+    try:
+        shlex.split(COMMENT.sub("", command))
+    except ValueError as error:
+        if "quotation" in str(error):
+            yield Finding(line=case.recipe.line("command"), value="")
+
+
 WRITTEN: Final[Mapping[str, Callable[[LintCase], Iterator[Finding]]]] = {
     "chat-template-missing": missing_templates,
     "secret-in-file": secrets,
     "quote-in-env": quotes,
     "blank-after-backslash": blanks,
+    "open-quote": open_quotes,
 }
 """By the code of the rule."""
 

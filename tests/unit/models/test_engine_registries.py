@@ -109,7 +109,7 @@ def found(options: str = "", env: dict[str, str] | None = None, **keys: object) 
         "command": f"{start} {options}",
         **keys,
     }
-    return list(lint(load_model_recipe(yaml.safe_dump(recipe), "x.yaml"), load_rules()))
+    return list(lint(load_model_recipe(yaml.safe_dump(recipe), "x.yaml"), load_rules()).issues)
 
 
 WRONG = {
