@@ -18,7 +18,7 @@ from gb10.errors import EmptySelectionError, UsageError
 from gb10.image.build.inspect import facts_of, inspect_image, try_imports
 from gb10.image.context import Context
 from gb10.image.proof.arch_match import judge, parse_fits
-from gb10.image.proof.check import DGX_OS, Subject, Target
+from gb10.image.proof.check import DGX_OS, UNREADABLE, Subject, Target
 from gb10.image.proof.checking import all_checks, findings, refuse
 from gb10.image.proof.left_out import LIMITS, PARTS, left_out
 from gb10.image.proof.reading import read_manifests, read_markers, scan_path
@@ -180,6 +180,8 @@ def _subject(ctx: Context, target: str, claims: Mapping[str, Arch], wanted: Targ
     if imports:
         raise UsageError("--imports is for an image", where=target, hint="name an image of the container engine")
     scan, manifests = scan_path(path), read_manifests(path)
+    if path.is_file() and (shut := next((one for one in scan.binaries if one.kind == UNREADABLE), None)):
+        raise UsageError(f"{target} cannot be opened", where=shut.error, hint="name what holds the GPU code")
     markers = read_markers(path) if path.is_dir() else {}
     marked = {name: parse_arch(text) for name, text in markers.items()}
     wanted = wanted or Target()

@@ -12,6 +12,8 @@ from gb10.inside.scan.installed import Distribution
 
 SPARK: Final = "aarch64"
 """The machine of a GB10."""
+OF_GPUS: Final = ("", "cuda", "other")
+"""Machines of files that no processor runs, or that nobody knows."""
 PLATFORM: Final = re.compile(r"(?:many|musl)?linux\w*?_(x86_64|aarch64|i686|armv7l|riscv64|ppc64le|s390x)")
 INTERPRETER: Final = re.compile(r"cp(\d)(\d+)")
 SITE: Final = re.compile(r"(?:.*/)?lib/python3\.(\d+)/(?:site|dist)-packages")

@@ -2,7 +2,9 @@
 
 import pytest
 
+from gb10.image.proof.check import Subject, Target
 from gb10.image.proof.checks.wheel_platform import CHECK
+from gb10.inside.scan.scan import Scan
 from tests.unit.image.test_check_wheel_machine import library, wheel
 
 
@@ -18,3 +20,8 @@ def test_the_machine_of_a_wheel(tag: str, noted: bool) -> None:
     found = CHECK.judge(wheel(library("x/a.so", "x86_64"), tag=tag))
     assert CHECK.severity == "note"
     assert bool(found) == noted
+
+
+def test_a_library_that_no_wheel_speaks_for_gets_the_note() -> None:
+    scan = Scan(root="folder", binaries=(library("a.so", "x86_64"), library("b.so", "aarch64"), library("c", "cuda")))
+    assert [one.file for one in CHECK.judge(Subject(scan=scan, target=Target()))] == ["a.so"]

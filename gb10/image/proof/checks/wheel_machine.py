@@ -1,9 +1,7 @@
-"""Machine: each library of a wheel or a folder is for the machine that its wheel names, else for a GB10's."""
+"""Machine: each library of a wheel is for the machine that the wheel names, or for a GB10's where it is for any."""
 
 from gb10.image.proof.check import Check, Problem, Subject
-from gb10.image.proof.wheel_claims import SPARK, claim_of, wheel_claims
-
-OF_GPUS = ("", "cuda", "other")
+from gb10.image.proof.wheel_claims import OF_GPUS, SPARK, claim_of, wheel_claims
 
 
 def judge(subject: Subject) -> list[Problem]:
@@ -15,8 +13,8 @@ def judge(subject: Subject) -> list[Problem]:
     for binary in subject.scan.binaries:
         claim = claim_of(binary.path, claims)
         wanted = (claim.machine if claim else "") or SPARK
-        if binary.machine not in (*OF_GPUS, wanted):
-            said = f"code for {wanted}{', as its wheel says' if claim and claim.machine else ''}"
+        if claim and binary.machine not in (*OF_GPUS, wanted):
+            said = f"code for {wanted}{', as its wheel says' if claim.machine else ''}"
             problems.append(Problem(file=binary.path, expected=said, found=f"code for {binary.machine}"))
     return problems
 
@@ -24,7 +22,7 @@ def judge(subject: Subject) -> list[Problem]:
 CHECK = Check(
     name="wheel_machine",
     reads="the header of every ELF of a wheel or a folder, and the tags of its wheel",
-    fails="a library or a program is for another machine than its wheel says, or than a GB10 where no wheel says it",
+    fails="a library or a program is for another machine than its wheel says; in a wheel for any: than a GB10",
     hint="the file was built or packed on another machine: build the wheel for aarch64, or take the index's own",
     judge=judge,
 )
