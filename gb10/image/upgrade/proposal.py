@@ -16,13 +16,13 @@ from gb10.core.machine import MACHINES
 from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import check_lock, load_lock, lock_path, write_lock
+from gb10.image.lock.moves import BY_HAND, Move, Next, demands, metadata_of, nested_moves, no_longer, pins
+from gb10.image.lock.offered import Offered, choose, newest_of, offered, opened
 from gb10.image.lock.relock import TORCH, resolve_lock
 from gb10.image.patches.release_files import Library
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock, LockedWheel
-from gb10.image.upgrade.moves import BY_HAND, Move, Next, demands, metadata_of, nested_moves, no_longer, pins
 from gb10.image.upgrade.news import News, news
-from gb10.image.upgrade.offered import Offered, choose, newest_of, offered, opened
 from gb10.image.upgrade.outcomes import Checked, check_series, steps_of
 
 
