@@ -21,7 +21,7 @@ BUILTIN: Final = {"TARGETPLATFORM": "linux/arm64", "TARGETOS": "linux", "TARGETA
 BARE: Final = re.compile(r"(^|/)(cuda|ubuntu|debian|alpine|python|rockylinux|almalinux|fedora|centos|busybox)$")
 """Images that hold no engine, by the last part of their name."""
 SECRET: Final = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY)$", re.IGNORECASE)
-NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+NAME: Final = re.compile(r"[A-Za-z_]\w{,199}", re.ASCII)
 MARKER: Final = "<-\"'"
 LONGEST_SETTING: Final = 4096
 LAUNCH: Final = {

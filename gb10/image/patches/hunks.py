@@ -31,6 +31,8 @@ ENDINGS: Final = (".patch", ".diff")
 SERIES: Final = "series"
 SHORTEST: Final = 4
 """Characters of a line that tells something: `}` and `else:` stand everywhere."""
+LARGEST_MERGE: Final = 1 << 20
+"""Lines of a hunk, times lines of its file: a merge compares each with each."""
 SUBJECT: Final = re.compile(rb"(?m)^Subject: (?:\[[^\]]*\] ?)?(.+(?:\n[ \t].+)*)")
 LONGEST_TITLE: Final = 100
 Outcome = Literal["applies", "already-upstream", "gone", "conflict", "left-out"]
@@ -80,10 +82,19 @@ def adopt_diffs(library: Library, place: Path, refs: Mapping[str, Version]) -> t
     trees: dict[str, Tree] = {source: one.tree for source, one in opened.items()}
     found = list[DiffFate]()
     for path in find_diffs(place):
-        for fate, changes in _fates(path, releases, refs, trees):
-            if fate.fits and fate.source:
-                trees[fate.source] = Changed(trees[fate.source], changes)
-            found.append(fate)
+        found += judged_diff(path, releases, refs, trees)
+    return tuple(found)
+
+
+def judged_diff(
+    path: Path, releases: Releases, refs: Mapping[str, Version], trees: dict[str, Tree]
+) -> tuple[DiffFate, ...]:
+    """The fate of one diff, by source; ``trees`` are left as it changes them when all of it fits."""
+    found = list[DiffFate]()
+    for fate, changes in _fates(path, releases, refs, trees):
+        if fate.fits and fate.source:
+            trees[fate.source] = Changed(trees[fate.source], changes)
+        found.append(fate)
     return tuple(found)
 
 
@@ -214,7 +225,8 @@ def _hunk(path: str, hunk: Hunk, now: bytes) -> tuple[bytes, HunkFate]:
     if _is_gone(hunk, now):
         why = "the lines that it changes, and most beside them, are not in the file"
         return now, HunkFate(path=path, line=hunk.line, outcome="gone", why=why)
-    three_way, clean = _three_way(path, hunk, now)
+    small = len(hunk.old) * now.count(b"\n") <= LARGEST_MERGE
+    three_way, clean = _three_way(path, hunk, now) if small else (b"", False)
     why = f"{conflict.why} (line {conflict.line})" if conflict.line else conflict.why
     return now, HunkFate(path=path, line=hunk.line, outcome="conflict", why=why, three_way=three_way, clean=clean)
 
