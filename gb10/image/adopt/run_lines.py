@@ -11,6 +11,7 @@ from gb10.errors import PatchError, UsageError
 from gb10.image.adopt.adopted import Line, ModDraft, Need, Verdict, WheelNeeded
 from gb10.image.adopt.build_files import BuildFile
 from gb10.image.adopt.installs import (
+    ARCHIVE,
     PYTHON,
     Installs,
     Tree,
@@ -27,90 +28,33 @@ from gb10.image.patches.owners import SITE, divide, sections
 from gb10.image.patches.releases import Releases
 
 QUIET: Final = frozenset(
-    [
-        "echo",
-        "printf",
-        "true",
-        ":",
-        "ls",
-        "pwd",
-        "which",
-        "date",
-        "whoami",
-        "uname",
-        "sleep",
-        "wait",
-        "ccache",
-        "nproc",
-        "env",
-        "printenv",
-        "nvidia-smi",
-        "du",
-        "df",
-        "tree",
-        "file",
-        "dpkg-query",
-        "readlink",
-        "realpath",
-        "id",
-        "hostname",
-    ]
+    """
+    echo printf true : ls pwd which date whoami uname sleep wait ccache nproc env printenv nvidia-smi du df
+    tree file dpkg-query readlink realpath id hostname
+    """.split()  # noqa: SIM905 - one word after the other is easier to read
 )
 """Programs that change nothing, unless their output goes to a file."""
 GUARDS: Final = frozenset(
-    [
-        "test",
-        "[",
-        "[[",
-        "grep",
-        "cmp",
-        "diff",
-        "sha256sum",
-        "md5sum",
-        "stat",
-        "ldd",
-        "readelf",
-        "nm",
-        "strings",
-        "cuobjdump",
-    ]
+    """
+    test [ [[ grep cmp diff sha256sum md5sum stat ldd readelf nm strings cuobjdump
+    """.split()  # noqa: SIM905 - one word after the other is easier to read
 )
 """Programs that stop a build when something is not as expected; kept beside what they guard."""
-STATE: Final = frozenset(["cd", "set", "export", "declare", "source", ".", "umask", "shopt", "unset", "exit"])
+STATE: Final = frozenset(
+    """
+    cd set export declare source . umask shopt unset exit
+    """.split()  # noqa: SIM905 - one word after the other is easier to read
+)
 FETCHERS: Final = frozenset(
-    ["curl", "wget", "aria2c", "huggingface-cli", "hf", "gdown", "axel", "lftp", "ftp", "rsync", "scp"]
+    """
+    curl wget aria2c huggingface-cli hf gdown axel lftp ftp rsync scp
+    """.split()  # noqa: SIM905 - one word after the other is easier to read
 )
 COMPILERS: Final = frozenset(
-    [
-        "cmake",
-        "make",
-        "ninja",
-        "gcc",
-        "g++",
-        "cc",
-        "c++",
-        "clang",
-        "clang++",
-        "nvcc",
-        "cargo",
-        "rustc",
-        "rustup",
-        "go",
-        "meson",
-        "bazel",
-        "bazelisk",
-        "npm",
-        "yarn",
-        "pnpm",
-        "maturin",
-        "conda",
-        "mamba",
-        "micromamba",
-        "configure",
-        "autoreconf",
-        "dpkg-buildpackage",
-        "debuild",
-    ]
+    """
+    cmake make ninja nvcc cargo rustc rustup go meson bazel bazelisk npm yarn pnpm maturin conda mamba
+    micromamba configure autoreconf dpkg-buildpackage debuild
+    """.split()  # noqa: SIM905 - one word after the other is easier to read
 )
 CACHES: Final = re.compile(
     r"(/var/lib/apt/lists|/var/cache/apt|/root/\.cache|~/\.cache|/root/\.triton|/tmp|/var/tmp|/root/\.cargo)(/.*)?"
@@ -140,6 +84,8 @@ class Image:
     releases: Releases
     values: dict[str, str | None]
     """Variables of ENV and ARG; None: declared without a value."""
+    base: Mapping[str, str] = field(default_factory=dict)
+    """The variables of the base, as far as they are known."""
     workdir: str | None = None
     env: dict[str, str] = field(default_factory=dict)
     requirements: dict[str, str] = field(default_factory=dict)
@@ -220,7 +166,9 @@ class RunReader:
         exports = [
             f"export {name}={_quoted(value)}"
             for name in named
-            if (value := self.image.values.get(name)) is not None and name not in self.image.env
+            if (value := self.image.values.get(name)) is not None
+            and name not in self.image.env
+            and name not in self.image.base
         ]
         start = [f"cd {_quoted(self.image.workdir)}"] if self.image.workdir else []
         first = commands[0].first if commands else 0
@@ -314,8 +262,11 @@ class RunReader:
                 command, "not-taken", "it runs a script of the web: fetch it, read it, add it as a file", "download"
             )
         if fetched:
+            self.left = True
             self._lose_writes(command)
-            return _line(command, "not-taken", f"{fetched[0]} fetches what no lock has", "download")
+            return self._archive(command) or _line(
+                command, "not-taken", f"{fetched[0]} fetches what no lock has", "download"
+            )
         cloned = [one for one in command.inner if one.program == "git" and _git_fetches(one)]
         for one in cloned:
             if found := git_clone(one.words):
@@ -335,6 +286,19 @@ class RunReader:
             what = "pip" if installs else "apt"
             return self._in_mod(command, network=True, why=f"{what} in a condition, a loop or a pipe")
         return self._in_mod(command)
+
+    def _archive(self, command: Command) -> Line | None:
+        """An archive of a commit that is unpacked into a folder: sources, as if they were cloned."""
+        words = [word for one in command.inner for word in one.words if word]
+        found = next((match for word in words if (match := ARCHIVE.fullmatch(word))), None)
+        folders = [words[index + 1] for index, word in enumerate(words[:-1]) if word in ("-C", "--directory")]
+        if found is None:
+            return None
+        tree = Tree(url=f"{found[1]}.git", ref=found[2])
+        self._needs(tree)
+        for folder in folders:
+            self.image.clones[posixpath.normpath(posixpath.join(self.folder or "", folder))] = tree
+        return _line(command, "not-taken", f"{tree.url} at {tree.ref}: sources, which need a wheel method", "wheel")
 
     def _lose_writes(self, command: Command) -> None:
         for one in (command, *command.inner):
