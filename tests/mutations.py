@@ -56,7 +56,7 @@ UNSEEN: Final = frozenset(
     {"timeout", "maxsize", "pool_maxsize", "max_workers", "bufsize", "buffering", "compresslevel"}
 )
 """Keyword arguments whose numbers no test notices."""
-TAKEN: Final = frozenset({"sleep", "wait", "join", "lru_cache", "ThreadPoolExecutor"})
+TAKEN: Final = frozenset({"sleep", "wait", "lru_cache", "ThreadPoolExecutor"})
 """Functions whose numbers are seconds or sizes."""
 CUT: Final = 20
 """From so many characters on, a slice's end is where a long text is cut; below, it is part of what a user sees."""
@@ -67,6 +67,8 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         "0",
         "1",
     ): "without values nothing is laid out, so nothing is scaled",
+    ('self._made = (float("-inf"), 0.0)', "0.0", "1.0"): "what was made so long ago is made anew",
+    ('self._made: tuple[float, float] = (float("-inf"), 0.0)', "0.0", "1.0"): "what was made so long ago is made anew",
     (
         "return len(os.sched_getaffinity(0))",
         "0",
@@ -184,7 +186,11 @@ def unnoticed(node: ast.AST) -> Iterator[ast.AST]:
             yield from (one.value for one in keywords if one.arg in UNSEEN)
             yield from filter(is_size, args)
             if name_of(function) in TAKEN:
-                yield from (one for one in (*args, *(one.value for one in keywords)) if isinstance(one, ast.Constant))
+                yield from (*args, *(one.value for one in keywords))
+            if name_of(function) == "read":  # one byte more tells a file that is too large
+                yield from (one.right for one in args if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Add))
+            if name_of(function) == "get_close_matches":  # the first one is named
+                yield from (one.value for one in keywords if one.arg == "n")
         case ast.Compare(comparators=sides):
             yield from filter(is_size, sides)
         case ast.BinOp(op=ast.Add(), right=right) if is_size(right):
