@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from gb10.errors import UsageError
 from gb10.models.memory.cache import Cache, cache_of, number_size
@@ -23,7 +23,7 @@ from gb10.models.memory.launch import Drafts, Launch
 from gb10.models.memory.model import FOLDER, read_known
 from gb10.models.memory.shapes.config_fields import Fields, layer_plan
 from gb10.models.memory.shapes.decoder import model_tensors
-from gb10.models.memory.shapes.layers import Tensor
+from gb10.models.memory.shapes.layers import Tensor, linear, plain
 from gb10.models.memory.weights.scheme import read_scheme
 from gb10.models.memory.weights.weight import Ranks, stage_of, weight_of
 from tests.golden.conftest import Golden, section
@@ -161,3 +161,86 @@ def test_tensors_of_each_family(golden: Golden) -> None:
 
 def test_budgets_of_each_kind_of_cache(golden: Golden) -> None:
     golden("memory/budgets.txt", "\n\n".join(map(budgets_of, LAUNCHED)) + "\n")
+
+
+SCHEMES: Final[dict[str, dict[str, Any]]] = {
+    "none": {},
+    "float32": {"dtype": "float32"},
+    "torch.float16": {"torch_dtype": "torch.float16"},
+    "an odd type": {"dtype": "int3"},
+    "GPTQ": {"quant": {"quant_method": "gptq", "bits": 4, "group_size": 128}},
+    "GPTQ by row": {"quant": {"quant_method": "gptq", "bits": 8, "group_size": -1}},
+    "AWQ": {"quant": {"quant_method": "awq", "w_bit": 4, "modules_to_not_convert": ["q_proj"]}},
+    "AutoRound": {"quant": {"quant_method": "auto-round", "bits": 2, "group_size": 32}},
+    "FP8": {"quant": {"quant_method": "fp8"}},
+    "FP8 in blocks": {"quant": {"quant_method": "fp8", "weight_block_size": [96, 96], "ignored_layers": ["lm_head"]}},
+    "FP8 in blocks of ue8m0": {"quant": {"quant_method": "fp8", "weight_block_size": [128, 128], "scale_fmt": "ue8m0"}},
+    "MXFP4 experts": {"quant": {"quant_method": "mxfp4"}},
+    "odd": {"quant": {"quant_method": "q" * 90}},
+    "NVFP4": {"quant": {"quant_algo": "nvfp4", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}},
+    "W4A16_NVFP4, inner": {"quant": {"quantization": {"quant_algo": "W4A16_NVFP4", "kv_cache_quant_algo": "NVFP4"}}},
+    "MXFP8": {"quant": {"quant_algo": "MXFP8", "kv_cache_scheme": {"num_bits": 8}}},
+    "FP8_PB_WO": {"quant": {"quant_algo": "FP8_PB_WO", "kv_cache_scheme": {"num_bits": 4}}},
+    "FP8 by channel": {"quant": {"quant_algo": "FP8_PER_CHANNEL_PER_TOKEN", "kv_cache_scheme": "FP8"}},
+    "layers of their own": {
+        "quant": {
+            "quant_algo": "MIXED_PRECISION",
+            "quantized_layers": {
+                "model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"},
+                "model.layers.0.mlp.experts": {"quant_algo": "nvfp4"},
+            },
+        }
+    },
+    "layers of an odd kind": {"quant": {"quant_algo": "MIXED", "quantized_layers": {"a": {"quant_algo": "X"}, "b": 3}}},
+}
+WEIGHTS: Final[dict[str, dict[str, Any]]] = {
+    "nvfp4": {"num_bits": 4, "type": "float", "group_size": 16},
+    "mxfp4": {"num_bits": 4, "type": "float", "group_size": 32},
+    "nvfp4, but mxfp4 by its format": {"num_bits": 4, "type": "float", "group_size": 16, "format": "mxfp4-pack"},
+    "fp8": {"num_bits": 8, "type": "float", "strategy": "tensor"},
+    "fp8 by channel": {"num_bits": 8, "type": "float", "strategy": "channel"},
+    "fp8 in blocks": {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [64, 64]},
+    "fp8 in the largest blocks": {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [1024, 1]},
+    "fp8 in blocks that are too large": {
+        "num_bits": 8,
+        "type": "float",
+        "strategy": "block",
+        "block_structure": [1025, 1],
+    },
+    "fp8 in blocks of nothing": {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [0, 0]},
+    "int4": {"num_bits": 4, "type": "int", "group_size": 64, "symmetric": True},
+    "int4 with zero points": {"num_bits": 4, "type": "int", "group_size": 64, "symmetric": False},
+    "int8 by row": {"num_bits": 8, "type": "int", "symmetric": True},
+    "none": {},
+}
+TENSORS: Final = (
+    linear("layers.0.self_attn.q_proj", 1000, 520),
+    linear("layers.0.mlp.experts.*.down_proj", 300, 1000, copies=8),
+    linear("lm_head", 1000, 3000),
+    plain("layers.0.mlp.gate", 8, 1000),
+    plain("layers.0.hc", 8, 100, width=4),
+)
+
+
+def test_bytes_of_every_quantization(golden: Golden) -> None:
+    lines = []
+    cases: dict[str, tuple[dict[str, Any], Any]] = {
+        name: (dict(keys), keys.get("quant")) for name, keys in SCHEMES.items()
+    }
+    for name, weights in WEIGHTS.items():
+        groups: dict[str, Any] = {
+            "a": {"targets": ["Linear"], "weights": weights, "format": weights.get("format", "x")}
+        }
+        groups["b"] = {"targets": ["re:.*q_proj"], "weights": WEIGHTS["int8 by row"]}
+        quant = {"quant_method": "compressed-tensors", "config_groups": groups, "ignore": ["lm_head"]}
+        cases[f"compressed: {name}"] = ({}, quant)
+    for name, (keys, quant) in cases.items():
+        config = {"model_type": "qwen3_moe", **{key: one for key, one in keys.items() if key != "quant"}}
+        config |= {"quantization_config": quant} if quant else {}
+        try:
+            scheme = read_scheme(config)
+            formats = [(found.name if (found := scheme.format_of(one)) else "-", scheme.size(one)) for one in TENSORS]
+            lines.append(f"{name}: {', '.join(f'{kind} {size}' for kind, size in formats)}; cache {scheme.cache}")
+        except UsageError as error:
+            lines.append(f"{name}: {error.message}")
+    golden("memory/quantizations.txt", "\n".join(lines) + "\n")
