@@ -3,7 +3,10 @@
 ``python3 -m bootstrap tests/mutations.py --count 60 --seed 7`` copies the tree, changes one comparison, ``and``,
 ``not``, condition or number of ``gb10/`` at a time in the copy, and runs the unit and golden test files that import the
 changed module. The checkout itself is never changed. ``--neighbours`` tries a mutant that survived with more test
-files: those that import a module which imports the changed one.
+files: those that import a module which imports the changed one. ``--integration`` tries what still survives with the
+files of tests/integration that name its module, but for tests marked ``slow`` or ``long``: what talks to a server, a
+registry or an engine is tested there, with the real one. It needs the network, and up to minutes for each survivor; the
+store is its own and filled anew.
 
 What no test could notice, or only by repeating a number, is not changed:
 
@@ -321,7 +324,7 @@ class Copy:
         """What the tests say, "passed", "failed" or "no end", and their output; no process of theirs is left."""
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen(
-                [*ISOLATED, *PYTEST, "-m", "not long", *tests],
+                [*ISOLATED, *PYTEST, "-m", "not slow and not long", *tests],
                 cwd=self.tree,
                 env=self.env,
                 stdout=output,
