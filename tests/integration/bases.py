@@ -291,7 +291,7 @@ def push_image(
         "architecture": machine,
         "config": dict(settings),
         "rootfs": {"type": "layers", "diff_ids": [one.diff_id for one in layers]},
-        "history": [{"created_by": f"layer {number}"} for number, _ in enumerate(layers)],
+        "history": [{"created_by": f"layer {number}"} for number, _ in enumerate(layers, 1)],
     }
     content = json.dumps(config).encode()
     own = f"sha256:{hashlib.sha256(content).hexdigest()}"

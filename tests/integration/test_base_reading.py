@@ -77,7 +77,14 @@ def asked(root: Path, one: BaseImage, *words: str) -> str:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")
-@pytest.mark.parametrize(("layout", "more"), [*((layout, {}) for layout in LAYOUTS), ("venv", {"system_site": True})])
+@pytest.mark.parametrize(
+    ("layout", "more"),
+    [
+        pytest.param("editable", {}, id="editable"),
+        *(pytest.param(one, {}, id=one, marks=pytest.mark.slow) for one in LAYOUTS if one != "editable"),
+        pytest.param("venv", {"system_site": True}, id="venv-and-system", marks=pytest.mark.slow),
+    ],
+)
 def test_what_is_read_is_what_the_images_own_python_finds(
     ctx: Context, place: Place, tmp_path: Path, layout: Layout, more: Mapping[str, Any]
 ) -> None:

@@ -1,7 +1,7 @@
 """Reading an image of others: its manifest, each layer once, then what its Python finds. Nothing is unpacked or run."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -62,9 +62,20 @@ def inspect_base(
     hostile layers, an image that contradicts itself), EngineError.
     """
     source = _source(ctx, engine, reference, platform)
-    indexes = _layers(ctx, source)
-    layers = tuple(BaseLayer(digest=one.digest, diff_id=one.diff_id, size=one.size) for one in indexes)
     wanted = Wanted(platform=platform, python=python, serving=serving)
+    return _described(source, _layers(ctx, source), wanted)
+
+
+def known_base(ctx: Context, reference: str, platform: str, *, engine: Engine | None = None) -> BaseImage | None:
+    """The same of an image whose layers are all known; None where one would have to be read. Raises as inspect_base."""
+    source = _source(ctx, engine, reference, platform)
+    if any(_known(ctx, blob) is None for blob in source.layers):
+        return None
+    return _described(source, _layers(ctx, source), Wanted(platform=platform))
+
+
+def _described(source: Source, indexes: Sequence[LayerIndex], wanted: Wanted) -> BaseImage:
+    layers = tuple(BaseLayer(digest=one.digest, diff_id=one.diff_id, size=one.size) for one in indexes)
     return describe(FileTree(indexes), source.reference, layers, source.config, wanted)
 
 
