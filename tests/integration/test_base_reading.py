@@ -13,15 +13,16 @@ import pytest
 from gb10.containers.registry.access import login_for
 from gb10.containers.registry.repository import open_repository
 from gb10.errors import PublishError
-from gb10.image.base.base_reading import inspect_base
+from gb10.image.base.base_reading import files_of, inspect_base
 from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.recipe.base_image import BaseImage
-from tests.integration.bases import LAYOUTS, VERSIONS, Layout, Place, make_base, push_manifest
+from tests.integration.bases import LAYOUTS, PYTHON, VERSIONS, Layout, Place, make_base, push_manifest
 from tests.integration.nodes import Registry, registry
 
 pytestmark = pytest.mark.integration
 
 HERE = f"linux/{build_architecture()}"
+TORCH = f"/usr/local/lib/python{PYTHON}/dist-packages/torch/version.py"
 ASK = """\
 import importlib.metadata, json, os, site, sys, sysconfig
 found = {}
@@ -120,6 +121,10 @@ def test_a_base_is_read_once_and_its_tag_is_resolved_once(ctx: Context, place: P
     assert served.log.read_text() == ""
     assert inspect_base(ctx, tag, "linux/arm64") == first
     assert served.received("GET", "/blobs/") == []
+    read = files_of(ctx, first, ["/etc/os-release", "/usr/lib/os-release", "/usr/lib", "/none", TORCH])
+    assert set(read) == {"/etc/os-release", "/usr/lib/os-release", TORCH}
+    assert read["/etc/os-release"] == read["/usr/lib/os-release"]
+    assert b"'13.0'" in read[TORCH]
     again = make_base("debian", place, packages=(), engine="", settings={"User": "1000"})
     served.forget()
     assert inspect_base(ctx, again, "linux/arm64") == replace(first, reference=again, user="1000")

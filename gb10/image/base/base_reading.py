@@ -24,14 +24,16 @@ from gb10.core.files import digest as key_of
 from gb10.core.store import note_use
 from gb10.errors import PublishError, UsageError, VerifyError
 from gb10.image.base.described import Wanted, describe
-from gb10.image.base.file_tree import FileTree
-from gb10.image.base.layer_index import FORMAT, LayerIndex, packed_index, read_layer, unpacked_index
+from gb10.image.base.file_tree import File, FileTree
+from gb10.image.base.layer_index import FORMAT, LayerIndex, contents_of, packed_index, read_layer, unpacked_index
 from gb10.image.context import Context
 from gb10.image.recipe.base_image import BaseImage, BaseLayer
 
 ROOM: Final = "bases"
 LAYER: Final = "layer.json.gz"
 DOCUMENT: Final = "document"
+MOST_BYTES: Final = 256 << 20
+"""Of all files that are read at once."""
 AT_ONCE: Final = 2
 """Layers that are read at the same time."""
 
@@ -64,6 +66,39 @@ def inspect_base(
     source = _source(ctx, engine, reference, platform)
     wanted = Wanted(platform=platform, python=python, serving=serving)
     return _described(source, _layers(ctx, source), wanted)
+
+
+def files_of(ctx: Context, base: BaseImage, paths: Sequence[str], *, engine: Engine | None = None) -> dict[str, bytes]:
+    """Whole files of a base in its registry, by the paths among these that are regular files; links are followed.
+
+    Each layer that holds one is streamed once to its end, so that its digest is checked. Raises as ``inspect_base``,
+    and VerifyError for more than MOST_BYTES.
+    """
+    source = _source(ctx, engine, base.reference, base.platform)
+    tree = FileTree(_layers(ctx, source))
+    wanted = dict[int, dict[int, list[str]]]()
+    for path in dict.fromkeys(paths):
+        found = tree.find(path)
+        if isinstance(found, File):
+            wanted.setdefault(found.layer, {}).setdefault(found.number, []).append(path)
+    contents = dict[str, bytes]()
+    for layer, rows in sorted(wanted.items()):
+        blob = source.layers[layer]
+        blocks = source.repository.stream(blob.digest, blob.size)
+        left = MOST_BYTES - sum(map(len, contents.values()))
+        read, digest = contents_of(blocks, {number: names[0] for number, names in rows.items()}, left)
+        if digest != blob.digest:
+            raise _other_bytes(source, blob)
+        contents |= {name: read[names[0]] for names in rows.values() for name in names}
+    return contents
+
+
+def _other_bytes(source: Source, blob: SentBlob) -> PublishError:
+    return PublishError(
+        f"the registry sent other bytes than the layer {blob.digest}",
+        where=source.reference,
+        hint="run the command again; if it stays so, the registry is damaged",
+    )
 
 
 def known_base(ctx: Context, reference: str, platform: str, *, engine: Engine | None = None) -> BaseImage | None:
@@ -156,11 +191,7 @@ def _layers(ctx: Context, source: Source) -> list[LayerIndex]:
 
                 found = read_layer(counted())
                 if found.digest != blob.digest:
-                    raise PublishError(
-                        f"the registry sent other bytes than the layer {blob.digest}",
-                        where=source.reference,
-                        hint="run the command again; if it stays so, the registry is damaged",
-                    )
+                    raise _other_bytes(source, blob)
                 packed = packed_index(found)
                 _write(ctx, _place(ctx, "layer", blob.digest), lambda folder: (folder / LAYER).write_bytes(packed))
                 return found
