@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from gb10.cli import main
+from gb10.containers.reach import connect_or_start
 from gb10.containers.registry.access import login_for
 from gb10.containers.registry.repository import open_repository
+from gb10.containers.registry.transfer import Moves, pull
 from gb10.errors import PublishError
-from gb10.image.base.base_reading import files_of, inspect_base
+from gb10.image.base.base_reading import files_of, inspect_base, inspect_local
 from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.recipe.base_image import BaseImage
 from tests.integration.bases import LAYOUTS, PYTHON, VERSIONS, Layout, Place, make_base, push_manifest
@@ -151,3 +154,25 @@ def test_of_an_index_the_right_platform_is_taken(ctx: Context, place: Place, ser
     with pytest.raises(PublishError) as caught:
         inspect_base(ctx, f"{place.host}/bases/both@{rows[0]['digest']}", "linux/arm64")
     assert "it is for linux/amd64" in str(caught.value)
+
+
+@pytest.mark.slow
+def test_an_image_of_the_engine_is_read_the_same_and_verified(
+    ctx: Context, place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = connect_or_start(ctx.env, ctx.store)
+    named = make_base("venv", place)
+    pull(engine, named, "linux/arm64", Moves())
+    fresh = open_context({**os.environ, "GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=0)
+    local, remote = inspect_local(fresh, engine, named, "linux/arm64"), inspect_base(fresh, named, "linux/arm64")
+    assert [one.diff_id for one in local.layers] == [one.diff_id for one in remote.layers]
+    assert replace(local, reference=named, layers=remote.layers) == remote
+    assert inspect_local(fresh, engine, named, "linux/arm64") == local
+    capsys.readouterr()
+    main(["verify", named, "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert {row["path"] for row in found["binaries"]} >= {"usr/bin/python3.13"}
+    assert main(["show", named, "--base", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["base"]["interpreter"], shown["base"]["version"]) == (remote.interpreter, remote.version)
+    assert any(f"`verify {named}`" in remark for remark in shown["remarks"])
