@@ -1,12 +1,12 @@
 """Reading an image of others: its manifest, each layer once, then what its Python finds. Nothing is unpacked or run."""
 
-import hashlib
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from gb10.containers.connection import Engine
+from gb10.containers.images import ImageInfo, find_image, image_settings, refuse_triggers
 from gb10.containers.reference import split_digest, split_reference
 from gb10.containers.registry.access import login_for
 from gb10.containers.registry.documents import (
@@ -19,19 +19,21 @@ from gb10.containers.registry.documents import (
     sent,
 )
 from gb10.containers.registry.repository import Repository, open_repository
+from gb10.containers.registry.saving import saved
 from gb10.core.concurrency import map_parallel
-from gb10.core.files import digest as key_of
-from gb10.core.store import note_use
 from gb10.errors import PublishError, UsageError, VerifyError
 from gb10.image.base.described import Wanted, describe
-from gb10.image.base.file_tree import FileTree
-from gb10.image.base.layer_index import FORMAT, LayerIndex, packed_index, read_layer, unpacked_index
+from gb10.image.base.file_tree import File, FileTree
+from gb10.image.base.kept_layers import keep_document, keep_layer, kept_document, kept_layer
+from gb10.image.base.layer_index import MOST_UNPACKED, LayerIndex, contents_of, read_layer
+from gb10.image.base.layer_stream import LayerStream, members
 from gb10.image.context import Context
 from gb10.image.recipe.base_image import BaseImage, BaseLayer
 
-ROOM: Final = "bases"
-LAYER: Final = "layer.json.gz"
-DOCUMENT: Final = "document"
+MOST_BYTES: Final = 256 << 20
+"""Of all files that are read at once."""
+SAVED: Final = re.compile(r"blobs/sha256/[0-9a-f]{64}|[0-9a-f]{64}/layer\.tar")
+"""What may be a layer in what an engine saves."""
 AT_ONCE: Final = 2
 """Layers that are read at the same time."""
 
@@ -62,9 +64,113 @@ def inspect_base(
     hostile layers, an image that contradicts itself), EngineError.
     """
     source = _source(ctx, engine, reference, platform)
-    indexes = _layers(ctx, source)
-    layers = tuple(BaseLayer(digest=one.digest, diff_id=one.diff_id, size=one.size) for one in indexes)
     wanted = Wanted(platform=platform, python=python, serving=serving)
+    return _described(source, _layers(ctx, source), wanted)
+
+
+def files_of(ctx: Context, base: BaseImage, paths: Sequence[str], *, engine: Engine | None = None) -> dict[str, bytes]:
+    """Whole files of a base in its registry, by the paths among these that are regular files; links are followed.
+
+    Each layer that holds one is streamed once to its end, so that its digest is checked. Raises as ``inspect_base``,
+    and VerifyError for more than MOST_BYTES.
+    """
+    source = _source(ctx, engine, base.reference, base.platform)
+    tree = FileTree(_layers(ctx, source))
+    wanted = dict[int, dict[int, list[str]]]()
+    for path in dict.fromkeys(paths):
+        found = tree.find(path)
+        if isinstance(found, File):
+            wanted.setdefault(found.layer, {}).setdefault(found.number, []).append(path)
+    contents = dict[str, bytes]()
+    for layer, rows in sorted(wanted.items()):
+        blob = source.layers[layer]
+        blocks = source.repository.stream(blob.digest, blob.size)
+        left = MOST_BYTES - sum(map(len, contents.values()))
+        read, digest = contents_of(blocks, {number: names[0] for number, names in rows.items()}, left)
+        if digest != blob.digest:
+            raise _other_bytes(source, blob)
+        contents |= {name: read[names[0]] for names in rows.values() for name in names}
+    return contents
+
+
+def _other_bytes(source: Source, blob: SentBlob) -> PublishError:
+    return PublishError(
+        f"the registry sent other bytes than the layer {blob.digest}",
+        where=source.reference,
+        hint="run the command again; if it stays so, the registry is damaged",
+    )
+
+
+def inspect_local(
+    ctx: Context, engine: Engine, reference: str, platform: str, *, python: str = "", serving: str = ""
+) -> BaseImage:
+    """The same of an image of the engine: its reference has the image's id in place of a manifest's digest, and its
+    layers are not packed.
+
+    The engine saves all layers of an image at once: they are read as they stream by, if one of them is not known.
+    Raises EngineError, UsageError, VerifyError.
+    """
+    image = find_image(engine, reference)
+    if image is None:
+        raise UsageError(f"{engine.name} has no image {reference}", hint="./build.py pull REF pulls one")
+    if image.platform != platform and not image.platform.startswith(f"{platform}/"):
+        raise UsageError(f"{reference} is not for {platform}", where=f"it is for {image.platform}")
+    refuse_triggers(engine, image)
+    if any(kept_layer(ctx, diff_id) is None for diff_id in image.diff_ids):
+        _read_saved(ctx, engine, image)
+    indexes = [kept_layer(ctx, diff_id) for diff_id in image.diff_ids]
+    found = [index for index in indexes if index is not None]
+    if len(found) < len(indexes):
+        raise VerifyError(
+            f"{engine.name} saves other layers of {reference} than it says that it has",
+            hint="pull the image again; or read it in its registry",
+        )
+    given = image_settings(engine, image.id)
+    settings = {name.removeprefix("config "): value for name, value in given.items() if name.startswith("config ")}
+    config = SentConfig.model_validate({"config": settings})
+    name = split_reference(split_digest(reference)[0])[0]
+    layers = tuple(BaseLayer(digest=one.diff_id, diff_id=one.diff_id, size=one.unpacked) for one in found)
+    wanted = Wanted(platform=platform, python=python, serving=serving)
+    return describe(FileTree(found), f"{name}@{image.id}", layers, config, wanted)
+
+
+def _read_saved(ctx: Context, engine: Engine, image: ImageInfo) -> None:
+    """Keep the index of each layer in what an engine saves of an image: OCI's layout, or Docker's older one."""
+    with (
+        ctx.reporter.task(f"read {image.tags[0] if image.tags else image.id}") as task,
+        saved(engine, image.id) as blocks,
+    ):
+        outer = LayerStream(blocks, 2 * MOST_UNPACKED, hashed=False)
+        for member in members(outer):
+            ctx.stop.check()
+            if member.kind in "fx" and SAVED.fullmatch(member.path):
+                begin = outer.read(min(member.size, 1))
+                if begin != b"{":  # a manifest or a config
+                    keep_layer(ctx, read_layer(_content(outer, begin, member.size)))
+                    ctx.reporter.advance(task, member.size)
+
+
+def _content(outer: LayerStream, begin: bytes, size: int) -> Iterator[bytes]:
+    yield begin
+    left = size - len(begin)
+    while left > 0:
+        block = outer.read(min(left, 1 << 20))
+        if not block:
+            return
+        left -= len(block)
+        yield block
+
+
+def known_base(ctx: Context, reference: str, platform: str, *, engine: Engine | None = None) -> BaseImage | None:
+    """The same of an image whose layers are all known; None where one would have to be read. Raises as inspect_base."""
+    source = _source(ctx, engine, reference, platform)
+    if any(_known(ctx, blob) is None for blob in source.layers):
+        return None
+    return _described(source, _layers(ctx, source), Wanted(platform=platform))
+
+
+def _described(source: Source, indexes: Sequence[LayerIndex], wanted: Wanted) -> BaseImage:
+    layers = tuple(BaseLayer(digest=one.digest, diff_id=one.diff_id, size=one.size) for one in indexes)
     return describe(FileTree(indexes), source.reference, layers, source.config, wanted)
 
 
@@ -77,7 +183,7 @@ def _source(ctx: Context, engine: Engine | None, reference: str, platform: str) 
         content, found = _manifest(ctx, repository, for_platform(entries, platform, reference))
     manifest = sent(content, SentManifest, reference)
     own = manifest.config.digest
-    text = _document(ctx, own) or _keep(ctx, own, repository.blob(own))
+    text = kept_document(ctx, own) or keep_document(ctx, own, repository.blob(own))
     config = sent(text, SentConfig, reference)
     if f"{config.os}/{config.architecture}" != platform:
         it_is = "/".join(filter(None, (config.os, config.architecture, config.variant)))
@@ -100,32 +206,11 @@ def _source(ctx: Context, engine: Engine | None, reference: str, platform: str) 
 
 def _manifest(ctx: Context, repository: Repository, reference: str) -> tuple[bytes, str]:
     """A manifest and its digest; of a digest that was read before, the kept one."""
-    kept = _document(ctx, reference) if ":" in reference else None
+    kept = kept_document(ctx, reference) if ":" in reference else None
     if kept is not None:
         return kept, reference
     found = find_manifest(repository, reference)
-    return _keep(ctx, found.digest, found.content), found.digest
-
-
-def _document(ctx: Context, digest: str) -> bytes | None:
-    """A manifest or a config that was read before, whole."""
-    path = _place(ctx, "document", digest) / DOCUMENT
-    content = path.read_bytes() if path.is_file() else None
-    return content if content is not None and f"sha256:{hashlib.sha256(content).hexdigest()}" == digest else None
-
-
-def _keep(ctx: Context, digest: str, content: bytes) -> bytes:
-    _write(ctx, _place(ctx, "document", digest), lambda folder: (folder / DOCUMENT).write_bytes(content))
-    return content
-
-
-def _place(ctx: Context, kind: str, digest: str) -> Path:
-    return ctx.store.entry(ROOM, key_of([FORMAT, kind, digest]))
-
-
-def _write(ctx: Context, place: Path, make: Callable[[Path], object]) -> None:
-    with ctx.store.locked(f"base-{place.name}"):
-        ctx.store.replace(place, lambda folder: (make(folder), None)[1])
+    return keep_document(ctx, found.digest, found.content), found.digest
 
 
 def _layers(ctx: Context, source: Source) -> list[LayerIndex]:
@@ -145,14 +230,8 @@ def _layers(ctx: Context, source: Source) -> list[LayerIndex]:
 
                 found = read_layer(counted())
                 if found.digest != blob.digest:
-                    raise PublishError(
-                        f"the registry sent other bytes than the layer {blob.digest}",
-                        where=source.reference,
-                        hint="run the command again; if it stays so, the registry is damaged",
-                    )
-                packed = packed_index(found)
-                _write(ctx, _place(ctx, "layer", blob.digest), lambda folder: (folder / LAYER).write_bytes(packed))
-                return found
+                    raise _other_bytes(source, blob)
+                return keep_layer(ctx, found)
 
             known |= dict(
                 zip((one.digest for one in missing), map_parallel(ctx.stop, read, missing, AT_ONCE), strict=True)
@@ -170,12 +249,6 @@ def _layers(ctx: Context, source: Source) -> list[LayerIndex]:
 
 
 def _known(ctx: Context, blob: SentBlob) -> LayerIndex | None:
-    path = _place(ctx, "layer", blob.digest) / LAYER
-    try:
-        found = unpacked_index(path.read_bytes())
-    except OSError:
-        return None
-    if found is None or found.digest != blob.digest:
-        return None
-    note_use(path)
-    return found
+    """The index of a layer; that of the same content in other bytes is no other."""
+    found = kept_layer(ctx, blob.digest)
+    return found if found and found.digest == blob.digest else None
