@@ -8,6 +8,7 @@ from gb10.cli.build.image_options import of_image, with_image_options
 from gb10.cli.build.plan_show import print_plan
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.errors import UsageError
+from gb10.image.build.base_build import try_patched
 from gb10.image.build.image_build import ImageBuild
 from gb10.image.build.input_checks import try_patches, try_targets
 from gb10.image.context import Context
@@ -51,6 +52,7 @@ def plan(
     elif as_bake:
         print_json(bake(made))
     else:
+        try_patched(ctx, made)
         try_patches(ctx, made)
         try_targets(ctx, made)
         print_plan(ctx, made, ImageBuild(ctx, made).status(), as_json=as_json)
