@@ -13,6 +13,7 @@ from gb10.errors import UsageError
 
 ROOMS: Final = {
     "answers": "answers",
+    "bases": "base",
     "checkouts": "checkout",
     "commits": "commit",
     "diffs": "diff",

@@ -33,6 +33,7 @@ KINDS: Final = {
     "programs": "benchmark programs",
     "explain": "engines' Python for explain",
     "answers": "answers of explain",
+    "bases": "layers of bases that were read",
     "proofs": "proofs of images",
     "scans": "scans of layers",
     "checkouts": "edits of checkouts",

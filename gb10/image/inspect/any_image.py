@@ -3,13 +3,14 @@
 from gb10.containers.connection import Engine
 from gb10.containers.images import find_image
 from gb10.containers.reference import is_reference, registry_of
+from gb10.containers.registry.documents import sent
 from gb10.errors import UsageError
 from gb10.image.build.inspect import no_image
 from gb10.image.build.stage import engine_with_images
 from gb10.image.context import Context
 from gb10.image.inspect.attestations import attestations_of
 from gb10.image.inspect.local import local_image, local_summary
-from gb10.image.inspect.remote import SentBill, Trust, attached_sbom, remote_image, remote_portrait, sent
+from gb10.image.inspect.remote import SentBill, Trust, attached_sbom, remote_image, remote_portrait
 from gb10.image.inspect.summary import ImageSummary
 from gb10.image.proof.scans import proven
 from gb10.image.recipe.arch import Arch

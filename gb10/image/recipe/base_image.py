@@ -57,6 +57,10 @@ class BaseImage:
     """What its torch was built with, ``13.0``; ``none`` for a torch without CUDA; empty when that is not known."""
     system: str = ""
     """By its os-release: ``ubuntu 24.04``, ``debian 13``; empty when it has none."""
+    search: tuple[str, ...] = ()
+    """All folders in which its Python finds packages, in order: PYTHONPATH, ``site_packages``, what .pth files add."""
+    remarks: tuple[str, ...] = ()
+    """What a person should know: a METADATA that cannot be read, two releases of one package in one folder."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Of its config: a licence or a vendor may forbid to publish what is built on it."""
 
