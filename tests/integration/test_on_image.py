@@ -1,14 +1,10 @@
-"""An image on an image of others, for real: a registry, an engine, diffs, mods and overlays above what is there."""
+"""Images on images of others, for real: a registry, an engine; diffs, mods, overlays and wheels above what is there."""
 
-import io
+import difflib
 import json
-import os
 import shutil
-import tarfile
-import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,11 +12,13 @@ import pytest
 from gb10.containers.buildx.build import BuildRequest, build
 from gb10.containers.buildx.commands import open_buildx
 from gb10.containers.connection import Engine, client
-from gb10.containers.images import find_image, require_image, untag
+from gb10.containers.images import find_image, require_image, tag_image, untag
 from gb10.containers.registry.transfer import Moves, push
+from gb10.image.base.base_files import read_base_files
+from gb10.image.base.base_reading import inspect_base
 from gb10.image.build.stage import ready_engine
 from gb10.image.context import Context, build_architecture
-from gb10.image.recipe.base_image import BaseImage, BaseLayer, Installed
+from tests.integration.bases import Layout, Place, make_base
 from tests.integration.debian_roots import packed_root
 from tests.integration.nodes import Registry, registry
 from tests.integration.services import called, ran
@@ -28,17 +26,24 @@ from tests.integration.services import called, ran
 pytestmark = pytest.mark.integration
 
 PLATFORM = f"linux/{build_architecture()}"
+OTHER = "linux/arm64" if build_architecture() == "amd64" else "linux/amd64"
 SITE = "usr/local/lib/python3.13/dist-packages"
 MODULE = "def answer():\n    return 41\n\n\ndef name():\n    return 'vllm'\n"
+FILES = {
+    "vllm/__init__.py": "",
+    "vllm/core.py": MODULE,
+    "vllm-0.34.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: vllm\nVersion: 0.34.0.dev12+gabc\n",
+    "markupsafe-1.1.1.dist-info/METADATA": "Metadata-Version: 2.1\nName: MarkupSafe\nVersion: 1.1.1\n",
+}
 DOCKERFILE = """\
 FROM scratch
 ADD root.tar /
 COPY --chown=1000:1000 site /
 RUN mkdir -p /srv && chmod 1777 /srv && python3 -m compileall -q --invalidation-mode unchecked-hash /{site}/vllm
-ENV SERVED=yes PYTHONPATH=/{site}
+LABEL {labels}
 WORKDIR /srv
 USER 1000
-ENTRYPOINT ["python3", "-c", "import vllm.core, os, sys; print(vllm.core.answer(), os.getuid(), os.getcwd())"]
+ENTRYPOINT ["python3", "-c", "import vllm.core, os; print(vllm.core.answer(), os.getuid(), os.getcwd())"]
 """
 DIFF = """\
 --- a/vllm/core.py
@@ -64,145 +69,219 @@ def engine(ctx: Context) -> Engine:
     return ready_engine(ctx)
 
 
-@pytest.fixture(scope="module")
-def base(ctx: Context, engine: Engine, place: Registry, tmp_path_factory: pytest.TempPathFactory) -> BaseImage:
-    """An image with a Python, an engine's package and bytecode that never looks at its source."""
-    folder = tmp_path_factory.mktemp("base")
-    shutil.copy(packed_root(ctx.store, "bash", "coreutils", "findutils", "grep", "sed", "python3"), folder / "root.tar")
-    package = folder / "site" / SITE
-    for name, text in {
-        "vllm/__init__.py": "",
-        "vllm/core.py": MODULE,
-        "vllm-0.34.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: vllm\nVersion: 0.34.0.dev12+gabc\n",
-        "vllm-0.34.0.dist-info/RECORD": "",
-    }.items():
-        (package / name).parent.mkdir(parents=True, exist_ok=True)
-        (package / name).write_text(text, encoding="utf-8")
-    (folder / "Dockerfile").write_text(DOCKERFILE.format(site=SITE), encoding="utf-8")
-    name = f"{place.host}/others/vllm:day0"
+def made(ctx: Context, engine: Engine, folder: Path, name: str, labels: str = "by=others") -> str:
+    """An image with a Python, an engine's package and bytecode that never looks at its source; in a registry alone."""
+    shutil.copy(packed_root(ctx.store, "bash", "coreutils", "findutils", "grep", "sed", "python3"), folder)
+    for path, text in FILES.items():
+        (folder / "site" / SITE / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "site" / SITE / path).write_text(text, encoding="utf-8")
+    (folder / "Dockerfile").write_text(DOCKERFILE.format(site=SITE, labels=labels), encoding="utf-8")
     request = BuildRequest(
-        dockerfile=folder / "Dockerfile", target="", platform=PLATFORM, context=folder, output="type=image", tags=(name,)
+        dockerfile=folder / "Dockerfile",
+        target="",
+        platform=PLATFORM,
+        context=folder,
+        output="type=image",
+        tags=(name,),
     )
     build(open_buildx(engine, ctx.env, ctx.store), request, log=folder / "log", on_event=lambda event: None)
     moves = Moves()
     push(engine, name, moves)
-    image, manifest = require_image(engine, name), place.manifest("others/vllm", "day0")
-    rows = zip(manifest["layers"], image.diff_ids, strict=True)
-    return BaseImage(
-        reference=f"{place.host}/others/vllm@{moves.digest}",
-        platform=PLATFORM,
-        layers=tuple(BaseLayer(digest=row["digest"], diff_id=diff, size=row["size"]) for row, diff in rows),
-        environment=dict(line.split("=", 1) for line in image.environment),
-        user="1000",
-        workdir="/srv",
-        entrypoint=("python3",),
-        command=(),
-        interpreter="/usr/bin/python3",
-        python="3.13",
-        site_packages=(f"/{SITE}", "/usr/lib/python3/dist-packages"),
-        glibc="2.41",
-        installed={"vllm": Installed(name="vllm", version="0.34.0.dev12+gabc", folder=f"/{SITE}")},
-        engine="vllm",
-        cuda="",
-    )
+    untag(engine, [name])
+    return f"{name.rpartition(':')[0]}@{moves.digest}"
 
 
-@pytest.fixture(autouse=True)
-def _by_hand(base: BaseImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pydantic import TypeAdapter
-
-    (tmp_path / "base.json").write_bytes(TypeAdapter(BaseImage).dump_json(base))
-    monkeypatch.setenv("GB10_BASE_BY_HAND", str(tmp_path / "base.json"))
+@pytest.fixture(scope="module")
+def base(ctx: Context, engine: Engine, place: Registry, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return made(ctx, engine, tmp_path_factory.mktemp("base"), f"{place.host}/others/vllm:day0")
 
 
-def started(engine: Engine, reference: str) -> str:
-    """What a container prints by the image's own entrypoint."""
+@pytest.fixture
+def diff(tmp_path: Path) -> Path:
+    (tmp_path / "fix.diff").write_text(DIFF, encoding="utf-8")
+    return tmp_path / "fix.diff"
+
+
+def printed(engine: Engine, reference: str, *command: str) -> str:
+    """What a container prints by the image's own entrypoint, or by a command of Python's."""
+    program, arguments = (command[0], list(command[1:])) if command else (None, None)
     with closing(client(engine)) as sdk:
-        return sdk.containers.run(reference, remove=True, network_mode="host").decode().strip()
+        text: bytes = sdk.containers.run(
+            reference, arguments, entrypoint=program, remove=True, network_mode="host", detach=False
+        )
+    return text.decode().strip()
 
 
-def asked(base: BaseImage, *arguments: str) -> tuple[str, ...]:
-    return ("image", "--from", base.reference, "--platform", PLATFORM, *arguments)
+def on(reference: str, *arguments: str) -> tuple[str, ...]:
+    return ("image", "--from", reference, "--platform", PLATFORM, *arguments)
 
 
-def test_a_diff_on_an_image_of_others(engine: Engine, base: BaseImage, tmp_path: Path) -> None:
-    diff = tmp_path / "fix.diff"
-    diff.write_text(DIFF, encoding="utf-8")
-    begun = time.monotonic()
-    found = json.loads(ran(*asked(base, "--patch", str(diff), "--json")))
-    print("seconds", time.monotonic() - begun, found)
-    tag = found["tags"][-1]
-    assert started(engine, tag) == "42 1000 /srv"
-    image = require_image(engine, tag)
-    assert image.diff_ids[: len(base.layers)] == tuple(layer.diff_id for layer in base.layers)
-    assert len(image.diff_ids) == len(base.layers) + 2
-    assert json.loads(ran(*asked(base, "--patch", str(diff), "--json")))["hit"]
+def test_a_diff_is_judged_before_the_base_is_pulled(base: str, engine: Engine, diff: Path, tmp_path: Path) -> None:
+    code, out, said = called(*on(base, "--patch", str(diff), "--dry-run"))
+    assert (code, find_image(engine, base)) == (0, None), said
+    assert "base " in out
+    (tmp_path / "bad.diff").write_text(DIFF.replace("41", "40"), encoding="utf-8")
+    code, _, said = called(*on(base, "--patch", str(tmp_path / "bad.diff"), "--dry-run"))
+    assert code == 6
+    assert f"bad.diff does not apply to {base} (vllm 0.34.0.dev12+gabc)" in said
+    assert f"/{SITE}/vllm/core.py:2: the context changed" in said
 
 
-def test_mods_and_an_overlay_and_whole_paths(engine: Engine, base: BaseImage, tmp_path: Path) -> None:
-    (tmp_path / "whole.diff").write_text(DIFF.replace("vllm/core.py", f"{SITE}/vllm/core.py"), encoding="utf-8")
+def test_a_diff_takes_effect_and_the_base_stays_as_it_is(base: str, engine: Engine, diff: Path) -> None:
+    found = json.loads(ran(*on(base, "--patch", str(diff), "--json")))
+    image, below = require_image(engine, found["tags"][-1]), require_image(engine, base)
+    assert printed(engine, base) == "41 1000 /srv"
+    assert printed(engine, image.id) == "42 1000 /srv"
+    assert image.diff_ids[: len(below.diff_ids)] == below.diff_ids
+    assert len(image.diff_ids) == len(below.diff_ids) + 2  # the patched file, and the record
+    assert found["base"] == {"image": base, "read": False, "received": []}
+    assert json.loads(ran(*on(base, "--patch", str(diff), "--json")))["hit"]
+
+
+def test_mods_run_by_the_base_s_python_above_the_overlay(base: str, engine: Engine, tmp_path: Path) -> None:
+    whole = tmp_path / "whole.diff"
+    whole.write_text(DIFF.replace("vllm/core.py", f"{SITE}/vllm/core.py"), encoding="utf-8")
     (tmp_path / "over/etc").mkdir(parents=True)
     (tmp_path / "over/etc/mine").write_text("mine", encoding="utf-8")
-    mod = tmp_path / "brand"
-    mod.mkdir()
-    (mod / "run.sh").write_text(f"#!/bin/bash\nsed -i s/42/43/ /{SITE}/vllm/core.py && cat /etc/mine\n", encoding="utf-8")
-    more = ("--patch", str(tmp_path / "whole.diff"), "--overlay", str(tmp_path / "over"), "--mod", str(mod))
-    code, out, said = called(*asked(base, *more, "--json"))
-    print(said)
-    found = json.loads(out)
-    print(found)
-    assert started(engine, found["tags"][-1]) == "43 1000 /srv"
+    (tmp_path / "brand").mkdir()
+    script = f"#!/bin/bash\ngrep mine /etc/mine && sed -i s/42/43/ /{SITE}/vllm/core.py\n"
+    (tmp_path / "brand/run.sh").write_text(script, encoding="utf-8")
+    more = ("--patch", str(whole), "--overlay", str(tmp_path / "over"), "--mod", str(tmp_path / "brand"))
+    tag = json.loads(ran(*on(base, *more, "--json")))["tags"][-1]
+    assert printed(engine, tag) == "43 1000 /srv"
 
 
-def test_wheels_are_added_by_a_lock(engine: Engine, base: BaseImage, tmp_path: Path) -> None:
-    recipe = tmp_path / "mine.yaml"
-    recipe.write_text(
-        f"base: {{image: '{base.reference}'}}\nplatform: {PLATFORM}\nrequirements: [jinja2]\n", encoding="utf-8"
-    )
-    print(called("lock", "--engine", str(recipe)))
-    print((tmp_path / "mine.lock.json").read_text()[:3000])
-    code, out, said = called("image", "--engine", str(recipe), "--json", "--platform", PLATFORM)
-    print(out, said)
-    tag = json.loads(out)["tags"][-1]
-    with closing(client(engine)) as sdk:
-        text = sdk.containers.run(tag, ["-c", "import jinja2; print(jinja2.__version__, jinja2.__file__)"], entrypoint="python3", remove=True, network_mode="host")
-    print(text)
+def recipe(folder: Path, image: str, *more: str) -> Path:
+    path = folder / "mine.yaml"
+    path.write_text("\n".join([f"base: {{image: '{image}'}}", f"platform: {PLATFORM}", *more]), encoding="utf-8")
+    return path
 
 
-def test_a_wheel_that_does_not_fit(base: BaseImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = tmp_path / "mine.yaml"
-    recipe.write_text(
-        f"base: {{image: '{base.reference}'}}\nplatform: {PLATFORM}\nrequirements: [jinja2==3.1.6]\n", encoding="utf-8"
-    )
-    from pydantic import TypeAdapter
-    old = Installed(name="markupsafe", version="1.1.1", folder=f"/{SITE}")
-    one = replace(base, installed={**base.installed, "markupsafe": old})
-    (tmp_path / "base.json").write_bytes(TypeAdapter(BaseImage).dump_json(one))
-    print(called("lock", "--engine", str(recipe)))
-    recipe.write_text(
-        f"base: {{image: '{base.reference}'}}\nplatform: {PLATFORM}\nrequirements: [markupsafe==3.0.2]\n", encoding="utf-8"
-    )
-    print(called("lock", "--engine", str(recipe)))
+def test_wheels_are_added_by_a_lock_and_what_is_there_stays(
+    base: str, engine: Engine, diff: Path, tmp_path: Path
+) -> None:
+    path = recipe(tmp_path, base, "requirements: [einops==0.8.1]", f"patches: [{diff.name}]", "env: {MINE: 'yes'}")
+    assert called("image", "--engine", str(path))[0] == 4  # never locked
+    assert ran("lock", "--engine", str(path)) == f"{path.with_suffix('.lock.json')}\n"
+    assert called("lock", "--check", "--engine", str(path))[0] == 0
+    tag = json.loads(ran("image", "--engine", str(path), "--json"))["tags"][-1]
+    test = "import einops, os, vllm.core; print(einops.__version__, os.environ['MINE'], vllm.core.answer())"
+    assert printed(engine, tag, "python3", "-c", test) == "0.8.1 yes 42"
 
 
-def test_publish_and_rebuild_and_show(engine: Engine, base: BaseImage, place: Registry, ctx: Context, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    diff = tmp_path / "fix.diff"
-    diff.write_text(DIFF, encoding="utf-8")
-    found = json.loads(ran(*asked(base, "--patch", str(diff), "--json")))
-    tag = found["tags"][-1]
-    place.forget()
-    print(called("publish", tag, f"{place.host}/mine/vllm", "--json"))
-    print([line for line in place.log.read_text().splitlines() if "POST" in line or "PATCH" in line])
+@pytest.mark.parametrize(
+    ("wanted", "pair", "why"),
+    [
+        ("jinja2==3.1.6", "jinja2 does not fit markupsafe 1.1.1", "requires markupsafe>=2.0"),
+        ("markupsafe==3.0.2", "the requirement markupsafe==3.0.2 does not fit markupsafe 1.1.1", "you require"),
+    ],
+)
+def test_a_wheel_that_would_move_the_base_is_an_error_with_the_pair(
+    base: str, tmp_path: Path, wanted: str, pair: str, why: str
+) -> None:
+    code, _, said = called("lock", "--engine", str(recipe(tmp_path, base, f"requirements: ['{wanted}']")))
+    assert code == 2
+    assert f"{pair}, which {base} holds" in said
+    assert why in said
+
+
+def test_a_tag_is_resolved_once_and_the_lock_keeps_it_when_it_moves(
+    ctx: Context, engine: Engine, place: Registry, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    tag = f"{place.host}/others/moving:day0"
+    first = made(ctx, engine, tmp_path_factory.mktemp("first"), tag)
+    path = recipe(tmp_path, tag)
+    assert f"{tag} is {first}" in called("lock", "--engine", str(path))[2]
+    assert f"--from {tag} is {first}" in called("plan", *on(tag, "--overlay", str(tmp_path))[1:])[2]
+    second = made(ctx, engine, tmp_path_factory.mktemp("second"), tag, labels="by=others later=yes")
+    assert first != second
+    ran("lock", "--engine", str(path))
+    assert first in path.with_suffix(".lock.json").read_text(encoding="utf-8")
+    assert f"{tag} is {second}" in called("lock", "--engine", str(path), "--upgrade", "base")[2]
+    assert second in path.with_suffix(".lock.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--platform", OTHER), f"is not for {OTHER}"),
+        (("--ref", "vllm=0.33.0"), "--from excludes --ref"),
+        (("--engine", "sglang"), "does not hold sglang"),
+        (("--kernels", "core"), "--kernels compiles no kernels for an image of others yet"),
+        (("--without", "b12x"), "--from excludes --without"),
+    ],
+)
+def test_what_makes_no_sense_on_an_image_of_others_is_refused(base: str, more: tuple[str, ...], said: str) -> None:
+    code, _, words = called("plan", *on(base, *more)[1:])
+    assert code in (2, 10)
+    assert said in words
+
+
+def test_the_base_s_layers_are_mounted_and_the_image_is_rebuilt_byte_by_byte(  # noqa: PLR0917 - fixtures
+    ctx: Context, engine: Engine, place: Registry, base: str, diff: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    tag = json.loads(ran(*on(base, "--patch", str(diff), "--json")))["tags"][-1]
+    code, out, said = called("publish", tag, f"{place.host}/mine/vllm", "--json")
+    assert code == 0, said
+    one = json.loads(out)["published"][0]
+    below = len(require_image(engine, base).diff_ids)
+    assert f"{place.host}: has the base's {below} layers, which are mounted there" in said
+    assert (one["there"], one["moved"]) == (below, 2)
+    assert one["bytes"] < 1_000_000
+    assert len(one["attached"]) == 3
     with registry(ctx.store, tmp_path_factory.mktemp("elsewhere")) as other:
-        print(called("publish", tag, f"{other.host}/mine/vllm", "--no-attest"))
-    for more in (("show", tag), ("verify", tag), ("show", tag, "--sbom"), ("rebuild", tag), ("cache", "ls"), ("image", *asked(base)[1:], "--patch", str(diff), "--context", str(tmp_path / "ctx"))):
-        print("=====", more)
-        code, out, said = called(*more)
-        print(code, out[:2500], said[:2500])
-    print(sorted(map(str, (tmp_path / "ctx").rglob("*")))[:30])
+        code, _, said = called("publish", tag, f"{other.host}/mine/vllm", "--no-attest")
+    assert code == 0, said
+    assert f"{other.host}: the base's {below} layers, " in said
+    assert called("publish", tag, f"{place.host}/mine/vllm", "--compression", "zstd")[0] == 2
+    assert "is reproduced" in called("rebuild", tag)[2]
+    packages = {one["name"]: one["versionInfo"] for one in json.loads(ran("show", tag, "--sbom"))["packages"][1:]}
+    assert packages["vllm"] == "0.34.0.dev12+gabc"
 
 
-def test_refusals(base: BaseImage, tmp_path: Path) -> None:
-    (tmp_path / "bad.diff").write_text(DIFF.replace("41", "40"), encoding="utf-8")
-    for more in (("--patch", str(tmp_path / "bad.diff"), "--dry-run"), ("--ref", "vllm=0.33.0"), ("--engine", "sglang"), ("--kernels", "core")):
-        print(called(*asked(base, *more)))
+def test_an_image_on_a_container_of_ngc_is_not_published(
+    ctx: Context, engine: Engine, place: Registry, diff: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("ngc")
+    ngc = made(ctx, engine, folder, f"{place.host}/mirror/ngc:1", labels="com.nvidia.build.id=1")
+    code, _, said = called(*on(ngc, "--patch", str(diff), "--push", f"{place.host}/mine/ngc"))
+    assert code == 10
+    assert f"{ngc} is not published again" in said
+    tag = json.loads(ran(*on(ngc, "--patch", str(diff), "--json")))["tags"][-1]
+    code, _, said = called("publish", tag, f"{place.host}/mine/ngc")
+    assert code == 10
+    assert "publish the recipe instead, and build there" in said
+
+
+def test_what_the_base_has_wrong_is_listed_and_blocks_nothing(
+    base: str, engine: Engine, diff: Path, tmp_path: Path
+) -> None:
+    ran(*on(base, "--patch", str(diff)))
+    called("verify", base)
+    received = json.loads(ran(*on(base, "--patch", str(diff), "--json")))["base"]
+    assert received["read"]
+    (tmp_path / "over/opt").mkdir(parents=True)
+    (tmp_path / "over/opt/key").write_text(f"hf_{'a' * 34}\n", encoding="utf-8")
+    code, _, said = called(*on(base, "--overlay", str(tmp_path / "over")))
+    assert (code, "opt/key" in said) == (9, True), said
+
+
+@pytest.mark.parametrize("layout", ["venv", "editable"])
+def test_a_real_engine_in_each_layout(
+    ctx: Context, engine: Engine, place: Registry, layout: Layout, tmp_path: Path
+) -> None:
+    reference = make_base(layout, Place(host=place.host, store=ctx.store, folder=tmp_path), platform=PLATFORM)
+    found = inspect_base(ctx, reference, PLATFORM, engine=engine)
+    repository = "python/sglang" if layout == "editable" else "vllm"
+    path = f"{found.installed[found.engine].folder}/{found.engine}/version.py"
+    old = read_base_files(ctx, found, [path])[path].decode()
+    text = difflib.unified_diff(
+        old.splitlines(keepends=True),
+        [*old.splitlines(keepends=True), "GB10 = True\n"],
+        f"a/{repository}/version.py",
+        f"b/{repository}/version.py",
+    )
+    (tmp_path / "own.diff").write_text("".join(text), encoding="utf-8")
+    tag = json.loads(ran(*on(reference, "--patch", str(tmp_path / "own.diff"), "--json")))["tags"][-1]
+    tag_image(engine, tag, ("gb10/layout:1",))
+    assert printed(engine, tag, found.interpreter, "-c", f"print(open('{path}').read()[-12:])") == "GB10 = True"

@@ -61,14 +61,15 @@ def inspect_base(
     Raises PublishError (the registry, another platform), UsageError (no Python, two, ONBUILD), VerifyError (damaged or
     hostile layers, an image that contradicts itself), EngineError.
     """
-    source = _source(ctx, engine, reference, platform)
-    indexes = _layers(ctx, source)
+    source = source_of(ctx, engine, reference, platform)
+    indexes = layers_of(ctx, source)
     layers = tuple(BaseLayer(digest=one.digest, diff_id=one.diff_id, size=one.size) for one in indexes)
     wanted = Wanted(platform=platform, python=python, serving=serving)
     return describe(FileTree(indexes), source.reference, layers, source.config, wanted)
 
 
-def _source(ctx: Context, engine: Engine | None, reference: str, platform: str) -> Source:
+def source_of(ctx: Context, engine: Engine | None, reference: str, platform: str) -> Source:
+    """The image of a reference, by its manifest and config. Raises as ``inspect_base``."""
     name, digest = split_digest(reference)
     repository = open_repository(ctx.env, name, login_for(engine, ctx.env, name))
     content, found = _manifest(ctx, repository, digest or split_reference(name)[1])
@@ -128,7 +129,7 @@ def _write(ctx: Context, place: Path, make: Callable[[Path], object]) -> None:
         ctx.store.replace(place, lambda folder: (make(folder), None)[1])
 
 
-def _layers(ctx: Context, source: Source) -> list[LayerIndex]:
+def layers_of(ctx: Context, source: Source) -> list[LayerIndex]:
     """The index of each layer, lowest first: kept ones, and those that are read now."""
     known = {blob.digest: _known(ctx, blob) for blob in source.layers}
     missing = [blob for blob in dict.fromkeys(source.layers) if known[blob.digest] is None]

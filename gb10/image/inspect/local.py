@@ -49,7 +49,7 @@ def local_summary(ctx: Context, reference: str, arch: Arch) -> ImageSummary:
     engine, image = local_image(ctx, reference)
     own = read_folders(engine, ctx.store, image, [PLAN, SCANS])[0]
     plan = own_plan(own)
-    base = plan.base if plan else None
+    base, remarks = plan.base if plan else None, tuple[str, ...]()
     if base:
         remarks = (f"built on {base.reference}: what that holds beside Python packages is shown by `show` of it",)
         scan = own_scan(reference, own)

@@ -11,10 +11,11 @@ from typing import Final
 
 from packaging.version import InvalidVersion, Version
 
+from gb10.containers.reach import connect_if_running
 from gb10.core.fields import Architecture, requirement_name
 from gb10.core.files import digest
 from gb10.errors import LockStaleError, UsageError
-from gb10.image.base.by_hand import inspect_base
+from gb10.image.base.base_reading import inspect_base
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.lock.relock import BASE, added_wheels, main_index
@@ -45,15 +46,24 @@ def given_digest(given: OnImage) -> str:
         {
             "image": given.base.image,
             "platform": given.platform,
+            "python": given.base.python,
+            "engine": given.engine,
             "requirements": sorted(given.requirements),
             "constraints": sorted(given.constraints),
         }
     )
 
 
+def read_base(ctx: Context, given: OnImage, platform: str) -> BaseImage:
+    """The image that a recipe builds on, as it is now. Raises as ``inspect_base``."""
+    engine = connect_if_running(ctx.env, ctx.store)
+    python, serving = given.base.python, given.engine or ""
+    return inspect_base(ctx, given.base.image, platform, engine=engine, python=python, serving=serving)
+
+
 def lock_in_memory(ctx: Context, given: OnImage, platform: str) -> Lock:
     """The lock of what ``--from`` names, for a platform: a tag is resolved now. Raises as ``inspect_base``."""
-    base = inspect_base(ctx, given.base.image, platform)
+    base = read_base(ctx, given, platform)
     return lock_on(base, build_inputs(ctx)[1], given_digest(given))
 
 
@@ -78,7 +88,7 @@ def lock_on_image(ctx: Context, given: OnImage, path: Path, upgrade: tuple[str, 
     same = kept is not None and kept.platform == given.platform and _repository(kept.reference) == _repository(name)
     base = kept if kept and same and ("@" not in name or name == kept.reference) else None
     if base is None:
-        base = inspect_base(ctx, name, given.platform)
+        base = read_base(ctx, given, given.platform)
         if name != base.reference:
             ctx.reporter.say(f"{name} is {base.reference}")
     build_recipe, build = build_inputs(ctx)
@@ -150,19 +160,23 @@ def misfit(error: UsageError, base: BaseImage, requirements: Iterable[str]) -> U
     """The resolver's error with the pair that does not fit: what is to be added, and what the image holds. Pure."""
     text = "\n".join((error.message, *getattr(error, "__notes__", ())))
     for of, releases, name, wanted in PAIR.findall(text):
-        held = base.installed.get(requirement_name(name))
-        if held and wanted and requirement_name(of) not in base.installed:
+        project = requirement_name(name)
+        if wanted and project in base.installed and requirement_name(of) not in base.installed:
             return UsageError(
-                f"{of} does not fit {held.name} {held.version}, which {base.reference} holds",
+                f"{of} does not fit {_held(base, project)}",
                 where=f"{of}{releases} requires {name}{wanted}",
-                hint=f"constrain {of} to a release that fits, or build on an image with another {held.name}",
+                hint=f"constrain {of} to a release that fits, or build on an image with another {project}",
             )
-    for text in requirements:
-        held = base.installed.get(requirement_name(text))
-        if held:
+    for wanted in requirements:
+        project = requirement_name(wanted)
+        if project in base.installed:
             return UsageError(
-                f"the requirement {text} does not fit {held.name} {held.version}, which {base.reference} holds",
+                f"the requirement {wanted} does not fit {_held(base, project)}",
                 where=error.message,
                 hint="what the image holds does not move: leave the requirement out, or build on another image",
             )
     return error
+
+
+def _held(base: BaseImage, project: str) -> str:
+    return f"{project} {base.installed[project].version}, which {base.reference} holds"

@@ -3,12 +3,14 @@
 Nothing of the base is made here, so no step is of its layers: they stay as they are, under their own digests.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 from gb10.core.fields import ARCHITECTURES
 from gb10.core.files import Artifact, digest
+from gb10.errors import UsageError
 from gb10.image.plan.compiles import BLANK, PATCHER
 from gb10.image.plan.options import Options
 from gb10.image.plan.plan_record import record
@@ -22,6 +24,7 @@ from gb10.image.recipe.on_image import OnImage, derived
 
 PLACER: Final = "inside/install/placed.py"
 """What lays files over a base."""
+NAMED: Final = re.compile(r"[A-Za-z0-9._:/\[\]-]+@sha256:[0-9a-f]{64}", re.ASCII)
 PATCHED: Final = "patched"
 ADDED: Final = "added"
 
@@ -49,6 +52,7 @@ def plan_on_image(given: OnImage, build: Recipe, lock: Lock, toolkit: Toolkit, o
     if lock.base is None:
         raise ValueError("a plan on an image needs a lock that holds one")
     base, recipe = lock.base, derived(given, lock.base, build)
+    check_base(base, options)
     tools = rootfs("build", lock.debs.build[options.build], lock, toolkit)
     below = base_step(base)
     draft = Plan(
@@ -74,6 +78,17 @@ def plan_on_image(given: OnImage, build: Recipe, lock: Lock, toolkit: Toolkit, o
     )
     steps, tags = (*draft.steps, image, proof), on_image_tags(recipe, options, image.key)
     return replace(draft, steps=steps, key=image.key, tags=tags)
+
+
+def check_base(base: BaseImage, options: Options) -> None:
+    """Raise UsageError for a base that cannot be named in a Dockerfile: a record of a plan may come from anybody."""
+    if not NAMED.fullmatch(base.reference):
+        raise UsageError(
+            f"the lock names no image by its digest: {ascii(base.reference)[:200]}",
+            hint="lock it again: ./build.py lock --engine FILE",
+        )
+    if base.platform != options.platform:
+        raise UsageError(f"{base.reference} is for {ascii(base.platform)[:40]}, and the plan for {options.platform}")
 
 
 def base_step(base: BaseImage) -> Step:

@@ -19,6 +19,8 @@ class ImageBase(Model):
     """An image of others: ``NAME@sha256:…``, or a tag, which ``lock`` resolves once."""
 
     image: Reference
+    python: Annotated[str, StringConstraints(pattern=r"^(/\S+)?$", max_length=500)] = ""
+    """The path of the Python that is meant, in an image with several."""
 
 
 class OnImage(Model):
@@ -53,7 +55,7 @@ def derived(given: OnImage, base: BaseImage, build: Recipe) -> Recipe:
             "version": base.version or base.reference.rpartition("sha256:")[2][:12],
             "repository": given.repository or f"gb10/{engine}",
             "python": base.python,
-            "cuda": base.cuda,
+            "cuda": "" if base.cuda == "none" else base.cuda,
             "requirements": given.requirements,
             "constraints": given.constraints,
             "overrides": (),

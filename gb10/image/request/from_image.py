@@ -26,14 +26,13 @@ from gb10.image.request.given_diffs import from_web, named_source
 
 def on_base(base: BaseImage) -> OnBase:
     """What diffs are placed by."""
-    installed = base.installed.values()
     return OnBase(
         reference=base.reference,
         engine=base.engine,
         version=base.version,
-        folders={one.name: one.folder for one in installed},
+        folders={name: one.folder for name, one in base.installed.items()},
         site_packages=base.site_packages,
-        editable=frozenset(one.name for one in installed if one.editable),
+        editable=frozenset(name for name, one in base.installed.items() if one.editable),
     )
 
 
@@ -111,6 +110,16 @@ KERNELS: Final = "the image's own are used; to change them, lay files over it (-
 def beside(path: Path, names: Sequence[str]) -> tuple[str, ...]:
     """Files that a recipe names, by their paths beside it; the name of a mod, and a URL, stay as they are."""
     return tuple(str(path.parent / name) if (path.parent / name).exists() else name for name in names)
+
+
+def plain_engine(text: str) -> str:
+    """The engine that ``--engine`` names beside ``--from``; raises UsageError for a recipe file."""
+    if "/" in text or "." in text:
+        raise UsageError(
+            f"--from excludes --engine {text}",
+            hint="a recipe file names its image itself: base: {image: NAME@sha256:…}",
+        )
+    return text
 
 
 def check_from(reference: str) -> str:

@@ -155,7 +155,9 @@ def _where(error: ValidationError | RecursionError, where: str) -> str:
     if isinstance(error, RecursionError):
         return where
     first = error.errors()[0]
-    return f"{where}: {'.'.join(str(part) for part in first['loc'])[:200]}: {first['msg'][:200]}"
+    # what kind of recipe was tried is no part of the document
+    place = [str(part) for part in first["loc"] if part != OnImage.__name__ and not str(part).startswith("function-")]
+    return f"{where}: {'.'.join(place)[:200]}: {first['msg'][:200]}"
 
 
 SHOWN = 12

@@ -28,7 +28,15 @@ from gb10.image.recipe.locked import Lock
 from gb10.image.recipe.on_image import ImageBase, OnImage, derived
 from gb10.image.recipe.slim_rules import Extent
 from gb10.image.request.checkouts import marked, own_sources, split_refs
-from gb10.image.request.from_image import Over, beside, check_from, plan_over, refuse_options, require_engine
+from gb10.image.request.from_image import (
+    Over,
+    beside,
+    check_from,
+    plain_engine,
+    plan_over,
+    refuse_options,
+    require_engine,
+)
 from gb10.image.request.given_diffs import by_source, from_web, with_urls, with_wholes
 from gb10.image.request.kernel_choice import chosen_kernels, served_model, with_model, with_set, with_warmup_run
 from gb10.image.request.refs import lock_refs, with_refs
@@ -116,8 +124,9 @@ def make_plan(ctx: Context, request: Request) -> Plan:
     """
     arch = parse_arch(request.arch)
     if request.base:
-        asked = OnImage(base=ImageBase(image=check_from(request.base)))
-        return _plan_on(ctx, request, asked, _locked_base(ctx, request, asked, arch))
+        engine = plain_engine(request.engine) if request.named_engine else None
+        asked = OnImage(base=ImageBase(image=check_from(request.base)), engine=engine)
+        return _plan_on(ctx, request, asked, _locked_base(ctx, request, asked, arch), "--engine")
     path = ctx.catalog.recipe(request.engine)
     recipe = load_any(path)
     if isinstance(recipe, OnImage):
@@ -172,18 +181,16 @@ def _plan_of_file(ctx: Context, request: Request, given: OnImage, path: Path) ->
         request,
         patches=(*beside(path, given.patches), *request.patches),
         mods=(*beside(path, given.mods), *request.mods),
-        named_engine=False,
     )
-    return _plan_on(ctx, own, given, lock)
+    return _plan_on(ctx, own, given, lock, f"the engine of {path.name}")
 
 
-def _plan_on(ctx: Context, request: Request, given: OnImage, lock: Lock) -> Plan:
+def _plan_on(ctx: Context, request: Request, given: OnImage, lock: Lock, named: str) -> Plan:
     """The plan of a request on an image of others. Raises UsageError for options that are for our own images."""
     refuse_options(_of_recipes(request))
     if lock.base is None:
         raise UsageError("the lock names no image", hint="lock it again: ./build.py lock --engine FILE")
-    require_engine(lock.base, given.engine, "the recipe's engine")
-    require_engine(lock.base, request.engine if request.named_engine else None, "--engine")
+    require_engine(lock.base, given.engine, named)
     recipe = derived(given, lock.base, build_inputs(ctx)[0])
     over = Over(
         arch=parse_arch(request.arch),

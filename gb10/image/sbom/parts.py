@@ -226,14 +226,14 @@ def _base(draft: _Draft, base: BaseImage) -> None:
         "DESCENDANT_OF",
         "image",
     )
-    for one in base.installed.values():
+    for name, one in base.installed.items():
         draft.add(
             Part(
-                id=f"{BASE}-{one.name}",
+                id=f"{BASE}-{name}",
                 kind="wheel",
-                name=one.name,
+                name=name,
                 version=one.version,
-                purl=f"pkg:pypi/{quoted(one.name)}@{quoted(one.version)}",
+                purl=f"pkg:pypi/{quoted(name)}@{quoted(one.version)}",
                 layer="base",
                 comment="as received",
             ),

@@ -6,13 +6,14 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
+from gb10.errors import UsageError
 from gb10.image.lock.lockfile import load_recipe, lock_text
 from gb10.image.plan.base_plan import plan_on_image
 from gb10.image.plan.plan_record import as_recorded, labels, record
 from gb10.image.plan.render import bake, dockerfile, scanned
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock
-from gb10.image.recipe.on_image import OnImage
+from gb10.image.recipe.on_image import ImageBase, OnImage
 from gb10.image.request.plan_replay import read_record
 from tests.recipes import SHIPPED
 from tests.unit.image.test_plan_schema import SCHEMA
@@ -115,3 +116,18 @@ def test_a_lock_is_read_as_it_was_written() -> None:
 def test_a_recipe_of_ours_is_none_on_an_image() -> None:
     assert isinstance(load_recipe(RECIPE), Recipe)
     assert load_recipe(RECIPE).base.suite
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["vllm/vllm-openai:nightly", f"a@sha256:{'0' * 64}\nRUN evil", f"--platform=x a@sha256:{'0' * 64}", ""],
+)
+def test_a_base_that_no_dockerfile_can_name_is_refused(reference: str) -> None:
+    with pytest.raises(UsageError, match="names no image by its digest"):
+        plan_on_image(
+            OnImage(base=ImageBase(image="a")),
+            load_recipe(RECIPE),
+            WHOLE.lock.model_copy(update={"base": replace(base(), reference=reference)}),
+            SHIPPED.toolkit,
+            WHOLE.options,
+        )
