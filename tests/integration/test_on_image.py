@@ -3,6 +3,7 @@
 import difflib
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -45,6 +46,13 @@ WORKDIR /srv
 USER 1000
 ENTRYPOINT ["python3", "-c", "import vllm.core, os; print(vllm.core.answer(), os.getuid(), os.getcwd())"]
 """
+LARGE = """\
+FROM {base}
+USER root
+RUN python3 -c "import os; [(os.makedirs('/opt/%d' % n), [open('/opt/%d/%d' % (n, m), 'wb').close() for m in range(100)]) \\
+    for n in range(400)]; [os.truncate(os.open('/opt/%d.bin' % n, os.O_CREAT | os.O_WRONLY), 1 << 30) for n in range(8)]"
+USER 1000
+"""
 DIFF = """\
 --- a/vllm/core.py
 +++ b/vllm/core.py
@@ -76,15 +84,7 @@ def made(ctx: Context, engine: Engine, folder: Path, name: str, labels: str = "b
         (folder / "site" / SITE / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / "site" / SITE / path).write_text(text, encoding="utf-8")
     (folder / "Dockerfile").write_text(DOCKERFILE.format(site=SITE, labels=labels), encoding="utf-8")
-    request = BuildRequest(
-        dockerfile=folder / "Dockerfile",
-        target="",
-        platform=PLATFORM,
-        context=folder,
-        output="type=image",
-        tags=(name,),
-    )
-    build(open_buildx(engine, ctx.env, ctx.store), request, log=folder / "log", on_event=lambda event: None)
+    built(ctx, engine, folder, name)
     moves = Moves()
     push(engine, name, moves)
     untag(engine, [name])
@@ -285,3 +285,52 @@ def test_a_real_engine_in_each_layout(
     tag = json.loads(ran(*on(reference, "--patch", str(tmp_path / "own.diff"), "--json")))["tags"][-1]
     tag_image(engine, tag, ("gb10/layout:1",))
     assert printed(engine, tag, found.interpreter, "-c", f"print(open('{path}').read()[-12:])") == "GB10 = True"
+
+
+def built(ctx: Context, engine: Engine, folder: Path, name: str) -> None:
+    """What `docker build` makes of the Dockerfile in a folder."""
+    request = BuildRequest(
+        dockerfile=folder / "Dockerfile",
+        target="",
+        platform=PLATFORM,
+        context=folder,
+        output="type=image",
+        tags=(name,),
+    )
+    build(open_buildx(engine, ctx.env, ctx.store), request, log=folder / "log", on_event=lambda event: None)
+
+
+@pytest.mark.slow
+def test_a_diff_on_8_gb_takes_10_seconds_and_1_mb(  # noqa: PLR0917 - fixtures
+    ctx: Context, engine: Engine, place: Registry, base: str, diff: Path, tmp_path: Path
+) -> None:
+    """Both sides in one run, in turn: our image, and what `docker build` makes of the same change."""
+    (tmp_path / "Dockerfile").write_text(LARGE.format(base=base), encoding="utf-8")
+    name, moves = f"{place.host}/others/large:1", Moves()
+    built(ctx, engine, tmp_path, name)
+    push(engine, name, moves)
+    reference = f"{place.host}/others/large@{moves.digest}"
+    assert require_image(engine, reference).size > 8 << 30
+    ran("plan", *on(reference)[1:])  # it is read once, and then known
+    ours, theirs = list[float](), list[float]()
+    for number in range(4):
+        text = DIFF.replace("42", str(42 + number))
+        diff.write_text(text, encoding="utf-8")
+        begun = time.monotonic()
+        tag = json.loads(ran(*on(reference, "--patch", str(diff), "--json")))["tags"][-1]
+        ours.append(time.monotonic() - begun)
+        assert printed(engine, tag) == f"{42 + number} 1000 /srv"
+        folder = tmp_path / f"plain-{number}"
+        folder.mkdir()
+        (folder / "core.py").write_text(MODULE.replace("41", str(42 + number)), encoding="utf-8")
+        (folder / "Dockerfile").write_text(f"FROM {reference}\nCOPY core.py /{SITE}/vllm/core.py\n", encoding="utf-8")
+        begun = time.monotonic()
+        built(ctx, engine, folder, f"{place.host}/mine/plain:{number}")
+        theirs.append(time.monotonic() - begun)
+    plain = Moves()
+    push(engine, f"{place.host}/mine/plain:0", plain)
+    one = json.loads(ran("publish", tag, f"{place.host}/mine/large", "--no-attest", "--json"))["published"][0]
+    print(f"ours {ours} s, {one['bytes']} bytes; docker build {theirs} s, {plain.bytes} bytes")
+    assert min(ours[1:]) < 10
+    assert one["bytes"] < 1_000_000
+    assert printed(engine, f"{place.host}/mine/plain:0") == "41 1000 /srv"  # its bytecode still is the old one
