@@ -42,6 +42,7 @@ from gb10.models.render.rendered import PEERS, RenderRequest
 from gb10.models.render.rendering import render_recipe
 from gb10.sources.index.client import project_of
 from tests.fuzz import mutate
+from tests.fuzz.bases import read_base, some_base
 from tests.fuzz.command_lines import run_command_line, some_command_line
 from tests.fuzz.folders import build_folder, some_folder
 from tests.fuzz.libraries import slim_library, some_library
@@ -290,6 +291,7 @@ def read_foreign_recipe(data: bytes, _: Path) -> None:
 
 
 FUZZERS: Final[Mapping[str, Fuzzer]] = {
+    "base": Fuzzer(make=some_base, read=read_base, count=600),
     "yaml": Fuzzer(make=some_document, read=read_document, count=150),
     "page-json": Fuzzer(make=lambda rng: mutate.of_json(rng, JSON, JSON_TOKENS), read=read_as("json"), count=600),
     "page-html": Fuzzer(make=lambda rng: mutate.of_bytes(rng, HTML, HTML_TOKENS), read=read_as("html"), count=600),

@@ -14,7 +14,8 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final, Literal
 from zipfile import ZipFile
@@ -27,8 +28,9 @@ from gb10.core.fetch import open_session
 from gb10.core.files import digest
 from gb10.core.proc import capture
 from gb10.core.store import Store, file_sha256
+from gb10.image.plan.catalog import ROOT
 from gb10.image.rootfs.unpack import write_rootfs
-from gb10.sources.debian.mirror import fetch_debs
+from gb10.sources.debian.mirror import LockedDeb, fetch_debs
 from tests.integration.debian_roots import EPOCH, kept, resolved
 
 Layout = Literal["debian", "docker", "venv", "conda", "editable"]
@@ -77,6 +79,12 @@ cuda: Optional[str] = '13.0'
 git_version = '0000000000000000000000000000000000000000'
 hip: Optional[str] = None
 """
+UPSTREAM: Final = {
+    b'"dist-packages"': b'"site-packages"',
+    b'"local/lib"': b'"lib"',
+    b"prefix_scheme = 'posix_local'": b"prefix_scheme = 'posix_prefix'",
+}
+"""Words of Debian's site.py and sysconfig, and what makes them those of upstream."""
 SIMPLE: Final = "application/vnd.pypi.simple.v1+json"
 OCI: Final = "application/vnd.oci.image"
 SUFFIX: Final = {"gzip": "+gzip", "zstd": "+zstd", "none": ""}
@@ -201,27 +209,56 @@ def push_layer(
     """Pack what ``write`` writes (a tar, or what a hostile author calls one), and push it."""
     path = place.folder / f"layer-{os.getpid()}-{os.urandom(4).hex()}"
     try:
-        with path.open("wb") as file:
-            outer = Sums(file)
-            with _packer(outer, compression) as packed:
-                inner = Sums(packed)
-                write(inner)  # type: ignore[arg-type]
-        with path.open("rb") as file:
-            _upload(place.host, name, file, outer.digest, outer.size)
+        return push_file(place, name, path, replace(pack(path, write, compression), kind=kind or _kind(compression)))
     finally:
         path.unlink(missing_ok=True)
-    media = kind or f"{OCI}.layer.v1.tar{SUFFIX[compression]}"
-    return Blob(kind=media, digest=outer.digest, size=outer.size, diff_id=inner.digest)
+
+
+def pack(path: Path, write: Callable[[IO[bytes]], object], compression: str) -> Blob:
+    """Pack what ``write`` writes."""
+    with path.open("wb") as file:
+        outer = Sums(file)
+        with _packer(outer, compression) as packed:
+            inner = Sums(packed)
+            write(inner)  # type: ignore[arg-type]
+    return Blob(kind=_kind(compression), digest=outer.digest, size=outer.size, diff_id=inner.digest)
+
+
+def push_file(place: Place, name: str, path: Path, blob: Blob) -> Blob:
+    """Push a packed layer."""
+    with path.open("rb") as file:
+        _upload(place.host, name, file, blob.digest, blob.size)
+    return blob
+
+
+def _kind(compression: str) -> str:
+    return f"{OCI}.layer.v1.tar{SUFFIX[compression]}"
+
+
+def _pushed_once(
+    place: Place, name: str, inputs: object, write: Callable[[IO[bytes], Path], object], compression: str
+) -> Blob:
+    """A layer that is packed once for these inputs and this code, for all runs; then pushed."""
+
+    def make(folder: Path) -> None:
+        with place.store.folder("base") as scratch:
+            blob = pack(folder / "layer", lambda out: write(out, scratch), compression)
+        (folder / "blob.json").write_text(json.dumps(asdict(blob)))
+
+    key = digest([inputs, compression, file_sha256(Path(__file__))])
+    entry = kept().ensure("base-layers", key, make)
+    return push_file(place, name, entry / "layer", Blob(**json.loads((entry / "blob.json").read_text())))
 
 
 def push_tree(place: Place, name: str, tree: Tree, *, compression: str = "gzip") -> Blob:
     """A layer of a tree."""
+    return push_layer(place, name, lambda out: write_tree(out, tree), compression=compression)
 
-    def write(out: IO[bytes]) -> None:
-        with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as tar:
-            tree.write(tar)
 
-    return push_layer(place, name, write, compression=compression)
+def write_tree(out: IO[bytes], tree: Tree) -> None:
+    """The tar of a tree."""
+    with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+        tree.write(tar)
 
 
 def _upload(host: str, name: str, content: IO[bytes] | bytes, sha256: str, size: int) -> None:
@@ -254,7 +291,7 @@ def push_image(
         "architecture": machine,
         "config": dict(settings),
         "rootfs": {"type": "layers", "diff_ids": [one.diff_id for one in layers]},
-        "history": [{"created_by": f"layer {number}"} for number, _ in enumerate(layers)],
+        "history": [{"created_by": f"layer {number}"} for number, _ in enumerate(layers, 1)],
     }
     content = json.dumps(config).encode()
     own = f"sha256:{hashlib.sha256(content).hexdigest()}"
@@ -292,6 +329,7 @@ def make_base(
     compression: str = "gzip",
     settings: Mapping[str, Any] | None = None,
     name: str = "",
+    system_site: bool = False,
 ) -> str:
     """Make a base of others in the place's registry, and return its reference, ``HOST/bases/LAYOUT@sha256:…``.
 
@@ -299,28 +337,40 @@ def make_base(
     None for the layout's own. packages: requirements that uv installs, whole, from PyPI, without what they depend on.
     metadata: further distributions (name, version) by their real METADATA alone, as FlashInfer. torch is one of these,
     with a version.py that says CUDA 13.0. settings: of the config, beside those that the layout has.
+    system_site: the venv sees Debian's packages, too.
 
     Its layers: Debian's Python; packages; the engine; a newer `packaging` above whiteouts of the older one. The first
     call of a day asks Debian's mirror and PyPI; later ones take seconds.
     """
-    made = _Layout(layout, platform)
+    made = _Layout(layout, platform, system_site)
     own = ("sglang" if layout in ("conda", "editable") else "vllm") if engine is None else engine
     called = name or f"bases/{layout}"
-    with place.store.folder("base") as folder:
-        trees = [
-            made.packages_tree(folder, [OLDER, PIP, *(one for one in packages if not one.startswith("packaging=="))]),
-            made.engine_tree(folder, own, {"torch": VERSIONS["torch"], **(metadata or {})}),
-            made.upgrade_tree(folder, next((one for one in packages if one.startswith("packaging==")), OLDER)),
-        ]
-        layers = [push_layer(place, called, made.write_system, compression=compression)]
-        layers += [push_tree(place, called, tree, compression=compression) for tree in trees]
+    older = [OLDER, PIP, *(one for one in packages if not one.startswith("packaging=="))]
+    newer = next((one for one in packages if one.startswith("packaging==")), OLDER)
+    stubs = {"torch": VERSIONS["torch"], **(metadata or {})}
+    inputs = (layout, platform, system_site)
+    makers: list[tuple[object, Callable[[Path], Tree]]] = [
+        (older, lambda folder: made.packages_tree(folder, older)),
+        ([own, stubs, VERSIONS], lambda folder: made.engine_tree(folder, own, stubs)),
+        (newer, lambda folder: made.upgrade_tree(folder, newer)),
+    ]
+    root = [made.prefix, _locked(platform.partition("/")[2])]
+    layers = [_pushed_once(place, called, root, lambda out, _: made.write_system(out), compression)]
+    for more, make in makers:
+        writes = partial(_write_made, make)
+        layers.append(_pushed_once(place, called, [inputs, more], writes, compression))
     return push_image(place, called, layers, {**made.settings(own), **(settings or {})}, platform=platform)
+
+
+def _write_made(make: Callable[[Path], Tree], out: IO[bytes], folder: Path) -> None:
+    write_tree(out, make(folder))
 
 
 @dataclass(frozen=True)
 class _Layout:
     layout: Layout
     platform: str
+    system_site: bool = False
 
     @property
     def prefix(self) -> str:
@@ -381,9 +431,10 @@ class _Layout:
                 if info.islnk():
                     info.linkname = self._moved(info.linkname)
                 info.name = moved
-                if content and moved.endswith(f"lib/python{PYTHON}/site.py"):
-                    text = content.read().replace(b'"dist-packages"', b'"site-packages"')
-                    text = text.replace(b'"local/lib"', b'"lib"')
+                if content and moved.endswith((f"python{PYTHON}/site.py", f"python{PYTHON}/sysconfig/__init__.py")):
+                    text = content.read()
+                    for debians, upstreams in UPSTREAM.items():
+                        text = text.replace(debians, upstreams)
                     info.size, content = len(text), io.BytesIO(text)
                 info.pax_headers = {}
                 tar.addfile(info, content)
@@ -399,7 +450,8 @@ class _Layout:
         """The second layer: the environment, and packages in it."""
         tree = Tree(folders={self.site: self._installed(folder / "packages", packages)})
         if self.layout == "venv":
-            config = f"home = /usr/bin\ninclude-system-site-packages = false\nversion = {PYTHON}.5\n"
+            seen = str(self.system_site).lower()
+            config = f"home = /usr/bin\ninclude-system-site-packages = {seen}\nversion = {PYTHON}.5\n"
             tree.texts["opt/venv/pyvenv.cfg"] = f"{config}executable = /usr/bin/python{PYTHON}\n"
             tree.links |= {
                 "opt/venv/bin/python": "python3",
@@ -561,16 +613,46 @@ def engine_wheel(engine: str, platform: str) -> Path:
     return next(kept().ensure("base-wheels", digest([engine, VERSIONS[engine], machine]), fetch).iterdir())
 
 
+def _locked(architecture: str) -> list[str]:
+    """The sha256 of each package of the system."""
+    return [deb.sha256 for deb in _debs(architecture)]
+
+
+def _debs(architecture: str) -> list[LockedDeb]:
+    found = resolved("python3", "base-files", "findutils", "grep", "sed", architecture=architecture)
+    return [deb for deb in found if deb.name in SYSTEM]
+
+
 def _root(architecture: str) -> Path:
     """Debian's Python and a shell for an architecture, as a tar."""
-    locked = [
-        deb
-        for deb in resolved("python3", "base-files", "findutils", "grep", "sed", architecture=architecture)
-        if deb.name in SYSTEM
-    ]
+    locked = _debs(architecture)
 
-    def pack(folder: Path) -> None:
+    def pack_root(folder: Path) -> None:
         with open_session(os.environ) as session:
             write_rootfs(fetch_debs(session, kept(), os.environ, locked), folder / "root.tar", epoch=EPOCH)
 
-    return kept().ensure("debian-roots", digest([[deb.sha256 for deb in locked], EPOCH]), pack) / "root.tar"
+    key = digest([_locked(architecture), EPOCH])
+    return kept().ensure("debian-roots", key, pack_root) / "root.tar"
+
+
+def make_large_base(place: Place, *, compression: str = "gzip") -> str:
+    """A base of all wheels of our lock of vLLM, whole, for aarch64: 8 GB in three layers, as `pip install` makes them.
+
+    It takes minutes, 4 GB of downloads the first time, and 15 GB of the disk for as long as it lasts.
+    """
+    made, name = _Layout("debian", "linux/arm64"), "bases/large"
+    lock = json.loads((ROOT / "recipes/images/vllm.lock.json").read_text(encoding="utf-8"))
+    rows = lock["wheels"]["image"]["arm64"]
+    parts: dict[str, list[str]] = {"nvidia": [], "torch": [], "rest": []}
+    for row in rows:
+        part = (
+            "nvidia" if row["name"].startswith("nvidia-") else "torch" if row["name"] in ("torch", "triton") else "rest"
+        )
+        parts[part].append(f"{row['name']}=={row['version']}")
+    layers = [push_layer(place, name, made.write_system, compression=compression)]
+    with place.store.folder("base") as folder:
+        for part, packages in parts.items():
+            install(folder / part, packages, "linux/arm64")
+            layers.append(push_tree(place, name, Tree(folders={made.site: folder / part}), compression=compression))
+            shutil.rmtree(folder / part)
+    return push_image(place, name, layers, made.settings("vllm"))

@@ -49,8 +49,8 @@ ENTRYPOINT ["python3", "-c", "import vllm.core, os; print(vllm.core.answer(), os
 LARGE = """\
 FROM {base}
 USER root
-RUN python3 -c "import os; [(os.makedirs('/opt/%d' % n), [open('/opt/%d/%d' % (n, m), 'wb').close() for m in range(100)]) \\
-    for n in range(400)]; [os.truncate(os.open('/opt/%d.bin' % n, os.O_CREAT | os.O_WRONLY), 1 << 30) for n in range(8)]"
+RUN for n in $(seq 400); do mkdir /opt/$n && (cd /opt/$n && touch $(seq 100)); done
+RUN for n in $(seq 8); do truncate -s 1G /opt/$n.bin; done
 USER 1000
 """
 DIFF = """\

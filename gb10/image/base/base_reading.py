@@ -1,7 +1,7 @@
 """Reading an image of others: its manifest, each layer once, then what its Python finds. Nothing is unpacked or run."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,14 +24,16 @@ from gb10.core.files import digest as key_of
 from gb10.core.store import note_use
 from gb10.errors import PublishError, UsageError, VerifyError
 from gb10.image.base.described import Wanted, describe
-from gb10.image.base.file_tree import FileTree
-from gb10.image.base.layer_index import FORMAT, LayerIndex, packed_index, read_layer, unpacked_index
+from gb10.image.base.file_tree import File, FileTree
+from gb10.image.base.layer_index import FORMAT, LayerIndex, contents_of, packed_index, read_layer, unpacked_index
 from gb10.image.context import Context
 from gb10.image.recipe.base_image import BaseImage, BaseLayer
 
 ROOM: Final = "bases"
 LAYER: Final = "layer.json.gz"
 DOCUMENT: Final = "document"
+MOST_BYTES: Final = 256 << 20
+"""Of all files that are read at once."""
 AT_ONCE: Final = 2
 """Layers that are read at the same time."""
 
@@ -61,15 +63,58 @@ def inspect_base(
     Raises PublishError (the registry, another platform), UsageError (no Python, two, ONBUILD), VerifyError (damaged or
     hostile layers, an image that contradicts itself), EngineError.
     """
-    source = source_of(ctx, engine, reference, platform)
-    indexes = layers_of(ctx, source)
-    layers = tuple(BaseLayer(digest=one.digest, diff_id=one.diff_id, size=one.size) for one in indexes)
+    source = _source(ctx, engine, reference, platform)
     wanted = Wanted(platform=platform, python=python, serving=serving)
+    return _described(source, _layers(ctx, source), wanted)
+
+
+def files_of(ctx: Context, base: BaseImage, paths: Sequence[str], *, engine: Engine | None = None) -> dict[str, bytes]:
+    """Whole files of a base in its registry, by the paths among these that are regular files; links are followed.
+
+    Each layer that holds one is streamed once to its end, so that its digest is checked. Raises as ``inspect_base``,
+    and VerifyError for more than MOST_BYTES.
+    """
+    source = _source(ctx, engine, base.reference, base.platform)
+    tree = FileTree(_layers(ctx, source))
+    wanted = dict[int, dict[int, list[str]]]()
+    for path in dict.fromkeys(paths):
+        found = tree.find(path)
+        if isinstance(found, File):
+            wanted.setdefault(found.layer, {}).setdefault(found.number, []).append(path)
+    contents = dict[str, bytes]()
+    for layer, rows in sorted(wanted.items()):
+        blob = source.layers[layer]
+        blocks = source.repository.stream(blob.digest, blob.size)
+        left = MOST_BYTES - sum(map(len, contents.values()))
+        read, digest = contents_of(blocks, {number: names[0] for number, names in rows.items()}, left)
+        if digest != blob.digest:
+            raise _other_bytes(source, blob)
+        contents |= {name: read[names[0]] for names in rows.values() for name in names}
+    return contents
+
+
+def _other_bytes(source: Source, blob: SentBlob) -> PublishError:
+    return PublishError(
+        f"the registry sent other bytes than the layer {blob.digest}",
+        where=source.reference,
+        hint="run the command again; if it stays so, the registry is damaged",
+    )
+
+
+def known_base(ctx: Context, reference: str, platform: str, *, engine: Engine | None = None) -> BaseImage | None:
+    """The same of an image whose layers are all known; None where one would have to be read. Raises as inspect_base."""
+    source = _source(ctx, engine, reference, platform)
+    if any(_known(ctx, blob) is None for blob in source.layers):
+        return None
+    return _described(source, _layers(ctx, source), Wanted(platform=platform))
+
+
+def _described(source: Source, indexes: Sequence[LayerIndex], wanted: Wanted) -> BaseImage:
+    layers = tuple(BaseLayer(digest=one.digest, diff_id=one.diff_id, size=one.size) for one in indexes)
     return describe(FileTree(indexes), source.reference, layers, source.config, wanted)
 
 
-def source_of(ctx: Context, engine: Engine | None, reference: str, platform: str) -> Source:
-    """The image of a reference, by its manifest and config. Raises as ``inspect_base``."""
+def _source(ctx: Context, engine: Engine | None, reference: str, platform: str) -> Source:
     name, digest = split_digest(reference)
     repository = open_repository(ctx.env, name, login_for(engine, ctx.env, name))
     content, found = _manifest(ctx, repository, digest or split_reference(name)[1])
@@ -129,7 +174,7 @@ def _write(ctx: Context, place: Path, make: Callable[[Path], object]) -> None:
         ctx.store.replace(place, lambda folder: (make(folder), None)[1])
 
 
-def layers_of(ctx: Context, source: Source) -> list[LayerIndex]:
+def _layers(ctx: Context, source: Source) -> list[LayerIndex]:
     """The index of each layer, lowest first: kept ones, and those that are read now."""
     known = {blob.digest: _known(ctx, blob) for blob in source.layers}
     missing = [blob for blob in dict.fromkeys(source.layers) if known[blob.digest] is None]
@@ -146,11 +191,7 @@ def layers_of(ctx: Context, source: Source) -> list[LayerIndex]:
 
                 found = read_layer(counted())
                 if found.digest != blob.digest:
-                    raise PublishError(
-                        f"the registry sent other bytes than the layer {blob.digest}",
-                        where=source.reference,
-                        hint="run the command again; if it stays so, the registry is damaged",
-                    )
+                    raise _other_bytes(source, blob)
                 packed = packed_index(found)
                 _write(ctx, _place(ctx, "layer", blob.digest), lambda folder: (folder / LAYER).write_bytes(packed))
                 return found

@@ -20,10 +20,12 @@ MOST_STEPS: Final = 30_000_000
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file: whether it can be executed, and what it says, if it was read."""
+    """A file: whether it can be executed, what it says, if it was read, and where: the layer's number and its own."""
 
-    program: bool = False
-    fact: str | None = None
+    program: bool
+    fact: str | None
+    layer: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Special:
     """A device or a pipe."""
 
 
-PLAIN, EXECUTABLE, SPECIAL = File(), File(program=True), Special()
+SPECIAL = Special()
 
 
 class Folder(dict[str, "Node"]):
@@ -58,7 +60,7 @@ class FileTree:
         for number, layer in enumerate(layers):
             if number >= MOST_LAYERS:
                 raise damaged(f"the image has more than {MOST_LAYERS} layers")
-            self._lay(layer)
+            self._lay(number, layer)
 
     def find(self, path: str) -> Node | None:
         """What is at a path, at the end of its links; None for nothing, a dangling link, a loop."""
@@ -130,12 +132,12 @@ class FileTree:
             nodes.append(node)
         return done
 
-    def _lay(self, layer: LayerIndex) -> None:
+    def _lay(self, at: int, layer: LayerIndex) -> None:
         """One layer: what it removes goes first, of the layers below alone; then what it brings."""
         self._remove(layer)
         last: str | None = None
         folder = self.root
-        for kind, path, target, fact in layer.entries():
+        for number, (kind, path, target, fact) in enumerate(layer.entries()):
             if kind in "wo":
                 continue
             self.count += 1
@@ -154,7 +156,10 @@ class FileTree:
                 continue
             if isinstance(there, (Folder, Link)) or kind == "l":
                 last = None  # what a path leads to may be another folder now
-            folder[name] = self._brought(kind, path, target, fact)
+            if kind in "fx":
+                folder[name] = File(kind == "x", fact, at, number)
+            else:
+                folder[name] = self._brought(kind, path, target)
 
     def _remove(self, layer: LayerIndex) -> None:
         for kind, path, _, _ in layer.entries():
@@ -165,19 +170,13 @@ class FileTree:
             if self.steps > MOST_STEPS:
                 raise damaged(TOO_FAR)
 
-    def _brought(self, kind: str, path: str, target: str, fact: str | None) -> Node:
+    def _brought(self, kind: str, path: str, target: str) -> Node:
         if kind == "h":
             found = self._at_parent(inside(target))
             if found is None or isinstance(found, Folder):
                 raise damaged(f"a hard link to no file: {ascii(path)[:200]}")
             return found
-        if kind == "l":
-            return Link(target)
-        if kind == "s":
-            return SPECIAL
-        if fact is not None:
-            return File(kind == "x", fact)
-        return EXECUTABLE if kind == "x" else PLAIN
+        return Link(target) if kind == "l" else SPECIAL
 
     def _at_parent(self, path: str) -> Node | None:
         """What is at a path whose last part is no link to be followed."""

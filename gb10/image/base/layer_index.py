@@ -98,6 +98,26 @@ class LayerIndex:
             yield kind, path, self.targets.get(number, ""), self.facts.get(number)
 
 
+def contents_of(blocks: Iterator[bytes], wanted: Mapping[int, str], most: int) -> tuple[dict[str, bytes], str]:
+    """Whole files of a layer, by their numbers in its index, each under the name that is given for it; its digest.
+
+    Raises VerifyError, also when they hold more than ``most`` bytes.
+    """
+    stream = LayerStream(blocks, MOST_UNPACKED)
+    found, number = dict[str, bytes](), 0
+    for member in members(stream):
+        if not _as_change(member)[1]:
+            continue
+        if number in wanted:
+            most -= member.size
+            if most < 0:
+                raise damaged(f"{ascii(member.path)[:200]} is larger than any file that is read of an image")
+            found[wanted[number]] = stream.read(member.size)
+        number += 1
+    stream.drain()
+    return found, stream.digest
+
+
 def read_layer(blocks: Iterator[bytes]) -> LayerIndex:
     """Read a layer to its end. Raises VerifyError for one that is damaged, or larger than any."""
     stream = LayerStream(blocks, MOST_UNPACKED)

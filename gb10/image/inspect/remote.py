@@ -63,6 +63,7 @@ class SentBill(Sent):
     packages: Annotated[tuple[SentPackage, ...], Field(max_length=MOST << 4)] = ()
 
 
+UNTOLD: Final = "nothing is attached to it: what it holds is told by pulling it"
 DOCUMENTS: Final = (SPDX, IN_TOTO)
 Trust = Callable[[str, str, Sequence[Descriptor]], object]
 """Raises VerifyError unless the reader trusts a signature among what lies beside a manifest.
@@ -144,7 +145,7 @@ def remote_portrait(
     labels, plan = settings.labels or {}, attached_plan(one)
     verdict = read_verdict(statement_of(one, VERIFICATION).get("verdict"))
     layers = layers_in(one, plan, labels)
-    missing = "nothing is attached to it: what it holds is told by pulling it" if not one.attached else ""
+    missing = UNTOLD if not one.attached else ""
     words = "1 document beside it has" if one.untrusted == 1 else f"{one.untrusted} documents beside it have"
     left_out = f"{words} no trusted signature: left out" if one.untrusted else ""
     unseen = f"{one.unseen} more documents beside it were not looked at" if one.unseen else ""
@@ -152,6 +153,7 @@ def remote_portrait(
         reference=reference,
         place=one.repository.base,
         digest=one.manifest.config.digest,
+        manifest=one.digest,
         platform="/".join(filter(None, (one.config.os, one.config.architecture, one.config.variant))),
         created=labels.get(CREATED, one.config.created),
         size=sum(layer.size for layer in layers),
