@@ -284,8 +284,9 @@ def below_of(ctx: Context, base: BaseImage) -> Below:
             path=(one.metadata or f"{one.folder}/{one.name}.dist-info/METADATA").lstrip("/"),
             name=one.name,
             version=one.version,
+            cuda=base.cuda if name == "torch" else "",
         )
-        for one in base.installed.values()
+        for name, one in base.installed.items()
     )
     return Below(
         scan=found.scan if found else Scan(root=base.reference, distributions=installed),
