@@ -317,8 +317,10 @@ def test_a_diff_on_8_gb_takes_10_seconds_and_1_mb(  # noqa: PLR0917 - fixtures
         text = DIFF.replace("42", str(42 + number))
         diff.write_text(text, encoding="utf-8")
         begun = time.monotonic()
-        tag = json.loads(ran(*on(reference, "--patch", str(diff), "--json")))["tags"][-1]
+        found = json.loads(ran(*on(reference, "--patch", str(diff), "--json")))
         ours.append(time.monotonic() - begun)
+        tag = found["tags"][-1]
+        print("TIMINGS", [(one["name"], round(one["start"], 2), round(one["seconds"], 2)) for one in found["timings"]])
         assert printed(engine, tag) == f"{42 + number} 1000 /srv"
         folder = tmp_path / f"plain-{number}"
         folder.mkdir()

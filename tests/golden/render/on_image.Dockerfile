@@ -6,18 +6,21 @@ FROM --platform=linux/arm64 registry.example/vllm/vllm-openai@sha256:<key> AS ba
 
 FROM base-build AS added
 RUN --network=none --mount=type=bind,from=added-files,target=/files --mount=type=bind,source=placed.py,target=/placed.py \
-    --mount=type=bind,from=base,target=/below \
-    PYTHONHASHSEED=0 python3 /placed.py --below /below --files /files --out /out --epoch 1795305600
+    --mount=type=bind,from=base,target=/below --mount=type=bind,source=scan.py,target=/scan.py \
+    PYTHONHASHSEED=0 python3 /placed.py --below /below --files /files --out /out --epoch 1795305600 && \
+    python3 /scan.py /out --as change > /scan.json
 
 FROM base-build AS patched
 RUN --network=none --mount=type=bind,from=patched-files,target=/files --mount=type=bind,source=placed.py,target=/placed.py \
-    --mount=type=bind,from=base,target=/below \
-    PYTHONHASHSEED=0 python3 /placed.py --below /below --files /files --out /out --epoch 1795305600
+    --mount=type=bind,from=base,target=/below --mount=type=bind,source=scan.py,target=/scan.py \
+    PYTHONHASHSEED=0 python3 /placed.py --below /below --files /files --out /out --epoch 1795305600 && \
+    python3 /scan.py /out --as change > /scan.json
 
 FROM base-build AS overlay
 RUN --network=none --mount=type=bind,from=overlay-files,target=/files --mount=type=bind,source=placed.py,target=/placed.py \
-    --mount=type=bind,from=base,target=/below \
-    PYTHONHASHSEED=0 python3 /placed.py --below /below --files /files --out /out --epoch 1795305600
+    --mount=type=bind,from=base,target=/below --mount=type=bind,source=scan.py,target=/scan.py \
+    PYTHONHASHSEED=0 python3 /placed.py --below /below --files /files --out /out --epoch 1795305600 && \
+    python3 /scan.py /out --as change > /scan.json
 
 FROM base AS assembled
 COPY --link --from=added /out/ /
@@ -32,31 +35,23 @@ RUN --network=none --mount=type=bind,from=mod-1-files,target=/run/gb10/files \
     PYTHONHASHSEED=0 /usr/bin/python3.12 -B /run/gb10/mod.py --name one --workdir /vllm-workspace --epoch 1795305600
 
 
-FROM base-build AS scan-added
-RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,from=added,source=/out,target=/out \
-    python3 /scan.py /out --as change --symbols /symbols.json.gz > /scan.json
-
-FROM base-build AS scan-patched
-RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,from=patched,source=/out,target=/out \
-    python3 /scan.py /out --as change --symbols /symbols.json.gz > /scan.json
-
-FROM base-build AS scan-overlay
-RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,from=overlay,source=/out,target=/out \
-    python3 /scan.py /out --as change --symbols /symbols.json.gz > /scan.json
-
 FROM base-build AS scan-mod-1
 RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,source=changed.py,target=/changed.py \
     --mount=type=bind,from=assembled,target=/before --mount=type=bind,from=mod-1,target=/after \
     python3 /changed.py /before /after > /scan.json
 
 FROM scratch AS proof
-COPY --from=scan-added /scan.json /added.json
-COPY --from=scan-patched /scan.json /patched.json
-COPY --from=scan-overlay /scan.json /overlay.json
+COPY --from=added /scan.json /added.json
+COPY --from=patched /scan.json /patched.json
+COPY --from=overlay /scan.json /overlay.json
 COPY --from=scan-mod-1 /scan.json /mod-1.json
 
 FROM base-build AS record
-RUN --network=none --mount=type=bind,source=plan.json,target=/plan.json --mount=type=bind,from=proof,target=/scans \
+RUN --network=none --mount=type=bind,source=plan.json,target=/plan.json \
+    --mount=type=bind,from=added,source=/scan.json,target=/scans/added.json \
+    --mount=type=bind,from=patched,source=/scan.json,target=/scans/patched.json \
+    --mount=type=bind,from=overlay,source=/scan.json,target=/scans/overlay.json \
+    --mount=type=bind,from=scan-mod-1,source=/scan.json,target=/scans/mod-1.json \
     install -D -m 644 /plan.json /out/usr/share/gb10/plan.json && install -d /out/usr/share/gb10/scans && \
     install -m 644 -t /out/usr/share/gb10/scans /scans/*.json && \
     find /out -exec touch -h -d @1795305600 {} +
