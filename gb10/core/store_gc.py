@@ -19,6 +19,7 @@ ROOMS: Final = {
     "diffs": "diff",
     "downloads": "download",
     "explain": "explain",
+    "placed": "placed",
     "programs": "program",
     "proofs": "image",
     "resolved": "resolved",

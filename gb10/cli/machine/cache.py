@@ -29,6 +29,7 @@ KINDS: Final = {
     "trees": "source trees",
     "wheels": "compiled wheels",
     "rootfss": "base systems",
+    "placed": "files laid over images",
     "programs": "benchmark programs",
     "explain": "engines' Python for explain",
     "answers": "answers of explain",

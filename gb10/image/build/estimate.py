@@ -42,6 +42,7 @@ REHEARSAL_SECONDS: Final = 120.0  # one process, with some 30 kernels of Triton
 COPIES: Final = {False: 2, True: 4}  # stage and linked layer; containerd's store adds a blob and its unpacked snapshot
 LEAST_MEMORY: Final = 3_000_000_000  # to slim the largest library takes 2.6
 COMPILED: Final = ("wheel", "program")
+UNPACKED: Final = ("layer", "rootfs", "base", "added")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,7 +136,7 @@ def _one_by_one(absent: Iterable[Step]) -> float:
 
 def unpacked(steps: Iterable[Step]) -> int:
     """Bytes on disk of the layers and bases, once."""
-    return int(sum(step.download for step in steps if step.kind in ("layer", "rootfs")) * UNPACKED_RATIO)
+    return int(sum(step.download for step in steps if step.kind in UNPACKED) * UNPACKED_RATIO)
 
 
 def check_disk_and_memory(ctx: Context, needed: Needs, engine: Engine | None) -> None:

@@ -85,6 +85,11 @@ class ImageSummary:
 
 def layer_names(plan: RecordedPlan, labels: Mapping[str, str], count: int) -> list[str]:
     """The names of an image's layers, lowest first, as its plan has them."""
+    if plan.base:
+        own = [step.name for kind in ("added", "patched") for step in plan.of_kind(kind)]
+        own += [*(["overlay"] if OVERLAY in labels else []), *(step.name for step in plan.of_kind("mod"))]
+        whole = [*("base" for _ in plan.base.layers), *own, BESIDE[0]]
+        return whole if count == len(whole) else []
     names = ["base", *(step.name for step in plan.of_kind("layer")), *(step.name for step in plan.of_kind("graft"))]
     names += ["settings", *(["overlay"] if OVERLAY in labels else []), *(step.name for step in plan.of_kind("mod"))]
     return [*names, *BESIDE][:count] if count >= len(names) else []

@@ -136,6 +136,12 @@ def _sizes(session: requests.Session, links: Iterable[Link], known: Mapping[str,
         return {**known, **dict(zip(absent, sizes, strict=True))}
 
 
+def added_wheels(session: requests.Session, found: Iterable[Resolved]) -> tuple[LockedWheel, ...]:
+    """The wheels of a resolution, with hashes and sizes. Raises FetchError."""
+    entries = tuple(found)
+    return _wheels(entries, _sizes(session, (entry.link for entry in entries), {}))
+
+
 def _wheels(found: Iterable[Resolved], sizes: Mapping[str, int], cuda: str | None = None) -> tuple[LockedWheel, ...]:
     return tuple(
         LockedWheel(

@@ -10,15 +10,23 @@ from gb10.core.fields import ARCHITECTURES, Architecture, requirement_name
 from gb10.core.files import Artifact, Checkout
 from gb10.errors import UsageError
 from gb10.image.plan.options import Options, PatchUse
+from gb10.image.recipe.base_image import BaseImage
 from gb10.image.recipe.image_recipe import Recipe, WheelBuild
 from gb10.image.recipe.kernel_sets import KernelSet
 from gb10.image.recipe.locked import IndexFile, Lock, LockedCheckout, LockedWheel
+from gb10.image.recipe.on_image import OnImage
 from gb10.image.recipe.rehearsals import Rehearsal
 from gb10.image.recipe.slim_rules import Rule, RuleFile
 
-Kind = Literal["rootfs", "tools", "wheel", "layer", "graft", "rehearsal", "cache", "mod", "image", "proof", "program"]
+Kind = Literal[
+    "rootfs", "tools", "wheel", "layer", "graft", "rehearsal", "cache", "mod", "image", "proof", "program",
+    "base", "added", "patched",
+]  # fmt: skip
+"""The last three are of images on an image of others."""
 PLACES: Final[Mapping[Kind, str]] = {
+    "added": "placed",
     "graft": "wheels",
+    "patched": "placed",
     "program": "programs",
     "proof": "proofs",
     "rootfs": "rootfss",
@@ -148,6 +156,13 @@ class Plan:
     key: str
     slim: tuple[Rule, ...] = ()
     """The rules that bite on a layer."""
+    on: OnImage | None = None
+    """What was asked for, where the image is built on one of others."""
+
+    @property
+    def base(self) -> BaseImage | None:
+        """The image of others that this one is built on, if it is."""
+        return self.lock.base
 
     @property
     def local_only(self) -> tuple[str, ...]:
@@ -193,6 +208,7 @@ class Plan:
             "lock": self.lock.input_digest,
             "created": self.lock.created.isoformat(),
             "suite": self.recipe.base.suite,
+            **({"base": {"image": self.base.reference}} if self.base else {}),
             "key": self.key,
             "tags": list(self.tags),
             "patches": [

@@ -34,7 +34,8 @@ class ImageScan:
     """What the files of an image are, and whether its libraries find what they need."""
 
     scan: Scan
-    linked: Linked
+    linked: Linked | None
+    """None where only a part of the image was scanned."""
 
 
 def scan_path(path: Path) -> Scan:

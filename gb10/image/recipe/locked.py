@@ -22,6 +22,7 @@ from gb10.core.fields import (
     Size,
     accepted,
 )
+from gb10.image.recipe.base_image import BaseImage
 from gb10.sources.debian.mirror import LockedDeb
 
 WHEEL: Final = "{text} is not the file name of a wheel"
@@ -96,3 +97,5 @@ class Lock(Model):
     debs: LockedDebs
     wheels: LockedWheels
     sdists: dict[Name, LockedSdist | LockedCheckout]
+    base: BaseImage | None = None
+    """The image of others that it is built on, as it was read; its Debian packages are for the build stages alone."""

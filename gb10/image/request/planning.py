@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from gb10.errors import Gb10Error, UsageError
 from gb10.image.context import Context, build_architecture
-from gb10.image.lock.lockfile import check_lock, load_lock, load_recipe, lock_path
+from gb10.image.lock.base_lock import build_inputs, check_on_image, lock_in_memory
+from gb10.image.lock.lockfile import check_lock, load_any, load_lock, lock_path
 from gb10.image.mods.declaration import RECORD, require_fit
 from gb10.image.mods.read import FoundMod, find_mod
 from gb10.image.patches.releases import load_releases
@@ -19,11 +20,21 @@ from gb10.image.plan.catalog import Catalog, tree_digest
 from gb10.image.plan.dag import GEMM, plan_image, plan_program
 from gb10.image.plan.options import Mod, Options, Overlay, Served
 from gb10.image.plan.values import PLACES, Plan, Toolkit
-from gb10.image.recipe.arch import ARCHES, parse_arch
+from gb10.image.recipe.arch import ARCHES, Arch, parse_arch
 from gb10.image.recipe.image_recipe import Recipe, WheelBuild
 from gb10.image.recipe.locked import Lock
+from gb10.image.recipe.on_image import ImageBase, OnImage, derived
 from gb10.image.recipe.slim_rules import Extent
 from gb10.image.request.checkouts import marked, own_sources, split_refs
+from gb10.image.request.from_image import (
+    Over,
+    beside,
+    check_from,
+    plain_engine,
+    plan_over,
+    refuse_options,
+    require_engine,
+)
 from gb10.image.request.given_diffs import by_source, from_web, with_urls, with_wholes
 from gb10.image.request.kernel_choice import chosen_kernels, served_model, with_model, with_set, with_warmup_run
 from gb10.image.request.kernel_probe import fitting_sets
@@ -63,6 +74,10 @@ class Request:
     """Which rules of recipes/slim.yaml the image applies."""
     serves: str | None = None
     """The need of a model recipe for which the image is made. It is in no key."""
+    base: str | None = None
+    """An image of others to build on (``--from``), instead of a recipe's Debian packages and wheels."""
+    named_engine: bool = False
+    """Whether the user named the engine."""
 
 
 def make_plan(ctx: Context, request: Request) -> Plan:
@@ -71,9 +86,15 @@ def make_plan(ctx: Context, request: Request) -> Plan:
     Raises UsageError for a bad recipe or arch, LockStaleError for a stale lock.
     """
     arch = parse_arch(request.arch)
+    if request.base:
+        engine = plain_engine(request.engine) if request.named_engine else None
+        asked = OnImage(base=ImageBase(image=check_from(request.base)), engine=engine)
+        return _plan_on(ctx, request, asked, _locked_base(ctx, request, asked, arch), "--engine")
     refs, commits = split_refs(request.refs)
     path = recipe_of_release(ctx, request.engine, refs)
-    recipe = load_recipe(path)
+    recipe = load_any(path)
+    if isinstance(recipe, OnImage):
+        return _plan_of_file(ctx, request, recipe, path)
     lock = load_lock(lock_path(path))
     check_lock(recipe, lock, path)
     without = request.without
@@ -103,6 +124,63 @@ def make_plan(ctx: Context, request: Request) -> Plan:
     given = replace(request, sources=(*request.sources, *commits))
     options = _with_patches(ctx, given, recipe, lock, toolkit=toolkit, options=options)
     return plan_image(recipe, lock, toolkit, options)
+
+
+def _locked_base(ctx: Context, request: Request, given: OnImage, arch: Arch) -> Lock:
+    """The lock of what ``--from`` names: a tag is resolved now, and printed."""
+    lock = lock_in_memory(ctx, given, request.platform or arch.platform)
+    if "@" not in given.base.image and lock.base:
+        ctx.reporter.say(f"--from {given.base.image} is {lock.base.reference}")
+    return lock
+
+
+def _plan_of_file(ctx: Context, request: Request, given: OnImage, path: Path) -> Plan:
+    """The plan of a recipe file on an image of others, by its lock."""
+    lock = load_lock(lock_path(path))
+    check_on_image(given, lock, path)
+    if request.platform and request.platform != given.platform:
+        raise UsageError(
+            f"{path.name} is for {given.platform}, and --platform names {request.platform}",
+            where=str(path),
+            hint=f"leave the option out, or write platform: {request.platform} into the recipe and lock it again",
+        )
+    own = replace(
+        request,
+        patches=(*beside(path, given.patches), *request.patches),
+        mods=(*beside(path, given.mods), *request.mods),
+    )
+    return _plan_on(ctx, own, given, lock, f"the engine of {path.name}")
+
+
+def _plan_on(ctx: Context, request: Request, given: OnImage, lock: Lock, named: str) -> Plan:
+    """The plan of a request on an image of others. Raises UsageError for options that are for our own images."""
+    refuse_options(_of_recipes(request))
+    if lock.base is None:
+        raise UsageError("the lock names no image", hint="lock it again: ./build.py lock --engine FILE")
+    require_engine(lock.base, given.engine, named)
+    recipe = derived(given, lock.base, build_inputs(ctx)[0])
+    over = Over(
+        arch=parse_arch(request.arch),
+        patches=request.patches,
+        overlay=_overlay(request.overlay),
+        mods=_mods(ctx.catalog, request, recipe),
+    )
+    return plan_over(ctx, given, lock, over)
+
+
+def _of_recipes(request: Request) -> dict[str, bool]:
+    """The options that choose what our own recipes build, and whether each is given."""
+    return {
+        "--ref": bool(request.refs),
+        "--source": bool(request.sources),
+        "--targets": bool(request.targets),
+        "--kernels": bool(request.kernels),
+        "--for-model": bool(request.model),
+        "--without": bool(request.without),
+        "--without-patch": bool(request.without_patches),
+        "--recipe": bool(request.serves),
+        "--slim all": request.slim == "all",
+    }
 
 
 def _with_patches(
