@@ -83,6 +83,8 @@ def target_families(plan: Plan, step: Step) -> list[str]:
     if step.kind != "wheel":
         return [step.name]
     build = plan.recipe.wheels[step.name]
+    if build.method == "package":
+        return [step.name]
     return [f"{build.source}_all"] if ALL in build.targets else list(build.targets)
 
 

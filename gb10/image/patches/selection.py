@@ -74,7 +74,7 @@ def _useful(uses: Iterable[PatchUse], recipe: Recipe, over: Collection[str]) -> 
     projects = {recipe.project(name) for name in named}
     marked = tuple(replace(use, compiled=use.compiled and use.project in projects) for use in uses)
     _check_compiled(marked, over)
-    _check_used(marked, {recipe.project(wheel.source) for wheel in built if wheel.method == "aot"})
+    _check_used(marked, {recipe.project(wheel.source) for wheel in built if wheel.method in ("aot", "package")})
     return marked
 
 

@@ -11,7 +11,7 @@ from gb10.errors import UsageError
 from gb10.image.plan.options import Options
 from gb10.image.plan.render import wheel_dockerfile
 from gb10.image.plan.values import Plan, Step, Toolkit, build_tools, on_each_machine, wheel_inputs
-from gb10.image.recipe.image_recipe import Recipe, WheelBuild
+from gb10.image.recipe.image_recipe import PACKAGE_HEADERS, Recipe, WheelBuild
 from gb10.image.recipe.kernel_sets import KernelSet, content, target_wheels
 
 BLANK: Final = "0" * 64
@@ -57,6 +57,23 @@ COMPILE_SCRIPTS: Final[Mapping[str, tuple[str, ...]]] = {
             "pack_targets.py",
             "pack_wheel.py",
         )
+    ),
+    "package": (
+        *(
+            f"inside/compile/{name}"
+            for name in (
+                "build_python.py",
+                "compilers.py",
+                "cuda_home.py",
+                "pack_package.py",
+                "pack_wheel.py",
+                "package.py",
+                "package_backend.py",
+                "package_compiler.py",
+            )
+        ),
+        "inside/scan/binary.py",
+        "inside/scan/linkage.py",
     ),
 }
 PATCHER: Final = tuple(
@@ -107,13 +124,18 @@ def _compilers(plan: Plan, step: Step, toolkit: Toolkit) -> list[object]:
 
 def _about(build: WheelBuild, options: Options) -> str:
     compiled = f", compiled as {options.arch.kernels}" if options.arch.kernels != str(options.arch) else ""
+    if build.method == "package":
+        return f"package {build.source} for {options.arch}, compiled as {options.arch.torch}"
     what = ", ".join(build.targets) if build.method == "source" else build.kernels
     return f"{build.method} {what} for {options.arch}{', as its CMake chooses' if build.targets else compiled}"
 
 
 def _python(draft: Plan, build: WheelBuild) -> list[str]:
-    """sha256 of the target's Python headers, the only part of the image's base that such a compile reads."""
-    if build.method != "source":
+    """sha256 of the target's Python headers, the only part of the image's base that decides a byte of such a compile.
+
+    A package's build reads Python's configuration, too, which comes from the same Debian source.
+    """
+    if build.method not in ("source", "package"):
         return []
     name = f"libpython{draft.recipe.python}-dev"
     found = [deb.sha256 for deb in draft.lock.debs.image[draft.options.target] if deb.name == name]
@@ -150,10 +172,14 @@ def kernel_set(build: WheelBuild, toolkit: Toolkit) -> KernelSet | None:
 
 
 def with_headers(recipe: Recipe, toolkit: Toolkit) -> Recipe:
-    """The recipe, with the headers that kernel sets need added to its wheels. Raises UsageError as ``kernel_set``."""
+    """The recipe, with the headers that kernel sets and packages need added to its wheels.
+
+    Raises UsageError as ``kernel_set``.
+    """
     wheels = dict(recipe.wheels)
-    for name in recipe.built:
-        headers = dict.fromkeys((*wheels[name].headers, *target_wheels(kernel_set(wheels[name], toolkit) or {})))
+    for name, build in recipe.built.items():
+        own = build.headers or (PACKAGE_HEADERS if build.method == "package" else ())
+        headers = dict.fromkeys((*own, *target_wheels(kernel_set(build, toolkit) or {})))
         wheels[name] = wheels[name].model_copy(update={"headers": tuple(headers)})
     return recipe.model_copy(update={"wheels": wheels})
 

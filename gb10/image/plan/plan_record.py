@@ -71,7 +71,8 @@ def _without_server(recipe: Recipe, name: str) -> Source:
     source = recipe.sources[name]
     if source.git:
         return source.model_copy(update={"git": NO_HOST})
-    return Source(sdist=f"{recipe.project(name)}=={(source.sdist or '').partition('==')[2]}")
+    pinned = f"{recipe.project(name)}=={(source.pinned or '').partition('==')[2]}"
+    return Source(wheel=pinned) if source.wheel else Source(sdist=pinned)
 
 
 def needed_lock(plan: Plan) -> Lock:

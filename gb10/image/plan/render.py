@@ -136,12 +136,16 @@ class Compilers(TypedDict, total=False):
 ALONE: Final = Compilers(jobs="", shared=False, by_hand=False, reviewed=False)
 
 
+TEMPLATES: Final = {"source": "targets.Dockerfile.j2", "package": "package.Dockerfile.j2"}
+"""By method, where it is not the one of kernels."""
+
+
 def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], **compilers: Unpack[Compilers]) -> str:
     """The Dockerfile that compiles one wheel."""
     arch, build = plan.options.arch, plan.recipe.wheels[step.name]
     return _render(
         templates,
-        "targets.Dockerfile.j2" if build.method == "source" else "wheel.Dockerfile.j2",
+        TEMPLATES.get(build.method, "wheel.Dockerfile.j2"),
         plan,
         step=step,
         wheel=build,
@@ -149,8 +153,9 @@ def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], **com
         python=plan.recipe.python,
         **{**ALONE, **compilers},
         arch=arch,
-        compiled=parse_arch(arch.kernels),
+        compiled=parse_arch(arch.torch if build.method == "package" else arch.kernels),
         machine=MACHINES[plan.options.target],
+        glibc=glibc(plan.recipe.base.suite),
         origins=wheel_inputs(plan, step.name).origins,
         cutlass=_cutlass(plan, build),
         version=plan.recipe.version,
