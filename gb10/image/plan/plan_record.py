@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from gb10.core.fields import ARCHITECTURES, Architecture, requirement_name
 from gb10.image.plan.options import Options, PatchUse
-from gb10.image.plan.values import SCHEMA, Plan, build_tools, on_each_machine, wheel_inputs
+from gb10.image.plan.values import SCHEMA, Plan, Step, build_tools, on_each_machine, wheel_inputs
 from gb10.image.recipe.image_recipe import Base, BasePackages, Recipe, Source
 from gb10.image.recipe.kernel_sets import content
 from gb10.image.recipe.locked import Lock, LockedWheel, LockedWheels
@@ -129,6 +129,8 @@ SLIM: Final = f"{NAMESPACE}.slim"
 """The label with the slimming rules that were applied to an image; with ``.mb``, the MB that they save."""
 LOCAL_ONLY: Final = f"{SLIM}.local-only"
 """The label with the slimming rules that bar an image from being published."""
+PACKAGES: Final = f"{NAMESPACE}.package"
+"""With ``.NAME``, the label with the key of a package that was compiled: its licence is its author's choice."""
 
 
 def labels(plan: Plan) -> dict[str, str]:
@@ -147,6 +149,7 @@ def labels(plan: Plan) -> dict[str, str]:
         f"{NAMESPACE}.plan.key": plan.key,
         f"{NAMESPACE}.lock.digest": plan.lock.input_digest,
         **{f"{NAMESPACE}.wheel.{step.name}": step.key for step in plan.of_kind("wheel")},
+        **{f"{PACKAGES}.{step.name}": step.key for step in plan.of_kind("wheel") if _is_package(plan, step)},
         **{f"{NAMESPACE}.patches.{name}": " ".join(uses) for name, uses in applied.items()},
         **{f"{NAMESPACE}.patch-url.{number}": url for number, url in enumerate(urls, 1)},
         **({f"{NAMESPACE}.without": " ".join(options.without)} if options.without else {}),
@@ -156,6 +159,10 @@ def labels(plan: Plan) -> dict[str, str]:
         **({f"{NAMESPACE}.overlay": options.overlay.digest} if options.overlay else {}),
         **{f"{NAMESPACE}.mod.{number}": mod.label for number, mod in enumerate(options.mods, 1)},
     }
+
+
+def _is_package(plan: Plan, step: Step) -> bool:
+    return plan.recipe.wheels[step.name].method == "package"
 
 
 def _slim_labels(plan: Plan) -> dict[str, str]:

@@ -289,7 +289,7 @@ def inserted(text: str, section: str, lines: Iterable[str], where: str) -> str:
     if node is None:
         added = "".join(f"  {line}\n" for line in lines)
         return f"{text}{'' if text.endswith(chr(10)) else chr(10)}\n{section}:\n{added}"
-    if node.flow_style or not isinstance(node, yaml.CollectionNode) or not node.value:
+    if not isinstance(node, yaml.CollectionNode) or node.flow_style or not node.value:
         raise UsageError(
             f"{where}: {section} is written in one line, so nothing is added to it",
             hint="write it with one entry a line, then run the command again",

@@ -19,6 +19,7 @@ from email.parser import Parser
 from pathlib import Path
 
 from gb10.inside.compile.pack_wheel import MACHINES, Wheel, glibc_minor, local_version, pack
+from gb10.inside.compile.package_backend import refused
 from gb10.inside.scan.binary import mapped, scan_file
 from gb10.inside.scan.elf import ELF_MAGIC, DamagedError
 from gb10.inside.scan.linkage import Linkage, read_linkage
@@ -91,13 +92,16 @@ def read_built(folder: Path) -> Built:
         with zipfile.ZipFile(wheels[0]) as archive:
             files = {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
     else:
-        raise SystemExit(f"the build wrote {len(wheels)} wheels, not one")
+        raise refused(f"the build wrote {len(wheels)} wheels, not one")
+    outside = next((name for name in files if name.startswith("/") or ".." in name.split("/")), None)
+    if outside is not None:
+        raise refused(f"the wheel has the file {outside!r}, outside of its folder")
     infos = {match[1] for name in files if (match := INFO.match(name))}
     if len(infos) != 1:
-        raise SystemExit(f"the wheel has {len(infos)} folders of metadata, not one")
+        raise refused(f"the wheel has {len(infos)} folders of metadata, not one")
     info = infos.pop()
     if any(name.count("/") == 1 and name.endswith(f"/{MANIFEST}") for name in files):
-        raise SystemExit(f"the package has a {MANIFEST} of its own at its top: its wheel cannot declare what it holds")
+        raise refused(f"the package has a {MANIFEST} of its own at its top: its wheel cannot declare what it holds")
     headers = Parser().parsestr(files[f"{info}.dist-info/METADATA"].decode(errors="replace"))
     marks = Parser().parsestr(files[f"{info}.dist-info/WHEEL"].decode(errors="replace"))
     kept = {name: content for name, content in files.items() if not name.startswith(f"{info}.dist-info/RECORD")}
@@ -109,7 +113,7 @@ def read_built(folder: Path) -> Built:
 def check_metadata(stated: str, version: str) -> None:
     """Raise SystemExit when a wheel says two versions."""
     if stated.replace("-", "_") != version and stated != version:
-        raise SystemExit(f"the wheel's folder has version {version}, its METADATA {stated}")
+        raise refused(f"the wheel's folder has version {version}, its METADATA {stated}")
 
 
 def module_of(name: str, content: bytes, options: argparse.Namespace) -> dict[str, object]:
@@ -119,15 +123,19 @@ def module_of(name: str, content: bytes, options: argparse.Namespace) -> dict[st
     path.write_bytes(content)
     found, wanted = scan_file(path, name), f"sm_{options.arch.replace('.', '')}"
     if found.error:
-        raise SystemExit(f"{name} is damaged: {found.error}")
+        raise refused(f"{name} is damaged: {found.error}")
     if found.machine != options.machine:
-        raise SystemExit(
-            f"{name} is for {found.machine}, not {options.machine}: its compiler did not come by CC or CXX"
+        raise refused(
+            f"{name} is for {found.machine}, not {options.machine}",
+            "its build takes a compiler that is not CC or CXX: patch it, or set its own variable in environment",
         )
     code = {one for one in found.codes if one.startswith("sm_")}
     if found.codes and code != {wanted}:
         listed = ", ".join(sorted(found.codes))
-        raise SystemExit(f"{name} holds {listed}, not {wanted}: its compiler did not come by CUDA_HOME or PATH")
+        raise refused(
+            f"{name} holds {listed}, not {wanted}",
+            "its build takes an nvcc that is not CUDA_HOME's or PATH's, or brings compiled code along: patch it",
+        )
     digest = hashlib.sha256(content).hexdigest()
     return {"file": name, "cubins": sorted(code), "units": sum(one.count for one in found.units), "sha256": digest}
 
@@ -154,9 +162,9 @@ def check_symbols(libraries: dict[str, bytes], work: Path, options: argparse.Nam
         wrong += [f"{name}: nothing offers {line}" for line in lost[:LISTED]]
         wrong += [f"{name}: and {len(lost) - LISTED} more"] if len(lost) > LISTED else []
     if wrong:
-        raise SystemExit(
-            "the wheel does not fit the image's torch, CUDA and base:\n" + "\n".join(wrong) + "\nname the wheels that "
-            "have these libraries in its headers in the recipe, or link against the ones that the image has"
+        raise refused(
+            "the wheel does not fit the image's torch, CUDA and base:\n" + "\n".join(wrong),
+            "name the image's wheels that have these libraries in headers in the recipe; or it is for another torch",
         )
 
 
@@ -199,13 +207,13 @@ def linkage_of(path: Path) -> Linkage | None:
         with mapped(path) as buffer:
             return read_linkage(buffer, str(path)) if buffer[:4] == ELF_MAGIC else None
     except (DamagedError, struct.error, ValueError) as error:
-        raise SystemExit(f"{path} cannot be read: {error}") from error
+        raise refused(f"{path} cannot be read: {error}") from error
 
 
 def platform_tag(built: Built, options: argparse.Namespace) -> str:
     """``cp313-cp313-manylinux_2_34_aarch64``: the Python and ABI that the backend named, the glibc that it needs."""
     if not built.tags:
-        raise SystemExit("the wheel names no tag")
+        raise refused("the wheel names no tag")
     python, abi, platform = built.tags[0].split("-")
     if not built.libraries:
         return f"{python}-{abi}-{platform}"
@@ -214,9 +222,9 @@ def platform_tag(built: Built, options: argparse.Namespace) -> str:
         python = abi = f"cp{version}"
     minor = max(glibc_minor(content, options.machine) for content in built.libraries.values())
     if minor > options.glibc:
-        raise SystemExit(f"the wheel needs glibc 2.{minor}, the image has 2.{options.glibc}")
+        raise refused(f"the wheel needs glibc 2.{minor}, the image has 2.{options.glibc}")
     if platform not in ("any", f"linux_{options.machine}"):
-        raise SystemExit(f"the wheel is for {platform}, not linux_{options.machine}")
+        raise refused(f"the wheel is for {platform}, not linux_{options.machine}")
     return f"{python}-{abi}-manylinux_2_{minor}_{options.machine}"
 
 

@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 
 from gb10.inside.compile.compilers import cache_settings, write_measured
+from gb10.inside.compile.package_backend import refused
 
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 COMPILER = Path(__file__).with_name("package_compiler.py")
@@ -67,10 +68,10 @@ def lay_out_python(options: argparse.Namespace) -> None:
     """
     machine, headers = f"{options.machine}-linux-gnu", options.image / "usr/include"
     if not (headers / PYTHON / "Python.h").is_file():
-        raise SystemExit(f"the image has no headers of {PYTHON}: add python3-dev to base.packages.image in the recipe")
+        raise refused(f"the image has no headers of {PYTHON}", "add python3-dev to base.packages.image in the recipe")
     own = INCLUDE / PYTHON
     if own.is_symlink() or own.exists():
-        raise SystemExit(f"{own} is there already: leave python3-dev out of base.packages.build in the recipe")
+        raise refused(f"{own} is there already", "leave python3-dev out of base.packages.build in the recipe")
     shutil.copytree(headers / PYTHON, own)
     # pyconfig.h includes this one by a path with the machine's name
     shutil.copytree(headers / machine / PYTHON, own / machine / PYTHON)
