@@ -131,6 +131,8 @@ LOCAL_ONLY: Final = f"{SLIM}.local-only"
 """The label with the slimming rules that bar an image from being published."""
 PACKAGES: Final = f"{NAMESPACE}.package"
 """With ``.NAME``, the label with the key of a package that was compiled: its licence is its author's choice."""
+LIBRARIES: Final = f"{NAMESPACE}.library"
+"""With ``.NAME``, the label with the licence of a library that was compiled, as the recipe has it."""
 
 
 def labels(plan: Plan) -> dict[str, str]:
@@ -149,7 +151,12 @@ def labels(plan: Plan) -> dict[str, str]:
         f"{NAMESPACE}.plan.key": plan.key,
         f"{NAMESPACE}.lock.digest": plan.lock.input_digest,
         **{f"{NAMESPACE}.wheel.{step.name}": step.key for step in plan.of_kind("wheel")},
-        **{f"{PACKAGES}.{step.name}": step.key for step in plan.of_kind("wheel") if _is_package(plan, step)},
+        **{f"{PACKAGES}.{step.name}": step.key for step in plan.of_kind("wheel") if _method(plan, step) == "package"},
+        **{
+            f"{LIBRARIES}.{step.name}": plan.recipe.wheels[step.name].licence or "none"
+            for step in plan.of_kind("wheel")
+            if _method(plan, step) == "library"
+        },
         **{f"{NAMESPACE}.patches.{name}": " ".join(uses) for name, uses in applied.items()},
         **{f"{NAMESPACE}.patch-url.{number}": url for number, url in enumerate(urls, 1)},
         **({f"{NAMESPACE}.without": " ".join(options.without)} if options.without else {}),
@@ -161,8 +168,8 @@ def labels(plan: Plan) -> dict[str, str]:
     }
 
 
-def _is_package(plan: Plan, step: Step) -> bool:
-    return plan.recipe.wheels[step.name].method == "package"
+def _method(plan: Plan, step: Step) -> str:
+    return plan.recipe.wheels[step.name].method
 
 
 def _slim_labels(plan: Plan) -> dict[str, str]:

@@ -14,7 +14,7 @@ from gb10.core.machine import MACHINES, glibc, uv_platform
 from gb10.image.plan.plan_record import labels
 from gb10.image.plan.values import CUTLASS_FOLDER, Plan, Program, Step, program_inputs, wheel_inputs
 from gb10.image.recipe.arch import Arch, parse_arch
-from gb10.image.recipe.image_recipe import WheelBuild
+from gb10.image.recipe.image_recipe import WHOLE, WheelBuild
 
 NEWLINE = "GB10_NEWLINE"
 PLAIN = re.compile(r"[A-Za-z0-9_./:@%+=,-]+")
@@ -136,7 +136,7 @@ class Compilers(TypedDict, total=False):
 ALONE: Final = Compilers(jobs="", shared=False, by_hand=False, reviewed=False)
 
 
-TEMPLATES: Final = {"source": "targets.Dockerfile.j2", "package": "package.Dockerfile.j2"}
+TEMPLATES: Final = {"source": "targets.Dockerfile.j2", **dict.fromkeys(WHOLE, "package.Dockerfile.j2")}
 """By method, where it is not the one of kernels."""
 
 
@@ -153,13 +153,21 @@ def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], **com
         python=plan.recipe.python,
         **{**ALONE, **compilers},
         arch=arch,
-        compiled=parse_arch(arch.torch if build.method == "package" else arch.kernels),
+        compiled=parse_arch(arch.torch if build.method in WHOLE else arch.kernels),
         machine=MACHINES[plan.options.target],
         glibc=glibc(plan.recipe.base.suite),
         origins=wheel_inputs(plan, step.name).origins,
         cutlass=_cutlass(plan, build),
-        version=plan.recipe.version,
+        version=_version(plan, build),
     )
+
+
+def _version(plan: Plan, build: WheelBuild) -> str:
+    """The version of what replaces files of a wheel: the engine's, or the library's own."""
+    if build.method != "library":
+        return plan.recipe.version
+    source = plan.recipe.sources[build.source]
+    return (source.pinned or "").partition("==")[2] or source.version
 
 
 def _cutlass(plan: Plan, build: WheelBuild) -> str:

@@ -10,7 +10,7 @@ from gb10.core.fields import ARCHITECTURES, Architecture, requirement_name
 from gb10.core.files import Artifact, Checkout
 from gb10.errors import UsageError
 from gb10.image.plan.options import Options, PatchUse
-from gb10.image.recipe.image_recipe import Recipe, WheelBuild
+from gb10.image.recipe.image_recipe import WHOLE, Recipe, WheelBuild
 from gb10.image.recipe.kernel_sets import KernelSet
 from gb10.image.recipe.locked import IndexFile, Lock, LockedCheckout, LockedWheel
 from gb10.image.recipe.rehearsals import Rehearsal
@@ -261,7 +261,7 @@ def wheel_inputs(plan: Plan, name: str) -> Inputs:
     wheels = {"target-wheels": artifacts(recipe, target_headers(build.headers, lock, options))}
     own = {requirement_name(tool) for tool in build.tools}
     tools = tuple(wheel for wheel in lock.wheels.tools[options.build] if canonicalize_name(wheel.name) in own)
-    if build.method == "package":
+    if build.method in WHOLE:
         return Inputs(
             origins=(origin,),
             wheels=wheels,
@@ -311,7 +311,7 @@ def patches_for(plan: Plan, build: WheelBuild) -> tuple[PatchUse, ...]:
     if build.method == "extension":
         return _of_cutlass(plan, build)
     uses = plan.options.patches_of(plan.recipe.project(build.source))
-    return tuple(use for use in uses if not use.folder and (use.compiled or build.method in ("aot", "package")))
+    return tuple(use for use in uses if not use.folder and (use.compiled or build.method in ("aot", *WHOLE)))
 
 
 def _of_cutlass(plan: Plan, build: WheelBuild) -> tuple[PatchUse, ...]:

@@ -15,7 +15,7 @@ from packaging.metadata import parse_email
 
 from gb10.errors import PublishError
 from gb10.image.build.wheels import WheelCache
-from gb10.image.plan.plan_record import PACKAGES
+from gb10.image.plan.plan_record import LIBRARIES, PACKAGES
 from gb10.image.proof.wheel_files import MANIFEST, open_wheel, read_text
 
 GIVEN_ON: Final = frozenset(
@@ -103,7 +103,11 @@ def kept_wheel(wheel: Path) -> str:
 
 def require_licences(cache: WheelCache, labels: Mapping[str, str], reference: str) -> None:
     """Raise PublishError for an image with packages whose licences do not let it be given on."""
-    wrong = []
+    wrong = [
+        f"{label.removeprefix(f'{LIBRARIES}.')}: its licence is {licence}, by the recipe"
+        for label, licence in sorted(labels.items())
+        if label.startswith(f"{LIBRARIES}.") and not allowed(licence)
+    ]
     for label, key in sorted(labels.items()):
         name = label.removeprefix(f"{PACKAGES}.")
         if name == label:

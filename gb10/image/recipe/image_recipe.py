@@ -43,6 +43,8 @@ PACKAGE_HEADERS: Final = (
     "torch",
 )
 """What torch's own headers include, and torch."""
+WHOLE: Final = ("package", "library")
+"""Methods that run a project's own build, whatever it is."""
 OF_STAGE: Final = (
     *("CC", "CXX", "CUDACXX", "CUDA_HOME", "CUDA_PATH", "CUDAARCHS", "TORCH_CUDA_ARCH_LIST", "MAX_JOBS"),
     *("PATH", "HOME", "PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD"),
@@ -118,9 +120,10 @@ class WheelBuild(Model):
     ``source``, CMake targets of the engine's own project; what they install replaces that of upstream's wheel, and
     without targets that wheel stays as it is. ``all`` means every target that the project compiles for the arch.
     ``package``, a project with a build of its own (PEP 517), whose compilers are for the image's machine and the arch.
+    ``library``, a project whose ``commands`` install libraries, which replace those of a locked wheel.
     """
 
-    method: Literal["aot", "extension", "source", "package"]
+    method: Literal["aot", "extension", "source", "package", "library"]
     source: Name
     kernels: Name | None = None
     headers: tuple[Name, ...] = ()
@@ -136,19 +139,29 @@ class WheelBuild(Model):
     """Of a package: variables that its build reads, for example those that keep it from downloading."""
     jit: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")] | None = None
     """Of a package that is a wheel: the module that compiles when it is imported."""
+    commands: tuple[Annotated[tuple[str, ...], Field(min_length=1)], ...] = ()
+    """Of a library: what builds and installs it, each as words; $PREFIX and the like (library.py) are filled in."""
+    replaces: Name | None = None
+    """Of a library: the project of the locked wheel."""
+    files: dict[Folder, Folder] = {}
+    """Of a library: the wheel's file -> what the commands install below $PREFIX."""
+    licence: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
+    """Of a library: its licence, as SPDX writes it. Without one the image is not published."""
 
     @model_validator(mode="after")
     def _torch(self) -> Self:
-        if self.method not in ("aot", "package") and "torch" not in self.headers:
+        if self.method not in ("aot", *WHOLE) and "torch" not in self.headers:
             raise ValueError(f"method {self.method} links against torch: name torch in headers")
         return self
 
     @model_validator(mode="after")
     def _of_its_method(self) -> Self:
-        if self.method == "package":
-            return self._of_package()
-        if self.environment or self.jit:
-            raise ValueError("environment and jit are for method package")
+        if self.method in WHOLE:
+            return self._of_whole()
+        if self.environment or self.jit or self.commands or self.replaces or self.files or self.licence:
+            raise ValueError(
+                "environment and jit are for method package, commands, replaces, files and licence for library"
+            )
         compiled = self.method == "source"
         if compiled == bool(self.kernels):
             raise ValueError(f"method {self.method} {'knows no' if compiled else 'needs'} kernels: NAME")
@@ -160,10 +173,17 @@ class WheelBuild(Model):
             raise ValueError("method source needs cutlass: {source: NAME}")
         return self
 
-    def _of_package(self) -> Self:
+    def _of_whole(self) -> Self:
         if self.kernels or self.targets or self.nested or self.cutlass:
-            raise ValueError("method package knows no kernels, targets, nested and cutlass")
-        if not self.tools:
+            raise ValueError(f"method {self.method} knows no kernels, targets, nested and cutlass")
+        library = self.commands or self.replaces or self.files or self.licence
+        if self.method == "library" and not (self.commands and self.replaces and self.files):
+            raise ValueError("method library needs commands, replaces and files")
+        if self.method == "package" and library:
+            raise ValueError("commands, replaces, files and licence are for method library")
+        if self.method == "library" and self.jit:
+            raise ValueError("jit is for method package")
+        if self.method == "package" and not self.tools:
             raise ValueError("method package needs tools: what the project is built with, for example [setuptools]")
         wrong = next((name for name in self.environment if name in OF_STAGE), None)
         if wrong:
@@ -314,6 +334,10 @@ class Recipe(Model):
             archive = next((nested for nested in wheel.nested if not self.sources[nested].git), None)
             if archive:
                 raise ValueError(f"wheels.{name} nests {archive}: name it by git: URL, as the engine's project does")
+        replaced = [wheel.replaces for wheel in self.wheels.values() if wheel.replaces]
+        both = next((name for index, name in enumerate(replaced) if name in replaced[:index]), None)
+        if both:
+            raise ValueError(f"two libraries replace files of {both}: make them one, with the commands of both")
         projects = [self.project(source) for source in self.sources]
         twice = next((name for index, name in enumerate(projects) if name in projects[:index]), None)
         if twice:

@@ -29,12 +29,10 @@ INCLUDE = Path("/usr/include")
 
 def main() -> None:
     """Parse, lay out what the build asks, build."""
-    options = parse()
-    options.work.mkdir(parents=True, exist_ok=True)
-    options.out.mkdir(parents=True, exist_ok=True)
-    lay_out_python(options)
-    lay_out_compilers(options)
-    write_build_files(options)
+    line = parser(__doc__)
+    line.add_argument("--jit", default="", help="the module whose import compiles")
+    options = line.parse_args()
+    prepare(options)
     words = [f"--jit={options.jit}"] if options.jit else []
     argv = [sys.executable, "-P", "-m", "gb10.inside.compile.package_backend", "--out", str(options.out), *words]
     run = subprocess.run(argv, cwd=options.source, env={**os.environ, **environment(options)}, check=False)
@@ -43,17 +41,27 @@ def main() -> None:
     write_measured(options.work, lambda made: options.name)
 
 
-def parse() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser(about: str | None) -> argparse.ArgumentParser:
+    """The command line, without what one method alone has."""
+    found = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("source", "site", "image", "cuda-home", "work", "out"):
-        parser.add_argument(f"--{name}", type=lambda text: Path(text).absolute(), required=True)
+        found.add_argument(f"--{name}", type=lambda text: Path(text).absolute(), required=True)
     for name in ("name", "arch", "cc", "cxx", "machine"):
-        parser.add_argument(f"--{name}", required=True)
-    parser.add_argument("-gencode", required=True, help="nvcc's flag for the arch, as nvcc spells it")
-    parser.add_argument("--jobs", type=int, required=True)
-    parser.add_argument("--jit", default="", help="the module whose import compiles")
-    return parser.parse_args()
+        found.add_argument(f"--{name}", required=True)
+    found.add_argument("-gencode", required=True, help="nvcc's flag for the arch, as nvcc spells it")
+    found.add_argument("--jobs", type=int, required=True)
+    return found
+
+
+def prepare(options: argparse.Namespace) -> Path:
+    """Lay out all that a build asks; returns a folder to install to."""
+    prefix: Path = options.work / "prefix"
+    prefix.mkdir(parents=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    lay_out_python(options)
+    lay_out_compilers(options)
+    write_build_files(options)
+    return prefix
 
 
 def configuration_name(machine: str) -> str:
@@ -123,8 +131,10 @@ def write_build_files(options: argparse.Namespace) -> None:
     """What CMake and Meson are told of compilers and machine."""
     cross = options.machine != os.uname().machine
     system = (("CMAKE_SYSTEM_NAME", "Linux"), ("CMAKE_SYSTEM_PROCESSOR", options.machine)) if cross else ()
+    abi = f"cpython-{sys.version_info.major}{sys.version_info.minor}-{options.machine}-linux-gnu"
     values = (
         *system,
+        *((f"{python}_SOABI", abi) for python in ("Python", "Python3")),  # CMake asks no Python of another machine
         ("CMAKE_C_COMPILER", options.work / "bin/cc"),
         ("CMAKE_CXX_COMPILER", options.work / "bin/c++"),
         ("CMAKE_CUDA_COMPILER", options.work / "cuda/bin/nvcc"),

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 OF_ANOTHER = (
-    *("-Xptxas", "-Xcompiler", "-Xcicc", "-Xlinker", "-Xnvlink", "-Xarchive", "-Xcudafe"),
+    *("-Xptxas", "-Xcompiler", "-Xcicc", "-Xlinker", "-Xnvlink", "-Xarchive", "-Xcudafe", "-Xfatbin"),
     *("-o", "-I", "-isystem", "-D", "-MF", "-MT", "--compiler-options"),
 )
 """The word behind these is no option of nvcc itself."""
