@@ -230,19 +230,26 @@ def check_writable(path: Path) -> None:
 
 
 def write(found: Proposal) -> None:
-    """Write both. Raises UsageError, and leaves both as they were, when one cannot be written or was changed since."""
-    if read_recipe(found.path)[0] != found.before:
-        raise UsageError(f"{found.path} changed while its next release was looked for", hint="run the command again")
-    target = found.path.resolve()
+    """Write both, as ``write_recipe``."""
+    write_recipe(found.path, found.before, found.text, found.lock)
+
+
+def write_recipe(path: Path, before: str, text: str, lock: Lock) -> None:
+    """Write a recipe and its lock.
+
+    Raises UsageError, and leaves both as they were, when one cannot be written, or the recipe was changed since it was
+    ``before``.
+    """
+    if read_recipe(path)[0] != before:
+        raise UsageError(f"{path} changed while its next release was looked for", hint="run the command again")
+    target = path.resolve()
     try:
-        _replace(target, found.text)
-        write_lock(lock_path(found.path), found.lock)
+        _replace(target, text)
+        write_lock(lock_path(path), lock)
     except OSError as error:
-        raise UsageError(
-            f"cannot write the image recipe {found.path}", where=str(error), hint=_copy(found.path)
-        ) from error
+        raise UsageError(f"cannot write the image recipe {path}", where=str(error), hint=_copy(path)) from error
     except UsageError:
-        _replace(target, found.before)
+        _replace(target, before)
         raise
 
 
