@@ -115,6 +115,7 @@ def _circumstances(one: Finding) -> Iterable[str]:
     """Where and when an error was raised, and what came of it."""
     if one.raised_at:
         yield f"Raised at {one.raised_at}."
+    yield from one.explained
     if one.chain:
         yield f"In one chain with: {' | '.join(one.chain)}"
     if one.stage and one.level == "error":
@@ -166,6 +167,7 @@ def _finding(one: Finding, diagnosis: Diagnosis) -> dict[str, Any]:
         "echoes": one.echoes,
         "stage": one.stage or None,
         "raised_at": one.raised_at or None,
+        "explained": list(one.explained),
         "meaning": one.words(rule.meaning) if rule else None,
         "note": one.note or None,
         "action": one.words(rule.action) if rule else None,
@@ -212,11 +214,13 @@ app = verb_app("""Find what is wrong with a Spark: its machine, its containers, 
 ./build.py doctor                                        # this machine, its containers and their logs
 ./build.py doctor --host me@spark-1 --host me@spark-2    # others, by ssh; or --host @CLUSTER
 ./build.py doctor --log head=head.log --log worker=worker.log
+./build.py doctor --log server.log --explain             # what printed an error, from the release's archive
 ./build.py doctor --probe --url http://spark-1:8000      # asks the endpoint: takes minutes
 ./build.py doctor --host me@spark-1 --bundle report.tar.gz
 
 It reads, and changes nothing. Rules that cannot be about an image, by its plan.json, are left out; -v lists them.
-Several logs are one story: the first error of all comes first. Errors that no rule knows are named as such.
+Several logs are one story: the first error of all comes first. Errors that no rule knows are named as such,
+with the statement of the engine that printed them.
 
 Exit 12 when it found an error, 7 when no machine that you named can be read.
 """)
@@ -241,6 +245,16 @@ BundleOption = Annotated[
     Path | None,
     typer.Option("--bundle", metavar="FILE", help="Write all that was read into FILE (.tar.gz), without secrets."),
 ]
+SourceOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--source", metavar="DIR", help="The engine's files (site-packages, venv, checkout) that wrote the logs."
+    ),
+]
+ExplainOption = Annotated[
+    bool,
+    typer.Option("--explain", help="Fetch the archive of the engine's release, once, to show what printed an error."),
+]
 RulesOption = Annotated[bool, typer.Option("--rules", help="List the rules, and look at nothing.")]
 
 
@@ -249,6 +263,7 @@ RulesOption = Annotated[bool, typer.Option("--rules", help="List the rules, and 
 def doctor(
     *,
     ctx: Context,
+    source: SourceOption = None,
     hosts: HostOption = None,
     logs: LogOption = None,
     plan: PlanOption = None,
@@ -256,6 +271,7 @@ def doctor(
     urls: UrlOption = None,
     model: ModelOption = None,
     bundle: BundleOption = None,
+    explain: ExplainOption = False,
     rules: RulesOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -273,6 +289,8 @@ def doctor(
         probe=probe,
         urls=tuple(urls or ()),
         model=model,
+        source=source,
+        explain=explain,
     )
     with ctx.reporter.task(f"looking at {', '.join(request.hosts)}") if request.hosts else nullcontext():
         found = collect(ctx, request, uuid.uuid4().hex)

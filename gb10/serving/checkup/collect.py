@@ -18,6 +18,7 @@ from gb10.serving.checkup.collect_containers import (
     sentence,
 )
 from gb10.serving.checkup.endpoint_probe import probe_endpoint
+from gb10.serving.checkup.engine_source import explained
 from gb10.serving.checkup.saved_logs import SavedLog
 from gb10.serving.cluster.probing import each_machine, not_whole, read_node, script_output
 from gb10.serving.doctor.container_checks import ContainerState
@@ -64,6 +65,10 @@ class Request:
     urls: tuple[str, ...] = ()
     """Endpoints to ask; empty: those of the services that run."""
     model: str | None = None
+    source: Path | None = None
+    """A folder with the files of the engine that wrote the logs."""
+    explain: bool = False
+    """Whether the archive of the engine's release may be fetched to explain an error."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,7 +105,8 @@ def collect(host: Host, request: Request, seed: str) -> Checkup:
     tails = visited.tails | {log.name: log.tail for log in request.logs}
     files = _files(shown, replace(visited, tails=tails))
     secrets = _secrets(host.env, containers)
-    return Checkup(diagnosis=diagnose(load_doctor_rules(), shown), shown=shown, files=files, secrets=secrets)
+    diagnosis = explained(host, diagnose(load_doctor_rules(), shown), shown, request.source, fetch=request.explain)
+    return Checkup(diagnosis=diagnosis, shown=shown, files=files, secrets=secrets)
 
 
 def _secrets(env: Mapping[str, str], containers: Sequence[ContainerState]) -> tuple[str, ...]:

@@ -47,6 +47,8 @@ class Finding:
     """Later errors, of all logs, that only follow from it."""
     stage: str = ""
     """How far the start was; empty where that is not known."""
+    explained: tuple[str, ...] = ()
+    """What the engine's own statement says of it, a sentence each."""
     raised_at: str = ""
     """The engine's file and line that raised it."""
 

@@ -31,6 +31,8 @@ class Case:
     chain: tuple[Raised, ...]
     scan: Scan
     releases: Releases = field(default_factory=Releases)
+    options: frozenset[str] = frozenset()
+    """The options of the engines that are known (``--max-model-len``)."""
 
     @property
     def text(self) -> str:

@@ -11,6 +11,7 @@ from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
 from gb10.serving.doctor.families_gpu import GPU_FAMILIES, LATE_GPU_FAMILIES
 from gb10.serving.doctor.families_network import NETWORK_FAMILIES
+from gb10.serving.doctor.families_options import options_in_the_message
 from gb10.serving.doctor.families_packages import LATE_PACKAGE_FAMILIES, PACKAGE_FAMILIES
 from gb10.serving.doctor.families_settings import LATE_SETTING_FAMILIES, SETTING_FAMILIES
 
@@ -23,6 +24,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *LATE_SETTING_FAMILIES,
     *LATE_PACKAGE_FAMILIES,
     *LATE_GPU_FAMILIES,
+    options_in_the_message,
 )
 LONGEST: Final = 2000
 """Characters of a message that families look at."""

@@ -356,6 +356,73 @@ def kernel_without_shape(case: Case) -> Verdict | None:
     )
 
 
+KERNEL_LIBRARIES: Final = {
+    "deep_?gemm|DG_HOST": (
+        "DeepGEMM",
+        "VLLM_USE_DEEP_GEMM=0 (SGLang: SGLANG_ENABLE_JIT_DEEPGEMM=0) turns it off: it has no kernels for 12.x.",
+    ),
+    "flash_?mla": ("FlashMLA", "It has no kernels for 12.x: another --attention-backend."),
+    "flash_?attn|FlashAttention|fmha": (
+        "FlashAttention",
+        (
+            "--attention-backend triton or flashinfer (vLLM: TRITON_ATTN, FLASHINFER); --kv-cache-dtype auto: not "
+            "each kernel takes FP8."
+        ),
+    ),
+    "marlin": (
+        "Marlin",
+        ("--moe-backend or --linear-backend of another kind; VLLM_DISABLED_KERNELS names kernels that are left out."),
+    ),
+    "deep_?ep|nvshmem": ("DeepEP", "It needs NVSHMEM over several GPUs: --all2all-backend allgather_reducescatter."),
+    "flashinfer": (
+        "FlashInfer",
+        (
+            "another --attention-backend, --moe-backend or --linear-backend, or the FlashInfer that the release "
+            "requires."
+        ),
+    ),
+    "cutlass": ("CUTLASS", "another --moe-backend or --linear-backend (triton, marlin)."),
+    "trtllm|tensorrt_llm": (
+        "TensorRT-LLM's kernels",
+        "another --attention-backend or --moe-backend: most are for 10.x alone.",
+    ),
+    "mamba|causal_conv1d|selective_scan|gdn|fla/": (
+        "the kernels of linear attention",
+        "another --mamba-backend or --gdn-backend.",
+    ),
+}
+"""Libraries of kernels by a part of a path or a message, and what to take in their place."""
+SOURCE_LINE: Final = re.compile(r"[\w./-]{2,200}\.(?:cu|cuh|hpp|h|cpp|cc):\d{1,6}")
+DATA_TYPES: Final = re.compile(
+    (
+        r"only supports? .{0,60}(?:data ?type|dtype|fp16|bf16|head)|(?:unsupported|not supported).{0,40}(?:dtype|"
+        r"data type|layout|scal)"
+    ),
+    re.I,
+)
+
+
+def kernel_library_refuses(case: Case) -> Verdict | None:
+    """A library of kernels that stops at a check of its own, or that takes other data types."""
+    place, types = SOURCE_LINE.search(case.text), DATA_TYPES.search(case.text)
+    last = " ".join(frame.path for frame in case.raised.frames[-2:])
+    if not (place or types) or case.raised.name in ("ImportError", "ModuleNotFoundError", "ValidationError"):
+        return None
+    where = f"{case.text[:600]} {last}"
+    found = next((one for pattern, one in KERNEL_LIBRARIES.items() if re.search(pattern, where, re.I)), None)
+    if found is None:
+        return None
+    return Verdict(
+        code="kernel-library-refuses",
+        meaning=(
+            f"{found[0]} stops at a check of its own{f' ({place[0]})' if place else ''}: this build has no "
+            f"kernel for what it was given (arch, shape, data type or scales)."
+        ),
+        action=f"{found[1]} {_another(case)}",
+        evidence="the library's own file or name in the message",
+    )
+
+
 GPU_FAMILIES: Final = (
     driver_and_ptx,
     beyond_shared_memory,
@@ -363,5 +430,5 @@ GPU_FAMILIES: Final = (
     compiler_without_arch,
     kernel_without_arch,
 )
-LATE_GPU_FAMILIES: Final = (kernel_without_shape,)
+LATE_GPU_FAMILIES: Final = (kernel_without_shape, kernel_library_refuses)
 """Those that speak only when no other family does."""

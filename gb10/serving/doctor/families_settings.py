@@ -33,6 +33,7 @@ GIVEN: Final = re.compile(
     r"[^'\"`:]{0,60}?:? ?['\"`](?P<value>[^'\"`]{1,80})['\"`]|input_value=['\"](?P<input>[^'\"]{0,80})"
     r"['\"]|invalid choice: ['\"](?P<choice>[^'\"]{1,80})['\"]|(?:parser|backend|method|dtype):? "
     r"(?P<bare>[\w.-]{2,60}) (?:is )?(?:not|invalid)"
+    r"|(?:[Uu]nknown|[Ii]nvalid|[Uu]nsupported|[Uu]nrecognized) [\w -]{2,40}: (?P<plain>[\w.+-]{2,60}?)[.,;]? "
 )
 ABOUT: Final = re.compile(
     r"(?:[Uu]nknown|[Ii]nvalid|[Uu]nsupported) (?P<what>[a-z][a-z _-]{2,40}?)(?::| ['\"`]|$)|argument "
@@ -55,6 +56,9 @@ REFUSED: Final = re.compile(
     r"backend found|(?P<option>\w{2,30}_backend)=['\"]?(?P<value>\w{2,60})['\"]? is not supported"
     r"|(?P<other>[\w -]{2,50}?) (?:backend )?(?:is not supported|does not support|not supported) (?:for|"
     r"with|by|on) (?P<what>[\w .,'-]{2,80})"
+)
+BACKENDS: Final = re.compile(
+    r"backend|kernel|attention|attn|moe|quant|fp8|fp4|mla|gemm|linear|sm_?1\d\d", re.IGNORECASE
 )
 REASON: Final = re.compile(r"[Rr]easons?: ?(?P<reason>[\[{].{2,400})")
 TEMPLATE: Final = re.compile(r"chat[_ ]template|ChatTemplate|TemplateNotFound|TemplateSyntaxError|TemplateError", re.I)
@@ -123,6 +127,95 @@ def unknown_option(case: Case) -> Verdict | None:
     )
 
 
+ARGUMENT: Final = re.compile(
+    r"argument (?P<option>--?[\w-]{1,60})(?:/-{1,2}[\w-]{1,60}){0,3}: "
+    r"(?P<what>Invalid JSON|Value .{0,200}? cannot be converted|invalid \S{1,40} value|expected (?:one|at "
+    r"least one|\d{1,3}) argument"
+    r"|not allowed with|Expecting (?:property|value|',')|ignored explicit argument)(?P<rest>.{0,200})"
+)
+
+
+def option_not_readable(case: Case) -> Verdict | None:
+    """An option whose value the program cannot read: JSON without its quotes, a number that is none, no value."""
+    found = ARGUMENT.search(case.text)
+    if found is None:
+        return None
+    option, what = found["option"], f"{found['what']}{found['rest']}".strip()
+    json = re.search(r"JSON|loads|converted|property|dict", what)
+    if not json:
+        return Verdict(
+            code="option-not-readable",
+            meaning=f"The value of {option} is not what it takes: {what[:200]}.",
+            action=f"Look at what stands behind {option}: a value that is missing, a number with a unit, a word "
+            f"in place of "
+            f"a number. `vllm serve --help={option.lstrip('-')}` or the server's --help says what it takes.",
+            evidence="argparse",
+        )
+    return Verdict(
+        code="option-not-readable",
+        meaning=f"{option} takes JSON, and what arrived is none: {what[:200]}. A shell, a .env file or compose "
+        f"takes the "
+        "quotes away; older forms (a=b, a:b) are no JSON.",
+        action=f"Write {option} '{{\"name\": value}}' in single quotes (YAML: a list of arguments, each quoted "
+        f"once; .env "
+        "files: no quotes around JSON that has quotes inside). If a program of your own follows the image's name: its "
+        "entrypoint is the server already, so give --entrypoint.",
+        evidence="argparse; notes of two recipes whose .env lost the quotes",
+    )
+
+
+METHODS: Final = re.compile(
+    r"[Qq]uantization method specified in the model config \((?P<model>[\w.-]{1,60})\) does not match "
+    r".{0,80}\((?P<asked>[\w.-]{1,60})\)"
+)
+FORMAT: Final = re.compile(
+    r"(?:only|currently) (?:only )?supports?:? ?(?P<these>\[.{2,200}?\]).{0,60}quant|[Qq]uantization "
+    r"method (?P<name>[\w.-]{2,60}) is not supported"
+    r"|(?P<dtype>torch\.\w{3,12}|\w{3,12}) is not supported for quantization method "
+    r"(?P<method>[\w.-]{2,60})\. Supported dtypes: \[(?P<dtypes>[^\]]{2,100})\]"
+)
+
+
+def quantization_method(case: Case) -> Verdict | None:
+    """A quantization method that does not agree with the checkpoint, the release, the dtype or the GPU."""
+    both, kind = METHODS.search(case.text), FORMAT.search(case.text)
+    if both:
+        return Verdict(
+            code="quantization-method",
+            meaning=f"The checkpoint's config says {both['model']}, and --quantization asks for {both['asked']}.",
+            action=(
+                f"Leave --quantization out: the config decides. (AWQ and GPTQ checkpoints of llm-compressor "
+                f"are {both['model']}.)"
+            ),
+            evidence="the message's two names; vLLM's check of config and option",
+        )
+    if kind is None:
+        return None
+    if kind["dtypes"]:
+        wanted = kind["dtypes"].replace("torch.", "").strip()
+        return Verdict(
+            code="quantization-method",
+            meaning=f"{kind['method']} does not go with {kind['dtype'].replace('torch.', '')}: it takes {wanted}.",
+            action=f"--dtype {wanted.split(',')[0].strip()}, or a checkpoint in another format.",
+            evidence="the message's own list",
+        )
+    low = re.search(r"[Mm]inimum capability: (?P<least>\d{2,3})\. Current capability: (?P<here>\d{2,3})", case.text)
+    gpu = f" It needs compute capability {low['least']}, and this GPU is {low['here']}." if low else ""
+    what = kind["name"] or f"anything but {kind['these']}"
+    return Verdict(
+        code="quantization-method",
+        meaning=(
+            f"This release does not read {what} of this checkpoint.{gpu} hf_quant_config.json or "
+            f"quantization_config names the method."
+        ),
+        action=(
+            "Take a newer release of the engine, or another checkpoint of the model (FP8, NVFP4, AWQ); leave "
+            "--quantization out, so that the config decides."
+        ),
+        evidence="the engine's own list of methods",
+    )
+
+
 def empty_variable(case: Case) -> Verdict | None:
     """A variable that is set and empty, where its reader wants a value or nothing."""
     empty, unpack = EMPTY.search(case.text), UNPACK.search(case.text)
@@ -162,7 +255,7 @@ def value_not_in_registry(case: Case) -> Verdict | None:
     choices, given = CHOICES.search(case.text), GIVEN.search(case.text)
     if choices is None or given is None:
         return None
-    value = given["value"] or given["input"] or given["choice"] or given["bare"] or ""
+    value = given["value"] or given["input"] or given["choice"] or given["bare"] or given["plain"] or ""
     names = list(dict.fromkeys(re.findall(r"[\w.+-]{2,60}", choices["choices"].split("[type=")[0])))
     names = [one for one in names if one not in ("or", "and", "type")]
     if not value or len(names) < 2 or value in names:
@@ -193,7 +286,7 @@ def value_not_in_registry(case: Case) -> Verdict | None:
 def backend_refused(case: Case) -> Verdict | None:
     """A backend that was asked for, and that cannot serve this model, dtype or shape."""
     found, reason = REFUSED.search(case.text), REASON.search(case.text)
-    if found is None:
+    if found is None or (found["other"] and not BACKENDS.search(f"{case.text} {case.raised.frames[-1:]}")):
         return None
     parts = found.groupdict()
     name = parts["name"] or parts["value"] or (parts["other"] or "").strip()
@@ -303,6 +396,51 @@ def quantization_fields(case: Case) -> Verdict | None:
             "this release does not know the format: a newer release, or another checkpoint."
         ),
         evidence="names of parameters by the quantization methods; llm-compressor#959, llm-compressor#967, vllm#53950",
+    )
+
+
+PARAMETER: Final = re.compile(
+    r"(?P<name>(?:[\w-]{1,40}\.){1,12}(?:weight|bias|[a-z]{1,12}_proj(?:\.\w{1,20})?|norm|embed_tokens|"
+    r"lm_head|A_log|D|dt_bias))(?![\w.])"
+)
+DRAFT: Final = re.compile(r"eagle|mtp|nextn|draft|spec|medusa|dspark|dflash", re.I)
+LOADS: Final = re.compile(r"load|weight|param|state_dict", re.I)
+
+
+def weights_do_not_fit(case: Case) -> Verdict | None:
+    """A parameter that the checkpoint has and the model's class has not, or the reverse."""
+    found = PARAMETER.search(case.text)
+    frames = case.raised.frames[-6:]
+    loads = any(LOADS.search(f"{frame.function} {frame.file}") for frame in frames)
+    sized = re.search(r"size mismatch|shape|The size of tensor", case.text)
+    known = case.raised.name in ("KeyError", "AttributeError", "ValueError", "RuntimeError", "AssertionError")
+    if found is None or not known or not (loads or case.raised.name == "KeyError" or sized):
+        return None
+    where = " ".join(frame.file for frame in case.raised.frames) + case.text
+    drafts = DRAFT.search(where) is not None or case.scan.start.option(
+        "speculative_config", "speculative_algorithm"
+    ) not in (None, "None")
+    load = case.scan.start.option("load_format")
+    own = f" (--load-format {load})" if load and load != "auto" else ""
+    return Verdict(
+        code="weights-do-not-fit",
+        meaning=(
+            f"The checkpoint{own} and the model's class of {case.here('this release')} do not agree about "
+            f"{found['name']}"
+        )
+        + (": it is of the draft model (speculative decoding), or read as if it were." if drafts else "."),
+        action=(
+            (
+                "Start once without drafts (--speculative-config, --speculative-algorithm). If it then loads: "
+                "the draft checkpoint is of another kind than the method says, "
+                "the load format (sharded_state) holds the main model alone, or this release does not know the "
+                "draft's layers: take the release or image of the recipe. "
+            )
+            if drafts
+            else "Take a release of the engine that is as new as the checkpoint, or a checkpoint for this release. "
+        )
+        + "A quantized or converted copy may name its parameters otherwise: try the original files.",
+        evidence="names of parameters in the message, and where it was raised",
     )
 
 
@@ -422,11 +560,13 @@ def memory_at_start(case: Case) -> Verdict | None:
 
 SETTING_FAMILIES: Final = (
     unknown_option,
+    option_not_readable,
+    quantization_method,
     empty_variable,
     value_not_in_registry,
     templates_and_tokenizers,
     permissions,
     space_and_limits,
 )
-LATE_SETTING_FAMILIES: Final = (quantization_fields, memory_at_start, backend_refused)
+LATE_SETTING_FAMILIES: Final = (quantization_fields, weights_do_not_fit, memory_at_start, backend_refused)
 """Those that speak only when no other family does."""

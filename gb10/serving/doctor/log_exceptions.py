@@ -34,6 +34,8 @@ CONTINUED: Final = 24
 """Lines of a message."""
 FIRST, LAST = 300, 50
 """Exceptions of a log that are read: those that came first, and in windows of bytes the last."""
+TRIES, LATE_TRIES = 1500, 40
+"""Lines that may begin an exception and are looked at, in a log and in each window at its end."""
 WINDOW: Final = 1 << 14
 TRIGGERS: Final = (
     b"Traceback (most",
@@ -147,8 +149,9 @@ class _Row:
 class ExceptionReader:
     """Reads the exceptions of one log; feed it blocks of whole lines in order, then take what it found."""
 
-    def __init__(self) -> None:
-        """Nothing is read yet."""
+    def __init__(self, tries: int = TRIES) -> None:
+        """``tries``: how many lines that may begin an exception are looked at."""
+        self._tries = tries
         self._data = b""
         self._start = 0
         """The offset in the log where ``_data`` begins."""
@@ -157,7 +160,7 @@ class ExceptionReader:
         """Line ends before ``_from``."""
         self._used: set[int] = set()
         self._found: list[Raised] = []
-        self._late: deque[tuple[int, int, bytes]] = deque(maxlen=LAST)
+        self._late: deque[tuple[int, int, bytes]] = deque(maxlen=LAST if tries > LATE_TRIES else 0)
         """Lines before it, its offset and what follows, of the last tracebacks of a log with very many."""
 
     def feed(self, block: bytes) -> None:
@@ -171,7 +174,7 @@ class ExceptionReader:
         self._advance(len(self._data))
         late: list[Raised] = []
         for lines, _, window in self._late:
-            reader = ExceptionReader()
+            reader = ExceptionReader(LATE_TRIES)
             reader.feed(window)
             late += [_moved(one, lines) for one in reader.found()]
         return tuple(sorted((*self._found, *late), key=lambda one: one.line))
@@ -199,10 +202,10 @@ class ExceptionReader:
         self._used = {one for one in self._used if one >= self._start}
 
     def _look(self, start: int) -> None:
-        if len(self._found) >= FIRST:
-            if self._data.startswith(HEAD.encode(), self._data.find(b"Trace", start)) and (
-                not self._late or self._start + start >= self._late[-1][1] + WINDOW
-            ):
+        self._tries -= 1
+        if len(self._found) >= FIRST or self._tries < 0:
+            far = not self._late or self._start + start >= self._late[-1][1] + WINDOW
+            if far and self._data.find(HEAD.encode(), start, start + LONGEST) >= 0:
                 self._late.append((self._lines, self._start + start, self._data[start : start + WINDOW]))
             return
         row = self._row(start, self._lines + 1)

@@ -14,7 +14,7 @@ from gb10.serving.doctor.families import LONGEST, verdict_of
 from gb10.serving.doctor.log_exceptions import STRICT, Raised
 from gb10.serving.doctor.log_scan import Scan, Scanner
 from gb10.serving.doctor.log_time import Moment
-from gb10.serving.doctor.rule_files import load_doctor_rules, load_releases
+from gb10.serving.doctor.rule_files import load_doctor_rules, load_options, load_releases
 from gb10.serving.doctor.stages import StageFile
 from gb10.serving.doctor.stopped import stopped_starts
 
@@ -22,6 +22,8 @@ NUMBERS: Final = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
 SHAPE: Final = 120
 MOST_UNKNOWN: Final = 12
 """Kinds of unknown errors that are shown: those that came first."""
+MOST_KINDS: Final = 400
+"""Kinds of lines of trouble that families look at, in each log."""
 NEAR: Final = 60
 """Lines around a cause in which lines that only speak of trouble belong to it."""
 CONTAINED: Final = 24
@@ -168,18 +170,22 @@ def _events(log: str, scan: Scan) -> list[_Event]:
             hits = [hit for hit in hits if hit.number not in numbers or hit.kind != event.kind]
         errors.append(event)
     ruled = {event.number for event in hits}
+    verdicts: dict[str, Verdict | None] = {}
     for line in scan.trouble:
         if line.number in taken or line.number in ruled:
             continue
-        text = Raised(type="", message=line.text, line=line.number)
-        verdict = _judged(text, (text,), scan)
-        errors.append(_Event(log, line.number, line.moment, verdict, line.text, head=_head(line.text)))
+        head = _head(line.text)
+        kind = shape(head)
+        if kind not in verdicts:  # lines of one kind are one finding, which the first of them makes
+            text = Raised(type="", message=line.text, line=line.number)
+            verdicts[kind] = _judged(text, (text,), scan) if len(verdicts) < MOST_KINDS else None
+        errors.append(_Event(log, line.number, line.moment, verdicts[kind], line.text, head=head))
     return _once_near([*hits, *errors])
 
 
 def _judged(raised: Raised, chain: tuple[Raised, ...], scan: Scan) -> Verdict | None:
     short = replace(raised, message=raised.message[:LONGEST])
-    return verdict_of(Case(raised=short, chain=chain, scan=scan, releases=load_releases()))
+    return verdict_of(Case(raised=short, chain=chain, scan=scan, releases=load_releases(), options=load_options()))
 
 
 def _head(text: str) -> str:

@@ -1,6 +1,7 @@
 """The rules of the checkout: those of ``doctor``, and the slimming rules that explain a missing library."""
 
 import json
+import lzma
 import tomllib
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
@@ -15,9 +16,12 @@ from gb10.image.recipe.slim_rules import RULES as SLIM
 from gb10.image.recipe.slim_rules import Rule, read_rules
 from gb10.serving.doctor.doctor_rule import DoctorRule, RuleFile
 from gb10.serving.doctor.engine_releases import Releases, read_releases
+from gb10.serving.doctor.message_index import MessageIndex, read_index
 from gb10.serving.doctor.stages import StageFile
 
 FOLDER: Final = "recipes/doctor"
+FLAGS: Final = "recipes/flags"
+MESSAGES: Final = "recipes/messages"
 
 
 @cache
@@ -42,6 +46,22 @@ def load_stages() -> StageFile:
 def load_releases() -> Releases:
     """What is known of the engines' releases."""
     return read_releases(json.loads((ROOT / FOLDER / "releases.json").read_text(encoding="utf-8")))
+
+
+@cache
+def load_options() -> frozenset[str]:
+    """The options of the engines' releases that recipes/flags has."""
+    found: set[str] = set()
+    for path in sorted((ROOT / FLAGS).glob("*.json")):
+        found.update(json.loads(path.read_text(encoding="utf-8"))["options"])
+    return frozenset(found)
+
+
+@cache
+def load_messages() -> tuple[MessageIndex, ...]:
+    """The statements of the engines' releases; they take a second to load."""
+    paths = sorted((ROOT / MESSAGES).glob("*.json.xz"))
+    return tuple(read_index(json.loads(lzma.decompress(path.read_bytes()))) for path in paths)
 
 
 @cache

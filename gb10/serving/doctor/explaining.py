@@ -1,0 +1,142 @@
+"""What the engine's own statements say of an error: where it was printed, when, which options it is about. Pure."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gb10.serving.doctor.diagnosis import Finding
+from gb10.serving.doctor.engine_releases import Releases
+from gb10.serving.doctor.error_case import ENGINES
+from gb10.serving.doctor.log_scan import Scan
+from gb10.serving.doctor.message_index import ENOUGH, Known, MessageIndex
+from gb10.serving.doctor.printed_statements import Statement, telling_words
+
+RAISED_AT: Final = re.compile(r"(?P<file>[^:]{1,300}):(?P<line>\d{1,7})(?: in .*)?")
+TYPE: Final = re.compile(r"(?P<type>[\w.]{2,160}): (?P<message>.*)", re.DOTALL)
+CHIP: Final[Mapping[int, str]] = {
+    101_376: "what a block of a GB10 may have of shared memory",
+    102_400: "more shared memory than the 101,376 B of a block of a GB10",
+    48: "the SMs of a GB10",
+    121: "the compute capability of a GB10",
+    65_536: "the registers of an SM",
+}
+"""Numbers that are the machine's."""
+SHOWN: Final = 6
+VALUE: Final = 160
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """An error of a log, as its statement is sought."""
+
+    message: str
+    exception: str
+    file: str
+    """Of the innermost frame, inside of its site-packages; empty where the log has none."""
+    line: int
+    releases: Mapping[str, str]
+    """The engines' releases that are known, by engine."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words that tell the message from others."""
+        return telling_words(self.message)
+
+
+def question_of(one: Finding, scan: Scan, releases: Releases) -> Question:
+    """What is asked about a finding of a log."""
+    text = TYPE.fullmatch(one.value)
+    kind = text["type"].rpartition(".")[2] if text else ""
+    at = RAISED_AT.fullmatch(one.raised_at)
+    named: dict[str, str] = {}
+    for engine, distribution in (("vllm", "vllm"), ("sglang", "sglang"), ("flashinfer", "flashinfer-python")):
+        version = (scan.image.versions if scan.image else {}).get(distribution) or scan.facts.packages.get(distribution)
+        known = releases.find(distribution, version) if version else None
+        if known:
+            named[engine] = known.version
+    if "flashinfer" not in named and "vllm" in named:
+        brought = releases.find("vllm", named["vllm"])
+        wanted = brought.requires.get("flashinfer-python", "") if brought else ""
+        if wanted.startswith("=="):
+            named["flashinfer"] = wanted[2:]
+    return Question(
+        message=text["message"] if text and kind else one.value,
+        exception=kind,
+        file=at["file"] if at else "",
+        line=int(at["line"]) if at else 0,
+        releases=named,
+    )
+
+
+def known_statement(asked: Question, indexes: Sequence[MessageIndex]) -> Known | None:
+    """The statement by the place that the traceback names, when its words agree, else by the words of the message."""
+    best: Known | None = None
+    for index in indexes:
+        release = asked.releases.get(index.engine)
+        found = index.find(asked.message, asked.exception, asked.file)
+        if found is not None and (best is None or found[1] > best.share):
+            best = index.known(found[0], found[1], release)
+    return best
+
+
+def best_statement(asked: Question, statements: Sequence[Statement]) -> Statement | None:
+    """The statement of a file, or of several, that printed a message; None when none has its words."""
+    own = set(asked.words)
+    ranked = []
+    for one in statements:
+        words = one.words
+        share = sum(word in own for word in words) / len(words) if words else 0.0
+        here = one.file == asked.file and one.line <= asked.line <= one.end
+        if share >= ENOUGH or (here and share > 0):
+            ranked.append((share + here, one.exception == asked.exception, len(words), one))
+    return max(ranked, key=lambda one: one[:3])[3] if ranked else None
+
+
+def explanation(
+    asked: Question, *, known: Known | None, statement: Statement | None, scan: Scan, judged: bool, origin: str = ""
+) -> tuple[str, ...]:
+    """Sentences about the statement of an error; ``origin`` is where its text was read.
+
+    ``judged``: whether a family has said what it means.
+    """
+    found: list[str] = []
+    names: Sequence[str] = ()
+    if statement is not None:
+        found.append(f"Printed by {statement.file}:{statement.line} in {statement.function} ({origin}).")
+        values = statement.values(asked.message)
+        if statement.conditions:
+            found.append(f"It does so when: {' and '.join(reversed(statement.conditions))}")
+        if values:
+            filled = ", ".join(f"{hole} = {value[:VALUE]}" for hole, value in values.items() if hole != "…")
+            found.append(f"In this log: {filled}.") if filled else None
+    if known is not None:
+        row = known.row
+        name = ENGINES.get(known.engine, known.engine)
+        span = known.here[0] if len(known.here) == 1 else f"{known.here[0]} to {known.here[-1]}"
+        if statement is None:
+            at = f":{row.lines[max(row.lines)]}"
+            found.append(f"A statement of {name} {span}: {row.file}{at} ({row.exception}).")
+        names = row.names
+        if known.gone:
+            how = "another text" if known.changed else "no such statement"
+            found.append(f"{name} {known.gone} has {how} there: an upgrade may help, or changes what is checked.")
+        elif known.here[-1] != known.here[0] or len(known.here) > 1:
+            found.append(
+                f"The newest release that is known, {known.here[-1]}, still has it: an upgrade alone does not help."
+            )
+    if names:
+        given = [f"{option}{_given(option, scan)}" for option in names[:SHOWN]]
+        found.append(f"Options and variables around it: {', '.join(given)}.")
+    numbers = dict.fromkeys(
+        int(text.replace(",", "")) for text in re.findall(r"(?<![\w.])\d[\d,]{1,9}(?![\w.])", asked.message)
+    )
+    chip = [f"{number:,} is {CHIP[number]}" for number in numbers if number in CHIP]
+    if chip and not judged:
+        found.append(f"{'; '.join(chip)}.")
+    return tuple(found)
+
+
+def _given(option: str, scan: Scan) -> str:
+    value = scan.start.option(option.lstrip("-").replace("-", "_")) if option.startswith("--") else None
+    return f" ({value[:60]} in this log)" if value else ""

@@ -1,0 +1,248 @@
+"""Statements of many releases, found by the words of a line or by a frame of a traceback. Facts only. Pure.
+
+For each statement the index has hashes of its words, its file, its lines by release, its exception and the names of
+options and variables around it: no sentence and no code. Its text comes from the release itself, when asked for.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from gb10.serving.doctor.printed_statements import Statement, telling_words, word_hash
+
+SCHEMA: Final = "gb10/messages/v1"
+ENOUGH: Final = 0.75
+"""Share of a statement's words that a line must have."""
+LEAST: Final = 3
+CANDIDATES: Final = 400
+"""Statements of a rare word that are compared."""
+CHANGED: Final = 0.5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """The archive that a release's statements were read from."""
+
+    url: str
+    sha256: str
+    size: int
+    prefix: str = ""
+    """The folder of its files in the archive (``vllm-0.33.0/``)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One statement over all releases. ``lines`` is by the number of the release; absent ones have no entry."""
+
+    file: str
+    exception: str
+    hashes: tuple[int, ...]
+    names: tuple[str, ...]
+    lines: Mapping[int, int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """A statement that a line is of, with what the releases say of it."""
+
+    engine: str
+    row: Row
+    share: float
+    here: tuple[str, ...]
+    """The releases that have it, the oldest first."""
+    gone: str | None = None
+    """The first release after the log's that has it no more."""
+    changed: bool = False
+    """Whether that release has one with about the same words at its place."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageIndex:
+    """The statements of one engine."""
+
+    engine: str
+    releases: tuple[str, ...]
+    sources: Mapping[str, Source]
+    rows: tuple[Row, ...]
+
+    @cached_property
+    def _by_word(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for number, row in enumerate(self.rows):
+            for one in row.hashes:
+                found.setdefault(one, []).append(number)
+        return found
+
+    @cached_property
+    def _by_file(self) -> dict[str, list[Row]]:
+        found: dict[str, list[Row]] = {}
+        for row in self.rows:
+            found.setdefault(row.file, []).append(row)
+        return found
+
+    def find(self, message: str, exception: str = "", file: str = "") -> tuple[Row, float] | None:
+        """The statement that a message is of, and the share of its words that the message has."""
+        own = {word_hash(word) for word in telling_words(message[:2000])}
+        own |= {word_hash(word.lower()) for word in message[:2000].split() if word.isalnum()}
+        lists = sorted((numbers for one in own if (numbers := self._by_word.get(one))), key=len)
+        hits = Counter[int]()
+        compared = 0
+        for numbers in lists:
+            if compared > CANDIDATES and len(hits) > 0:
+                hits.update(number for number in numbers if number in hits) if len(numbers) <= CANDIDATES else None
+                continue
+            hits.update(numbers)
+            compared += len(numbers)
+        best: tuple[float, int, int] | None = None
+        for number in hits:
+            row = self.rows[number]
+            same = sum(one in own for one in row.hashes)
+            share = same / len(row.hashes)
+            needed = min(LEAST, len(row.hashes))
+            if same < needed or share < ENOUGH:
+                continue
+            bonus = (row.exception == exception) + 2 * (row.file == file) if exception or file else 0
+            candidate = (share + 0.1 * bonus, same, number)
+            best = max(best, candidate) if best else candidate
+        return (self.rows[best[2]], min(1.0, best[0])) if best else None
+
+    def at(self, file: str, line: int, release: str | None) -> Row | None:
+        """The statement at a place of a file: of this release, else of the nearest that has one exactly there."""
+        wanted = self.releases.index(release) if release in self.releases else None
+        rows = self._by_file.get(file, ())
+        exact = [
+            row for row in rows if (row.lines.get(wanted) == line if wanted is not None else line in row.lines.values())
+        ]
+        return exact[0] if exact else None
+
+    def known(self, row: Row, share: float, release: str | None) -> Known:
+        """A statement with what the releases say of it; ``release`` is the log's."""
+        here = tuple(self.releases[number] for number in sorted(row.lines))
+        start = self.releases.index(release) if release in self.releases else max(row.lines)
+        gone = next((number for number in range(start + 1, len(self.releases)) if number not in row.lines), None)
+        changed = gone is not None and any(
+            gone in other.lines and other.exception == row.exception and _same(other, row) >= CHANGED
+            for other in self._by_file.get(row.file, ())
+            if other is not row
+        )
+        return Known(
+            engine=self.engine,
+            row=row,
+            share=share,
+            here=here,
+            gone=self.releases[gone] if gone is not None else None,
+            changed=changed,
+        )
+
+
+def _same(one: Row, other: Row) -> float:
+    return len(set(one.hashes) & set(other.hashes)) / max(1, min(len(one.hashes), len(other.hashes)))
+
+
+@dataclass(slots=True)
+class IndexBuilder:
+    """Collects the statements of releases, the oldest first."""
+
+    engine: str
+    options: frozenset[str]
+    """Names that are options of the engine, as Python spells them."""
+    releases: list[str] = field(default_factory=list)
+    sources: dict[str, Source] = field(default_factory=dict)
+    _rows: dict[tuple[str, str, tuple[int, ...]], tuple[dict[str, None], dict[int, int]]] = field(default_factory=dict)
+
+    def add(self, release: str, source: Source, statements: Iterable[Statement]) -> None:
+        """The statements of one release."""
+        number = len(self.releases)
+        self.releases.append(release)
+        self.sources[release] = source
+        for one in statements:
+            if one.kind == "log" and one.exception in ("debug", "info"):
+                continue
+            key = (one.file, one.exception, tuple(word_hash(word) for word in one.words))
+            names, lines = self._rows.setdefault(key, ({}, {}))
+            names.update(dict.fromkeys(option_names(one, self.options)))
+            lines.setdefault(number, one.line)
+
+    def document(self) -> dict[str, Any]:
+        """The index as data."""
+        files, exceptions, words = _Table(), _Table(), _Table()
+        rows = []
+        for (file, exception, hashes), (names, lines) in sorted(self._rows.items()):
+            flat = [value for number in sorted(lines) for value in (number, lines[number])]
+            rows.append(
+                [
+                    files.number(file),
+                    exceptions.number(exception),
+                    list(hashes),
+                    [words.number(one) for one in names][:8],
+                    flat,
+                ]
+            )
+        return {
+            "schema": SCHEMA,
+            "engine": self.engine,
+            "releases": self.releases,
+            "sources": {
+                release: {"url": one.url, "sha256": one.sha256, "size": one.size, "prefix": one.prefix}
+                for release, one in self.sources.items()
+            },
+            "files": files.texts,
+            "exceptions": exceptions.texts,
+            "names": words.texts,
+            "rows": rows,
+        }
+
+
+def option_names(one: Statement, options: frozenset[str]) -> Iterator[str]:
+    """The options and variables that are named around a statement, those of its conditions first."""
+    for name in one.names:
+        if name in options:
+            yield f"--{name.replace('_', '-')}"
+        elif name.isupper() and "_" in name and len(name) > 6:
+            yield name
+
+
+class _Table:
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._numbers: dict[str, int] = {}
+
+    def number(self, text: str) -> int:
+        if text not in self._numbers:
+            self._numbers[text] = len(self.texts)
+            self.texts.append(text)
+        return self._numbers[text]
+
+
+def read_index(document: Mapping[str, Any]) -> MessageIndex:
+    """The index of its data, which is ours: recipes/messages."""
+    files, exceptions, names = document["files"], document["exceptions"], document["names"]
+    return MessageIndex(
+        engine=document["engine"],
+        releases=tuple(document["releases"]),
+        sources={release: Source(**one) for release, one in document["sources"].items()},
+        rows=tuple(
+            Row(
+                file=files[file],
+                exception=exceptions[exception],
+                hashes=tuple(hashes),
+                names=tuple(names[one] for one in own),
+                lines=dict(zip(flat[::2], flat[1::2], strict=True)),
+            )
+            for file, exception, hashes, own, flat in document["rows"]
+        ),
+    )
+
+
+def find_known(
+    indexes: Sequence[MessageIndex], message: str, exception: str, release: Mapping[str, str]
+) -> Known | None:
+    """The statement of any engine that a message is of; ``release`` is the log's, by engine."""
+    best: Known | None = None
+    for index in indexes:
+        found = index.find(message, exception)
+        if found and (best is None or found[1] > best.share):
+            best = index.known(found[0], found[1], release.get(index.engine))
+    return best

@@ -1,0 +1,199 @@
+"""What a program may print, read from its files: statements, their words and conditions, and an index of releases."""
+
+import json
+import random
+import tarfile
+import time
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from gb10.core.host import Host
+from gb10.core.installation import ROOT
+from gb10.errors import UsageError
+from gb10.serving.checkup.engine_source import explained, member_text
+from gb10.serving.doctor.diagnosing import Evidence, diagnose
+from gb10.serving.doctor.log_scan import scan_log
+from gb10.serving.doctor.message_index import SCHEMA, IndexBuilder, MessageIndex, Source, read_index
+from gb10.serving.doctor.printed_statements import Statement, python_statements, telling_words, word_hash
+from gb10.serving.doctor.rule_files import MESSAGES, load_messages
+
+FILE = """
+def check(self, model_config, cache_config):
+    limit = envs.VLLM_MAX_THING
+    if model_config.max_model_len > cache_config.num_gpu_blocks * 16:
+        if self.strict:
+            raise ValueError(
+                f"The model's longest sequence ({model_config.max_model_len}) is larger than "
+                f"what the KV cache stores ({tokens}). Decrease `max_model_len`"
+            )
+        else:
+            logger.warning("Only %d of %s blocks are left", free, total)
+    message = "scheme " + scheme + " happened twice"
+    assert limit > 0, message
+    parser.error("unrecognized colour %s here" % colour)
+    torch._check(rows == 4096, lambda: f"rows must be divisible, found {rows}")
+    if backend := TABLE.get(name):
+        return backend
+    raise NotImplementedError("no backend {} serves layer {!r}".format(name, layer))
+"""
+SOURCE = Source(url="https://h/x-1.tar.gz", sha256="0" * 64, size=1, prefix="x-1/")
+
+
+def statements(text: str = FILE, file: str = "vllm/x.py") -> dict[str, Statement]:
+    return {one.parts[0].split()[0]: one for one in python_statements(text, file)}
+
+
+def test_statements_have_their_exception_text_and_condition() -> None:
+    found = statements()
+    assert {first: (one.kind, one.exception) for first, one in found.items()} == {
+        "The": ("raise", "ValueError"),
+        "Only": ("log", "warning"),
+        "scheme": ("assert", "AssertionError"),
+        "unrecognized": ("exit", "SystemExit"),
+        "rows": ("raise", "RuntimeError"),
+        "no": ("raise", "NotImplementedError"),
+    }
+    assert found["The"].conditions == (
+        "self.strict",
+        "model_config.max_model_len > cache_config.num_gpu_blocks * 16",
+    )
+    assert found["Only"].conditions[0] == "not (self.strict)"
+    assert found["scheme"].conditions[0] == "not (limit > 0)"
+    assert found["no"].conditions[0] == "not ((backend := TABLE.get(name)))"
+    assert (found["The"].function, found["The"].line, found["The"].end) == ("check", 6, 9)
+    assert "VLLM_MAX_THING" in found["no"].names or "envs" in found["no"].names
+
+
+def test_a_message_gives_the_values_of_what_is_filled_in() -> None:
+    message = "The model's longest sequence (131072) is larger than what the KV cache stores (86432)."
+    message += " Decrease\n`max_model_len`"
+    assert statements()["The"].values(message) == {"model_config.max_model_len": "131072", "tokens": "86432"}
+    assert statements()["The"].values("another text") == {}
+
+
+def test_words_tell_texts_apart_and_are_bounded() -> None:
+    assert telling_words("The value is not your `kv_cache_dtype` of 131072") == ("kv_cache_dtype", "131072")
+    assert len(telling_words(" ".join(f"word{number}x" for number in range(100)))) == 12
+
+
+def test_what_is_no_python_of_today_has_no_statements() -> None:
+    for text in ("def x(:", "\x00", "(" * 5000, "x = " + "-" * 100_000 + "1", "print 'a'"):
+        assert python_statements(text, "x.py") == ()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_damaged_files_never_stop_the_reader(seed: int) -> None:
+    draw = random.Random(seed)  # noqa: S311 - a test
+    text = list(FILE)
+    for _ in range(30):
+        text[draw.randrange(len(text))] = draw.choice("()[]{}:=\n'\"#% \t\x0c\ud800"[:-1])
+    python_statements("".join(text), "x.py")
+
+
+def index() -> MessageIndex:
+    builder = IndexBuilder("vllm", frozenset(("max_model_len",)))
+    old = FILE.replace("longest sequence", "max seq len")
+    builder.add("0.30.0", SOURCE, python_statements(old, "vllm/x.py"))
+    builder.add("0.31.0", SOURCE, python_statements(FILE, "vllm/x.py"))
+    builder.add("0.32.0", SOURCE, python_statements("\n\n" + FILE, "vllm/x.py"))
+    builder.add("0.33.0", SOURCE, python_statements(FILE.replace("no backend", "some other text of"), "vllm/x.py"))
+    document = json.loads(json.dumps(builder.document()))
+    assert document["schema"] == SCHEMA
+    return read_index(document)
+
+
+def test_a_line_finds_its_statement_and_its_releases() -> None:
+    found = index().find("no backend cutlass serves layer 'gate'", "NotImplementedError")
+    assert found
+    known = index().known(*found, "0.31.0")
+    assert (known.here, known.gone, known.changed) == (("0.30.0", "0.31.0", "0.32.0"), "0.33.0", True)
+    assert dict(known.row.lines) == {0: 18, 1: 18, 2: 20}
+
+
+def test_a_statement_that_only_moved_is_the_same_and_options_are_named() -> None:
+    found = index().find("The model's longest sequence (5) is larger than what the KV cache stores (4)", "ValueError")
+    assert found
+    assert found[0].names[0] == "--max-model-len"
+    assert index().known(*found, "0.31.0").gone is None
+
+
+def test_words_that_no_statement_has_find_nothing() -> None:
+    assert index().find("the quick brown fox jumps over lazy dogs") is None
+    assert index().find("") is None
+
+
+def test_the_index_has_no_sentence_and_no_code() -> None:
+    builder = IndexBuilder("vllm", frozenset())
+    builder.add("1", SOURCE, python_statements(FILE, "vllm/x.py"))
+    text = json.dumps(builder.document())
+    for word in ("longest", "sequence", "happened", "colour", "num_gpu_blocks", "TABLE"):
+        assert word not in text
+    assert str(word_hash("longest")) in text
+
+
+def test_the_shipped_index_is_small_and_finds_a_line_in_a_millisecond() -> None:
+    assert sum(path.stat().st_size for path in (ROOT / MESSAGES).iterdir()) < 8 << 20
+    indexes = load_messages()
+    assert {one.engine for one in indexes} >= {"vllm", "sglang"}
+    lines = (
+        ("moe_backend='flashinfer_b12x' is not supported for FP8 MoE.", "ValueError"),
+        (
+            "persistent_topk would oversubscribe and the fallback requires >=128KB smem per block (have 101376)",
+            "RuntimeError",
+        ),
+        ("a sentence that nobody ever printed about elephants and teapots", ""),
+    )
+    for one in indexes:
+        one.find(*lines[0])
+    began = time.process_time()
+    for _ in range(20):
+        for line, kind in lines:
+            for one in indexes:
+                one.find(line, kind)
+    assert (time.process_time() - began) / 60 < 0.003  # 1 ms alone; a busy machine gets three
+    found = next(one for one in indexes if one.engine == "vllm").find(*lines[0])
+    assert found
+    assert found[0].file == "vllm/model_executor/layers/fused_moe/oracle/fp8.py"
+
+
+def archive(folder: Path, name: str, text: str) -> Path:
+    path = folder / "x.tar.gz"
+    source = folder / "x.py"
+    source.write_text(text, encoding="utf-8")
+    with tarfile.open(path, "w:gz") as tar:
+        tar.add(source, name)
+    return path
+
+
+def test_a_file_of_an_archive_is_read_and_a_link_is_not(tmp_path: Path) -> None:
+    path = archive(tmp_path, "vllm-1/vllm/x.py", FILE)
+    assert member_text(path, "vllm-1/vllm/x.py") == FILE
+    assert member_text(path, "vllm-1/vllm/y.py") == ""
+
+
+LOG = """(EngineCore pid=9) ERROR 11-24 08:01:12 [core.py:9]   File "/v/lib/python3.12/site-packages/vllm/x.py", line 6, in check
+(EngineCore pid=9) ERROR 11-24 08:01:12 [core.py:9]     raise ValueError(
+(EngineCore pid=9) ERROR 11-24 08:01:12 [core.py:9] ValueError: The model's longest sequence (5) is larger than what the KV cache stores (4). Decrease `max_model_len`
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("place", ["", "python", "lib/python3.12/site-packages"])
+def test_the_engine_s_own_file_explains_its_error(tmp_path: Path, place: str) -> None:
+    file = tmp_path / place / "vllm/x.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(FILE, encoding="utf-8")
+    (file.parent / "link.py").symlink_to("/etc/passwd")
+    shown = Evidence(logs={"log": scan_log([LOG.encode()], ())})
+    host = cast("Host", None)  # a folder needs none
+    (one,) = explained(host, diagnose((), shown), shown, tmp_path, fetch=False).seen
+    assert one.explained[0].startswith("Printed by vllm/x.py:6 in check")
+    assert "model_config.max_model_len > cache_config.num_gpu_blocks * 16 and self.strict" in one.explained[1]
+    assert one.explained[2] == "In this log: model_config.max_model_len = 5, tokens = 4."
+
+
+def test_a_folder_without_an_engine_is_refused(tmp_path: Path) -> None:
+    shown = Evidence(logs={"log": scan_log([LOG.encode()], ())})
+    with pytest.raises(UsageError, match="has no package of an engine"):
+        explained(cast("Host", None), diagnose((), shown), shown, tmp_path, fetch=False)
