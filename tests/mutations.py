@@ -56,7 +56,7 @@ ISOLATED: Final = (
 """A run sees no process but its own, and all of them end with it."""
 PYTEST: Final = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--in-memory")
 UNSEEN: Final = frozenset(
-    {"timeout", "maxsize", "pool_maxsize", "max_workers", "bufsize", "buffering", "compresslevel"}
+    {"indent", "timeout", "maxsize", "pool_maxsize", "max_workers", "bufsize", "buffering", "compresslevel"}
 )
 """Keyword arguments whose numbers no test notices."""
 TAKEN: Final = frozenset({"sleep", "wait", "lru_cache", "ThreadPoolExecutor"})

@@ -16,6 +16,7 @@ from gb10.models.lint.checks import (
     quotes,
     secrets,
     small_graphs,
+    unknown_options,
 )
 from gb10.models.lint.engine_words import own_releases
 from gb10.models.lint.rule import Finding
@@ -131,3 +132,15 @@ def test_quotes_and_blanks_of_version_1() -> None:
     assert found(blanks, "--a 1 \\\n --b 2", **V1) == []
     assert found(blanks, "--a 1 \\  \n", **V1) == []  # nothing follows
     assert found(blanks, "--a 1 \\  \n --b 2") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ("--max-modle-len 1", [("--max-modle-len", "; did you mean --max-model-len?")]),
+        ("--zzzzqqqq 1", [("--zzzzqqqq", "")]),
+        ("--max-model-len 1 --help -h", []),
+    ],
+)
+def test_an_unknown_option_has_the_closest_beside_it(options: str, wanted: list[tuple[str, str]]) -> None:
+    assert found(unknown_options, options, container="gb10/vllm:0.33.0-cu130-sm121f") == wanted

@@ -1,6 +1,7 @@
 """Figures of a load: what counts, and when there is no figure."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import pytest
 from gb10.errors import UsageError
 from gb10.serving.guard.finding import Verdict
 from gb10.serving.load.benchy import SMALLEST_BOOK, find_book
-from gb10.serving.load.canary_batch import guard_limits
+from gb10.serving.load.canary_batch import CanaryBatch, guard_limits
 from gb10.serving.load.exchange import Exchange, Usage, flaws, summed
-from gb10.serving.load.results import LoadRun, LoadStream, mean_of, place
+from gb10.serving.load.results import Level, LoadRun, LoadStream, ServeResult, mean_of, place
 from gb10.serving.load.saved import judge_saved
 from gb10.serving.load.server_pages import ACCEPTED, DRAFTS, POSITION, ServerCounts, counter_gains
 from gb10.serving.load.stream_client import LONGEST, EventReader, TooLongError, message_of
@@ -214,3 +215,25 @@ def test_an_event_is_bounded_over_its_lines(more: int, refused: bool) -> None:
     else:
         assert list(reader.feed(rest)) == []
         assert list(reader.feed(b"\n\n" + line + b"\n")) == ["x" * 1000] * 2  # each event by itself
+
+
+@pytest.mark.parametrize(("answers", "name"), [((64,), "2 at once"), ((64, 128), "64 tokens out, 2 at once")])
+def test_a_result_names_a_level_by_what_its_levels_differ_in(answers: tuple[int, ...], name: str) -> None:
+    levels = tuple(Level(answer=answer, concurrency=2, canaries=(), verdict=Verdict.OK, why="") for answer in answers)
+    result = ServeResult(
+        run_id="",
+        started="",
+        endpoint="",
+        model="",
+        boot="",
+        settings={},
+        machine={},
+        at_start=("cold",),
+        unknown=(),
+        server={},
+        alone=CanaryBatch(answers=(), judgements=(), exchanges=()),
+        levels=(replace(levels[0], doubts=("hot", "hot")), *levels[1:]),
+    )
+    assert result.place(levels[0]) == name
+    assert result.doubts == ("cold", f"{name}: hot")
+    assert result.lengths == answers
