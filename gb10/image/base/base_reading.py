@@ -23,9 +23,9 @@ from gb10.containers.registry.saving import saved
 from gb10.core.concurrency import map_parallel
 from gb10.errors import PublishError, UsageError, VerifyError
 from gb10.image.base.described import Wanted, describe
-from gb10.image.base.file_tree import File, FileTree
+from gb10.image.base.file_tree import MOST_FILES, File, FileTree
 from gb10.image.base.kept_layers import keep_document, keep_layer, kept_document, kept_layer
-from gb10.image.base.layer_index import MOST_UNPACKED, LayerIndex, contents_of, read_layer
+from gb10.image.base.layer_index import MOST_NAMES, MOST_UNPACKED, LayerIndex, contents_of, read_layer
 from gb10.image.base.layer_stream import LayerStream, members
 from gb10.image.context import Context
 from gb10.image.recipe.base_image import BaseImage, BaseLayer
@@ -215,9 +215,14 @@ def _manifest(ctx: Context, repository: Repository, reference: str) -> tuple[byt
 
 def _layers(ctx: Context, source: Source) -> list[LayerIndex]:
     """The index of each layer, lowest first: kept ones, and those that are read now."""
-    known = {blob.digest: _known(ctx, blob) for blob in source.layers}
+    size = Size()
+    known = {blob.digest: _known(ctx, blob) for blob in dict.fromkeys(source.layers)}
+    for one in filter(None, known.values()):
+        size.add(one)
     missing = [blob for blob in dict.fromkeys(source.layers) if known[blob.digest] is None]
     total = sum(blob.size for blob in missing)
+    if total > MOST_UNPACKED:
+        raise VerifyError(f"{source.reference} is larger than any image: {total / 1e9:,.0f} GB", hint="check the name")
     if missing:
         with ctx.reporter.task(f"read {source.reference}", total=total) as task:
 
@@ -228,7 +233,7 @@ def _layers(ctx: Context, source: Source) -> list[LayerIndex]:
                         ctx.reporter.advance(task, len(block))
                         yield block
 
-                found = read_layer(counted())
+                found = size.add(read_layer(counted(), size.left))
                 if found.digest != blob.digest:
                     raise _other_bytes(source, blob)
                 return keep_layer(ctx, found)
@@ -246,6 +251,33 @@ def _layers(ctx: Context, source: Source) -> list[LayerIndex]:
             hint="no engine would take it: check the name, or ask its author",
         )
     return found
+
+
+@dataclass(slots=True)
+class Size:
+    """What all layers of an image are together, while they are read: hostile ones are many, and each within limits."""
+
+    unpacked: int = 0
+    files: int = 0
+    names: int = 0
+
+    @property
+    def left(self) -> int:
+        """Bytes that the next layer may unpack to."""
+        return max(0, MOST_UNPACKED - self.unpacked)
+
+    def add(self, index: LayerIndex) -> LayerIndex:
+        """One more layer. Raises VerifyError."""
+        self.unpacked += index.unpacked
+        self.files += len(index.paths)
+        self.names += sum(map(len, index.paths))
+        if self.unpacked > MOST_UNPACKED or self.files > MOST_FILES or self.names > MOST_NAMES:
+            raise VerifyError(
+                f"the image is larger than any: more than {MOST_UNPACKED >> 30} GiB, {MOST_FILES:,} files, or"
+                f" {MOST_NAMES >> 20} MiB of paths",
+                hint="check the name: it may be no image to serve a model",
+            )
+        return index
 
 
 def _known(ctx: Context, blob: SentBlob) -> LayerIndex | None:
