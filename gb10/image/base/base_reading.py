@@ -1,8 +1,9 @@
 """Reading an image of others: its manifest, each layer once, then what its Python finds. Nothing is unpacked or run."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from gb10.containers.connection import Engine
@@ -23,9 +24,9 @@ from gb10.containers.registry.saving import saved
 from gb10.core.concurrency import map_parallel
 from gb10.errors import PublishError, UsageError, VerifyError
 from gb10.image.base.described import Wanted, describe
-from gb10.image.base.file_tree import File, FileTree
+from gb10.image.base.file_tree import MOST_FILES, File, FileTree
 from gb10.image.base.kept_layers import keep_document, keep_layer, kept_document, kept_layer
-from gb10.image.base.layer_index import MOST_UNPACKED, LayerIndex, contents_of, read_layer
+from gb10.image.base.layer_index import MOST_NAMES, MOST_UNPACKED, LayerIndex, contents_of, read_layer
 from gb10.image.base.layer_stream import LayerStream, members
 from gb10.image.context import Context
 from gb10.image.recipe.base_image import BaseImage, BaseLayer
@@ -42,7 +43,8 @@ AT_ONCE: Final = 2
 class Source:
     """An image before its layers are read: its name by the digest of the manifest, its layers, its config."""
 
-    repository: Repository
+    repository: Callable[[], Repository]
+    """Opens the repository at the first call: logins, and whether the registry needs TLS, are asked for then."""
     reference: str
     layers: tuple[SentBlob, ...]
     config: SentConfig
@@ -84,7 +86,7 @@ def files_of(ctx: Context, base: BaseImage, paths: Sequence[str], *, engine: Eng
     contents = dict[str, bytes]()
     for layer, rows in sorted(wanted.items()):
         blob = source.layers[layer]
-        blocks = source.repository.stream(blob.digest, blob.size)
+        blocks = source.repository().stream(blob.digest, blob.size)
         left = MOST_BYTES - sum(map(len, contents.values()))
         read, digest = contents_of(blocks, {number: names[0] for number, names in rows.items()}, left)
         if digest != blob.digest:
@@ -176,14 +178,18 @@ def _described(source: Source, indexes: Sequence[LayerIndex], wanted: Wanted) ->
 
 def _source(ctx: Context, engine: Engine | None, reference: str, platform: str) -> Source:
     name, digest = split_digest(reference)
-    repository = open_repository(ctx.env, name, login_for(engine, ctx.env, name))
+
+    @cache
+    def repository() -> Repository:
+        return open_repository(ctx.env, name, login_for(engine, ctx.env, name))
+
     content, found = _manifest(ctx, repository, digest or split_reference(name)[1])
     entries = sent(content, SentIndex, reference).manifests
     if entries is not None:
         content, found = _manifest(ctx, repository, for_platform(entries, platform, reference))
     manifest = sent(content, SentManifest, reference)
     own = manifest.config.digest
-    text = kept_document(ctx, own) or keep_document(ctx, own, repository.blob(own))
+    text = kept_document(ctx, own) or keep_document(ctx, own, repository().blob(own))
     config = sent(text, SentConfig, reference)
     if f"{config.os}/{config.architecture}" != platform:
         it_is = "/".join(filter(None, (config.os, config.architecture, config.variant)))
@@ -204,31 +210,36 @@ def _source(ctx: Context, engine: Engine | None, reference: str, platform: str) 
     return Source(repository=repository, reference=f"{plain}@{found}", layers=manifest.layers, config=config)
 
 
-def _manifest(ctx: Context, repository: Repository, reference: str) -> tuple[bytes, str]:
+def _manifest(ctx: Context, repository: Callable[[], Repository], reference: str) -> tuple[bytes, str]:
     """A manifest and its digest; of a digest that was read before, the kept one."""
     kept = kept_document(ctx, reference) if ":" in reference else None
     if kept is not None:
         return kept, reference
-    found = find_manifest(repository, reference)
+    found = find_manifest(repository(), reference)
     return keep_document(ctx, found.digest, found.content), found.digest
 
 
 def _layers(ctx: Context, source: Source) -> list[LayerIndex]:
     """The index of each layer, lowest first: kept ones, and those that are read now."""
-    known = {blob.digest: _known(ctx, blob) for blob in source.layers}
+    size = Size()
+    known = {blob.digest: _known(ctx, blob) for blob in dict.fromkeys(source.layers)}
+    for one in filter(None, known.values()):
+        size.add(one)
     missing = [blob for blob in dict.fromkeys(source.layers) if known[blob.digest] is None]
     total = sum(blob.size for blob in missing)
+    if total > MOST_UNPACKED:
+        raise VerifyError(f"{source.reference} is larger than any image: {total / 1e9:,.0f} GB", hint="check the name")
     if missing:
         with ctx.reporter.task(f"read {source.reference}", total=total) as task:
 
             def read(blob: SentBlob) -> LayerIndex:
                 def counted() -> Iterator[bytes]:
-                    for block in source.repository.stream(blob.digest, blob.size):
+                    for block in source.repository().stream(blob.digest, blob.size):
                         ctx.stop.check()
                         ctx.reporter.advance(task, len(block))
                         yield block
 
-                found = read_layer(counted())
+                found = size.add(read_layer(counted(), size.left))
                 if found.digest != blob.digest:
                     raise _other_bytes(source, blob)
                 return keep_layer(ctx, found)
@@ -246,6 +257,33 @@ def _layers(ctx: Context, source: Source) -> list[LayerIndex]:
             hint="no engine would take it: check the name, or ask its author",
         )
     return found
+
+
+@dataclass(slots=True)
+class Size:
+    """What all layers of an image are together, while they are read: hostile ones are many, and each within limits."""
+
+    unpacked: int = 0
+    files: int = 0
+    names: int = 0
+
+    @property
+    def left(self) -> int:
+        """Bytes that the next layer may unpack to."""
+        return max(0, MOST_UNPACKED - self.unpacked)
+
+    def add(self, index: LayerIndex) -> LayerIndex:
+        """One more layer. Raises VerifyError."""
+        self.unpacked += index.unpacked
+        self.files += len(index.paths)
+        self.names += sum(map(len, index.paths))
+        if self.unpacked > MOST_UNPACKED or self.files > MOST_FILES or self.names > MOST_NAMES:
+            raise VerifyError(
+                f"the image is larger than any: more than {MOST_UNPACKED >> 30} GiB, {MOST_FILES:,} files, or"
+                f" {MOST_NAMES >> 20} MiB of paths",
+                hint="check the name: it may be no image to serve a model",
+            )
+        return index
 
 
 def _known(ctx: Context, blob: SentBlob) -> LayerIndex | None:

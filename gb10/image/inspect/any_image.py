@@ -51,7 +51,8 @@ def _with_base(one: ImageSummary, base: BaseImage) -> ImageSummary:
     """The portrait with what was read of the layers; an attached list of packages is kept."""
     read = {name: found.version for name, found in base.installed.items()}
     name = one.reference if not one.packed else base.reference
-    way = f"{f'`pull {name}`, then ' if one.packed else ''}`verify {name}` lists what a GB10 cannot run of it"
+    pull = f"`pull {name} --platform {base.platform}`, then " if one.packed else ""
+    way = f"{pull}`verify {name}` lists what a GB10 cannot run of it"
     remarks = (*(told for told in one.remarks if told != UNTOLD), *base.remarks, *(() if one.plan else (way,)))
     return replace(one, packages=one.packages or read, base=base, remarks=remarks)
 
