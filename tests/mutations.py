@@ -5,7 +5,16 @@
 changed module. The checkout itself is never changed. ``--neighbours`` tries a mutant that survived with more test
 files: those that import a module which imports the changed one.
 
-Numbers of a module's or a class's constants are not changed: a test of a limit or of a table would repeat its number.
+What no test could notice, or only by repeating a number, is not changed:
+
+* numbers of a module's or a class's constants: limits and tables;
+* seconds of waits and the sizes of caches, pools and blocks (UNSEEN, TAKEN, ``1 << 20``): they change how fast
+  something is or how much memory it takes, not what it does;
+* where a long text is cut (``text[:2000]``, CUT and more): one character more is as good;
+* ``<`` against ``<=`` where one side is the clock: it never stands at the limit.
+
+A mutant runs in a PID namespace of its own (unshare of util-linux), with a limit of its memory: with one changed
+comparison, what ends the processes of a session ends those of everybody else.
 
 Exit code 0: at least 90 % of the mutants were caught; 1: fewer; 2: the tests fail without a mutation, or an entry of
 EQUIVALENT fits no line.
@@ -17,7 +26,6 @@ import contextlib
 import os
 import random
 import re
-import resource
 import secrets
 import shutil
 import signal
@@ -33,13 +41,26 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SUITES: Final = ("tests/unit", "tests/golden")
-PYTEST: Final = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--in-memory")
 LEAST: Final = 0.9
 """The share of mutants that the tests must catch."""
 MEMORY: Final = 8 << 30
 """Bytes of address space of a run: a mutant may never end, and keep all that it makes."""
+ISOLATED: Final = (
+    *("prlimit", f"--as={MEMORY}"),
+    *("unshare", "--user", "--map-current-user", "--pid", "--fork", "--kill-child", "--mount-proc"),
+)
+"""A run sees no process but its own, and all of them end with it."""
+PYTEST: Final = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--in-memory")
+UNSEEN: Final = frozenset(
+    {"timeout", "maxsize", "pool_maxsize", "max_workers", "bufsize", "buffering", "compresslevel"}
+)
+"""Keyword arguments whose numbers no test notices."""
+TAKEN: Final = frozenset({"sleep", "wait", "join", "lru_cache", "ThreadPoolExecutor"})
+"""Functions whose numbers are seconds or sizes."""
+CUT: Final = 20
+"""From so many characters on, a slice's end is where a long text is cut; below, it is part of what a user sees."""
+CLOCKS: Final = frozenset({"monotonic", "time", "perf_counter", "monotonic_ns", "time_ns"})
 EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
-    ('"why": self.why[:20_000],', "20_000", "20001"): "a limit: one character more is as good",
     (
         "scale = box.width * box.height / total if total else 0",
         "0",
@@ -132,9 +153,7 @@ def mutants_of(source: Source) -> Iterator[Mutant]:
 
     A condition of ``==``, ``is``, ``in`` or ``not`` is not negated besides: that would be the same mutant again.
     """
-    tables = [node for node in ast.walk(source.tree) if isinstance(node, ast.Module | ast.ClassDef)]
-    constants = [one for table in tables for one in table.body if isinstance(one, ast.Assign | ast.AnnAssign)]
-    tabled = {id(node) for constant in constants for node in ast.walk(constant)}
+    apart = {id(number) for node in ast.walk(source.tree) for part in unnoticed(node) for number in ast.walk(part)}
     for node in nodes(source.tree):
         match node:
             case ast.Compare():
@@ -146,13 +165,48 @@ def mutants_of(source: Source) -> Iterator[Mutant]:
                     yield from swapped(source, node.op, left, right)
             case ast.UnaryOp(op=ast.Not()):
                 yield source.mutant(source.begin(node), source.begin(node) + len("not"), "")
-            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool) and id(node) not in tabled:
+            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool) and id(node) not in apart:
                 yield source.mutant(source.begin(node), source.end(node), str(value + 1))
             case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
                 yield from negated(source, test)
             case ast.comprehension(ifs=tests):
                 for test in tests:
                     yield from negated(source, test)
+
+
+def unnoticed(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a node whose numbers are not changed; the module's docstring says why."""
+    match node:
+        case ast.Module(body=body) | ast.ClassDef(body=body):
+            yield from (one for one in body if isinstance(one, ast.Assign | ast.AnnAssign))
+        case ast.Call(func=function, args=args, keywords=keywords):
+            yield from (one.value for one in keywords if one.arg in UNSEEN)
+            yield from filter(is_size, args)
+            if name_of(function) in TAKEN:
+                yield from (one for one in (*args, *(one.value for one in keywords)) if isinstance(one, ast.Constant))
+        case ast.Compare(comparators=sides):
+            yield from filter(is_size, sides)
+        case ast.BinOp(op=ast.Add(), right=right) if is_size(right):
+            yield right
+        case ast.Slice(upper=ast.Constant(value=int(end)) as upper) if end >= CUT:
+            yield upper
+
+
+def is_size(node: ast.expr) -> bool:
+    """``1 << 20`` by itself; times something, it is a unit."""
+    match node:
+        case ast.BinOp(op=ast.LShift(), left=ast.Constant(), right=ast.Constant()):
+            return True
+    return False
+
+
+def name_of(function: ast.expr) -> str:
+    """``sleep`` of ``sleep`` and ``time.sleep``."""
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def reads_clock(side: ast.expr) -> bool:
+    return any(isinstance(node, ast.Call) and name_of(node.func) in CLOCKS for node in ast.walk(side))
 
 
 def nodes(node: ast.AST) -> Iterator[ast.AST]:
@@ -169,6 +223,8 @@ def nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 def swapped(source: Source, op: ast.cmpop | ast.boolop, left: ast.expr, right: ast.expr) -> Iterator[Mutant]:
     old, new = SWAPPED[type(op)]
+    if isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) and (reads_clock(left) or reads_clock(right)):
+        return
     start, end = source.end(left), source.begin(right)
     pattern = rf"\b{old}\b".replace(" ", r"\s+") if old.isidentifier() or " " in old else re.escape(old)
     found = re.search(pattern.encode(), source.content[start:end])
@@ -258,10 +314,14 @@ class Copy:
         """What the tests say, "passed", "failed" or "no end", and their output; no process of theirs is left."""
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen(
-                [*PYTEST, *tests], cwd=self.tree, env=self.env, stdout=output, stderr=output, start_new_session=True
+                [*ISOLATED, *PYTEST, *tests],
+                cwd=self.tree,
+                env=self.env,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
             try:
-                resource.prlimit(process.pid, resource.RLIMIT_AS, (MEMORY, MEMORY))
                 verdict = "failed" if process.wait(limit) else "passed"
             except subprocess.TimeoutExpired:
                 verdict = "no end"

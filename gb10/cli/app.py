@@ -27,6 +27,7 @@ SECTIONS: Final = {
         "wheels": "Compile only the wheels of an image",
         "plan": "Show every build step and which results are cached",
         "lock": "Pin every file of a recipe; no other verb writes a lock",
+        "adopt": "Make a recipe of somebody's Dockerfile or patches",
         "rebuild": "Build an image again from its record, and compare",
     },
     "Look inside": {

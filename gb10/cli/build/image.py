@@ -87,9 +87,8 @@ def image(
     build = ImageBuild(ctx, plan, rebuild or ())
     build.check_torch()
     if dry_run:
-        status = build.status()
-        build.try_inputs()
-        print_plan(ctx, plan, status, names, as_json=as_json)
+        unchecked = build.try_inputs()
+        print_plan(ctx, plan, build.status(), names, unchecked, as_json=as_json)
         return
 
     build.check_engine()

@@ -8,9 +8,7 @@ from gb10.cli.build.image_options import of_image, with_image_options
 from gb10.cli.build.plan_show import print_plan
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.errors import UsageError
-from gb10.image.build.base_build import try_patched
 from gb10.image.build.image_build import ImageBuild
-from gb10.image.build.input_checks import try_patches, try_targets
 from gb10.image.context import Context
 from gb10.image.plan.render import bake, dockerfile
 from gb10.image.request.planning import Request, make_plan
@@ -23,6 +21,7 @@ app = verb_app("""Show every build step, its key, and whether its result is cach
 ./build.py plan --dockerfile       # the Dockerfile of the image
 ./build.py plan --bake             # a docker-bake.json
 ./build.py plan --arch 12.0f       # for an RTX of the 50 series
+./build.py plan --patch fix.diff   # whether the diff applies: exit 6 if not, 13 if its wheel cannot be fetched
 
 \b
 hit      the result is in the store
@@ -52,7 +51,6 @@ def plan(
     elif as_bake:
         print_json(bake(made))
     else:
-        try_patched(ctx, made)
-        try_patches(ctx, made)
-        try_targets(ctx, made)
-        print_plan(ctx, made, ImageBuild(ctx, made).status(), as_json=as_json)
+        build = ImageBuild(ctx, made)
+        unchecked = build.try_inputs()
+        print_plan(ctx, made, build.status(), unchecked=unchecked, as_json=as_json)

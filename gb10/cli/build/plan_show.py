@@ -7,9 +7,10 @@ from typing import Final
 from rich.markup import escape
 from rich.table import Table
 
-from gb10.cli.common import print_json
+from gb10.cli.common import print_json, reported
 from gb10.cli.verb import print_table
 from gb10.core.reporter import terminal
+from gb10.errors import UncheckedError
 from gb10.image.build.estimate import Needs, obstacles, step_seconds
 from gb10.image.build.image_build import CacheStatus
 from gb10.image.context import Context
@@ -25,14 +26,33 @@ WRAPPED: Final = 24
 """Columns that are left for the last one before others are left out."""
 
 
-def print_plan(ctx: Context, plan: Plan, found: CacheStatus, push: Sequence[str] = (), *, as_json: bool) -> None:
-    """The plan with hit and miss, what the missing steps need, and the names that would be pushed."""
+def print_plan(
+    ctx: Context,
+    plan: Plan,
+    found: CacheStatus,
+    push: Sequence[str] = (),
+    unchecked: UncheckedError | None = None,
+    *,
+    as_json: bool,
+) -> None:
+    """The plan with hit and miss, what the missing steps need, and the names that would be pushed.
+
+    Raises ``unchecked`` afterwards; the JSON document has its reason.
+    """
     problems = obstacles(ctx, plan, found.cached)
     if as_json:
         present = {"hit": {step.name: found.cached[step.name] for step in plan.steps}, "needs": asdict(found.needs)}
         stop = {"problem": "; ".join(problems)} if problems else {}
-        print_json(plan.document() | present | ({"push": list(push)} if push else {}) | stop)
-        return
+        left = {"unchecked": (unchecked.where or unchecked.message).splitlines()} if unchecked else {}
+        print_json(plan.document() | present | ({"push": list(push)} if push else {}) | stop | left)
+    else:
+        _print_text(ctx, plan, found, push, problems)
+    if unchecked:
+        with reported(as_json):
+            raise unchecked
+
+
+def _print_text(ctx: Context, plan: Plan, found: CacheStatus, push: Sequence[str], problems: Sequence[str]) -> None:
     _print_table(ctx, plan, found)
     needed, hits = found.needs, sum(found.cached[step.name] for step in plan.steps)
     print(f"{len(plan.steps)} steps: {hits} cached, {len(plan.steps) - hits} to run")

@@ -48,9 +48,8 @@ def wheels(
     plan = make_plan(ctx, asked).wheels_only()
     build = ImageBuild(ctx, plan, rebuild or ())
     if dry_run:
-        status = build.status()
-        build.try_inputs()
-        print_plan(ctx, plan, status, as_json=as_json)
+        unchecked = build.try_inputs()
+        print_plan(ctx, plan, build.status(), unchecked=unchecked, as_json=as_json)
         return
     build.check_engine()
     take_missing(ctx, plan, build.rebuild)  # first: a wheel from the cache needs no compiler, nor its memory

@@ -31,6 +31,9 @@ def print_survey(env: Mapping[str, str], survey: NodeSurvey) -> None:
     if halves:
         print()
         _print_rows(env, ("node", "port", "interface", "RDMA", "link", "MTU", "address", "GID", "PCIe"), halves)
+    if survey.fabric.cables:
+        print("\ncables")
+        print("\n".join(f"  {cable}" for cable in survey.fabric.cables))
     _print_settings(survey)
     for remark in survey.remarks:
         print(f"\n{remark.level}: {remark.text}" + (f"\n  {remark.hint}" if remark.hint else ""))
@@ -130,6 +133,11 @@ def survey_document(survey: NodeSurvey) -> dict[str, object]:
         "schema": "gb10/cluster/v1",
         "fabric": survey.fabric.kind,
         "gaps": [list(pair) for pair in survey.fabric.gaps],
+        "cables": [
+            {"ends": [list(end) for end in cable.ends], "networks": list(cable.networks)}
+            for cable in survey.fabric.cables
+        ],
+        **({"order": list(survey.fabric.order)} if survey.fabric.order else {}),
         "nodes": [
             _node(host, reading, survey, variables[host]) for host, reading in survey.readings.items()
         ],

@@ -11,8 +11,11 @@ import typer
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.cli.models.options import (
     GIB,
+    AllowOption,
+    AllowPathOption,
     CapOption,
     GpusOption,
+    IgnoreOption,
     ImageOption,
     KeepFreeOption,
     MemoryOption,
@@ -75,13 +78,32 @@ def asked(
     image: ImageOption = None,
     name: NameOption = None,
     trust: TrustOption = False,
+    allow_path: AllowPathOption = None,
+    allow: AllowOption = None,
+    ignore_unsupported: IgnoreOption = False,
+    even_if_too_large: Annotated[
+        bool,
+        typer.Option(
+            "--even-if-too-large", help="Start what does not fit by our estimate, with the cap and the memory guard."
+        ),
+    ] = False,
 ) -> ServiceRequest:
     """What is run, and how; raises UsageError."""
     return replace(
-        request_of(nodes=nodes, overrides=overrides, variant=variant, image=image, trust=trust),
+        request_of(
+            nodes=nodes,
+            overrides=overrides,
+            variant=variant,
+            image=image,
+            trust=trust,
+            allow=allow,
+            allow_paths=allow_path,
+            ignore_unsupported=ignore_unsupported,
+        ),
         name=name,
         containers=settings_of(gpus=gpus, memory=memory, keep_free=keep_free, restart=restart),
         cap=cap,
+        even_if_too_large=even_if_too_large,
         replace=replaced,
         patience=wait,
         detach=detach,
@@ -107,12 +129,14 @@ def run(
     request = replace(request, recipe=recipe, render=render, dry_run=dry_run)
     prepared = prepare_service(ctx.reporter, ctx.env, request)
     written, service = prepared.source.recipe, prepared.service
-    undone = undone_by_run(written, service.ranks[0].container.command)
-    for one in undone:
-        ctx.reporter.say(f"{written.file}:{one.line}: run does not do this: {one.text}")
-    more = {"undone": [one.text for one in undone]}
+    more: dict[str, object] = {
+        "undone": [one.text for one in undone_by_run(written, service.ranks[0].container.command)]
+    }
     if dry_run:
-        _print_plan(ctx.reporter, prepared.placed(ctx.reporter, ctx.env).service, more if as_json else None)
+        at_start = prepared.read_at_start
+        for line in at_start:
+            ctx.reporter.say(f"read at start: {line}")
+        _print_plan(ctx.reporter, service, {**more, "at_start": list(at_start)} if as_json else None)
         return
     with open_fleet(ctx, service.hosts) as fleet, running(ctx, fleet, prepared) as watched:
         if watched is None:

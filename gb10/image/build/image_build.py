@@ -20,7 +20,7 @@ from gb10.containers.reach import connect_if_running, connect_or_start
 from gb10.core.concurrency import Stop, run_in_background
 from gb10.core.files import digest
 from gb10.core.store import Store
-from gb10.errors import UsageError
+from gb10.errors import UncheckedError, UsageError
 from gb10.image.build.assemble import build_request, image_files, image_folders, image_request, upstream_folders
 from gb10.image.build.base_build import on_image_context, try_patched
 from gb10.image.build.bases import STAGES, Bases, base_tars, make_rootfs
@@ -147,15 +147,22 @@ class ImageBuild:
         if torch and torch.cuda is None:
             self.ctx.reporter.say(f"torch {torch.version}: the lock does not name its CUDA version; not checked")
 
-    def try_inputs(self) -> None:
-        """Try patches and the names of CMake targets on what the store has, for ``--dry-run``.
+    def try_inputs(self) -> UncheckedError | None:
+        """Try patches on what they change, and the names of CMake targets on what the store has: for ``--dry-run``.
 
-        Raises PatchError, UsageError; UncheckedError when files of an image of others cannot be read.
+        A wheel or archive that patches change is fetched. Returns the error to raise after the plan is shown when one
+        cannot be fetched. Raises PatchError, UsageError.
         """
-        try_patched(self.ctx, self.plan)
-        try_patches(self.ctx, self.plan)
-        try_sources(self.ctx, self.plan)
-        try_targets(self.ctx, self.plan)
+        ctx, plan = self.ctx, self.plan
+        unchecked = (*try_patched(ctx, plan), *try_patches(ctx, plan), *try_sources(ctx, plan))
+        try_targets(ctx, plan)
+        if not unchecked:
+            return None
+        return UncheckedError(
+            "patches are not checked: what they change cannot be fetched",
+            where="\n".join(unchecked),
+            hint="run the command again with a network, or with a mirror: PIP_INDEX_URL",
+        )
 
     def check_engine(self) -> None:
         """Check a builder that the user names, also when nothing is left to build; raises EngineError.

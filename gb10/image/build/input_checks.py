@@ -1,11 +1,12 @@
 """What is checked before anything is compiled: names of CMake targets, and patches on the archives that they change."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from gb10.core.fetch import store_paths
-from gb10.errors import UsageError
+from gb10.core.files import Artifact
+from gb10.errors import FetchError, UsageError
 from gb10.image.build.compile import fetch_nested, patched_source
 from gb10.image.build.costs import known_targets
 from gb10.image.context import Context
@@ -43,22 +44,33 @@ def check_sources(ctx: Context, plan: Plan) -> None:
                 patched_source(ctx, origin)
 
 
-def try_sources(ctx: Context, plan: Plan) -> None:
-    """Try patches from the command line on the source archives in the store. Raises PatchError."""
-    tried = set()
+def try_sources(ctx: Context, plan: Plan) -> tuple[str, ...]:
+    """Try patches from the command line on the source archives that they change; a missing archive is fetched.
+
+    Returns a line for each archive that could not be fetched. Raises PatchError.
+    """
+    tried, unchecked = set(), list[str]()
     for step in plan.of_kind("wheel"):
         for origin in wheel_inputs(plan, step.name).origins:
             by_hand = tuple(use.sha256 for use in origin.patches if use.path)
             if not by_hand or (origin.file, by_hand) in tried:
                 continue
             tried.add((origin.file, by_hand))
-            (archive,) = store_paths(ctx.store, [origin.file])
-            if archive.exists():
+            failed = _fetch(ctx, [origin.file], f"the patches of what {step.name} compiles")
+            if not failed:
                 patched_source(ctx, origin)
-            else:
-                ctx.reporter.say(
-                    f"not checked yet: patches of what {step.name} compiles (no {archive.name} in the store)"
-                )
+            unchecked += failed
+    return tuple(unchecked)
+
+
+def _fetch(ctx: Context, files: Sequence[Artifact], what: str) -> tuple[str, ...]:
+    """Fetch locked files that are tried; returns why ``what`` is not checked, nothing when all are there."""
+    try:
+        fetch_locked(ctx, files)
+    except FetchError as error:
+        lines = (line.strip() for line in (error.where or "").splitlines())
+        return (f"{what}: {error.message} ({', '.join(lines)})" if error.where else f"{what}: {error.message}",)
+    return ()
 
 
 def check_patches(ctx: Context, plan: Plan, step: Step, tell: Callable[[str], None]) -> None:
@@ -68,16 +80,20 @@ def check_patches(ctx: Context, plan: Plan, step: Step, tell: Callable[[str], No
         check_changes(wheel, patched_files(ctx.catalog.patches, wheel, uses, tell))
 
 
-def try_patches(ctx: Context, plan: Plan) -> None:
-    """Try patches from the command line on the wheels in the store. Raises PatchError."""
+def try_patches(ctx: Context, plan: Plan) -> tuple[str, ...]:
+    """Try patches from the command line on the wheels that they change; a missing wheel is fetched.
+
+    Returns a line for each wheel that could not be fetched. Raises PatchError.
+    """
+    unchecked = list[str]()
     for step in plan.of_kind("graft"):
-        (wheel,) = store_paths(ctx.store, step.files)
         if not any(use.path for use in installable_patches(plan, step)):
             continue
-        if wheel.exists():
+        failed = _fetch(ctx, step.files, f"the patches of {step.project}")
+        if not failed:
             check_patches(ctx, plan, step, ctx.reporter.say)
-        else:
-            ctx.reporter.say(f"not checked yet: the patches of {step.project} (its wheel is not in the store)")
+        unchecked += failed
+    return tuple(unchecked)
 
 
 def installable_patches(plan: Plan, step: Step) -> list[PatchUse]:

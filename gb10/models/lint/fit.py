@@ -104,17 +104,14 @@ def model_name(recipe: ModelRecipe, options: Options, words: Sequence[str]) -> s
 
 
 def launch_of_case(case: LintCase) -> Launch | None:
-    """The launch of what lint looks at; None for an engine that it does not know, or numbers that are none."""
+    """The launch of what lint looks at; None for an engine that it does not know. Raises UsageError for no number."""
     if case.engine not in ("vllm", "sglang"):
         return None
     rendered = RenderedRecipe(
         runtime=case.engine, image=case.recipe.container, script=None, serve=case.command, parameters=case.parameters
     )
-    try:
-        launch = launch_of("sglang" if case.engine == "sglang" else "vllm", case.release, case.options, rendered)
-        return replace(launch, fork=is_fork(case.engine, case.release, case.options))
-    except UsageError:
-        return None
+    launch = launch_of("sglang" if case.engine == "sglang" else "vllm", case.release, case.options, rendered)
+    return replace(launch, fork=is_fork(case.engine, case.release, case.options))
 
 
 def is_fork(engine: str, release: str, options: Options) -> bool:

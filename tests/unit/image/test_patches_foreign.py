@@ -1,13 +1,18 @@
 """A pull request's diff given by hand: whose it is, where its files lie, what may fail without harm."""
 
+import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gb10.errors import Gb10Error, PatchError, UsageError
-from gb10.image.build.input_checks import try_patches
-from gb10.image.context import open_context
+from gb10.cli import main
+from gb10.containers.embedded.daemon import Place
+from gb10.core.store import Store
+from gb10.errors import Gb10Error, PatchError, UncheckedError, UsageError
+from gb10.image.build.image_build import ImageBuild
+from gb10.image.context import Context, open_context
 from gb10.image.patches.foreign import apply_foreign, find_foreign, load_foreign
 from gb10.image.patches.places import placed
 from gb10.image.patches.releases import load_releases
@@ -94,8 +99,48 @@ def test_compiled_code_that_nothing_compiles_is_refused_by_its_name(tmp_path: Pa
     assert make_plan(ctx, replace(asked, targets=("_C_stable_libtorch",))).step("vllm").key
 
 
-def test_patches_of_an_absent_wheel_are_not_checked_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def offline(tmp_path: Path) -> Context:
+    """A context with an empty store and an index without a file."""
+    (tmp_path / "index").mkdir()
+    env = {"HOME": str(tmp_path), "PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": (tmp_path / "index").as_uri()}
+    env["DOCKER_HOST"] = Place(Store(tmp_path / "s")).endpoint.host
+    return open_context(env | {"GB10_CACHE_DIR": str(tmp_path / "s")}, verbosity=-1)
+
+
+def test_patches_of_a_wheel_that_cannot_be_fetched_are_unchecked(tmp_path: Path) -> None:
     (tmp_path / "pr.diff").write_text(PYTHON)
-    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path / "s"), "HOME": str(tmp_path)}, verbosity=0)
-    try_patches(ctx, make_plan(ctx, Request(engine="vllm", arch="12.1f", patches=(f"{tmp_path}/pr.diff",))))
-    assert capsys.readouterr().err == "not checked yet: the patches of vllm (its wheel is not in the store)\n"
+    ctx = offline(tmp_path)
+    plan = make_plan(ctx, Request(engine="vllm", arch="12.1f", patches=(f"{tmp_path}/pr.diff",)))
+    unchecked = ImageBuild(ctx, plan).try_inputs()
+    assert isinstance(unchecked, UncheckedError)
+    assert unchecked.code == 13
+    assert str(unchecked.where).startswith(
+        "the patches of vllm: vllm-0.33.0-cp38-abi3-manylinux_2_28_aarch64.whl is on"
+    )
+    assert ImageBuild(ctx, make_plan(ctx, Request(engine="vllm", arch="12.1f"))).try_inputs() is None
+
+
+def test_patches_of_an_archive_that_cannot_be_fetched_are_unchecked(tmp_path: Path) -> None:
+    (tmp_path / "pr.diff").write_text(CPP)
+    ctx = offline(tmp_path)
+    request = Request(
+        engine="vllm", arch="12.1f", patches=(f"vllm={tmp_path}/pr.diff",), targets=("_C_stable_libtorch",)
+    )
+    unchecked = ImageBuild(ctx, make_plan(ctx, request)).try_inputs()
+    assert "the patches of what vllm compiles: vllm-0.33.0.tar.gz is on none" in str(unchecked and unchecked.where)
+
+
+def test_a_plan_with_unchecked_patches_is_shown_and_ends_with_its_own_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pr.diff").write_text(PYTHON)
+    for name, value in offline(tmp_path).env.items():
+        monkeypatch.setenv(name, value)
+    for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(["plan", "--patch", f"{tmp_path}/pr.diff", "--json"]) == 13
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["unchecked"][0].startswith("the patches of vllm: ")
+    assert "error: patches are not checked" in printed.err
+    assert main(["image", "--patch", f"{tmp_path}/pr.diff", "--dry-run"]) == 13
+    assert "graft-vllm" in capsys.readouterr().out

@@ -19,7 +19,7 @@ def recipe(container: str, more: str = "") -> ModelRecipe:
 
 
 def found(container: str, more: str = "", release: str | None = None) -> list[Issue]:
-    issues = lint(recipe(container, more), load_rules(), release=release)
+    issues = lint(recipe(container, more), load_rules(), release=release).issues
     return [one for one in issues if one.code in {*COMPARED, "unknown-release"}]
 
 
@@ -61,4 +61,6 @@ def test_an_image_of_a_known_release_is_compared(container: str) -> None:
 
 def test_an_image_that_has_nothing_else_gets_no_note() -> None:
     text = 'recipe_version: "1"\nname: n\nmodel: org/m\ncontainer: vllm-node-b12x\ncommand: vllm serve org/m\n'
-    assert not [one for one in lint(load_model_recipe(text, "x.yaml"), load_rules()) if one.code == "unknown-release"]
+    assert not [
+        one for one in lint(load_model_recipe(text, "x.yaml"), load_rules()).issues if one.code == "unknown-release"
+    ]

@@ -21,7 +21,7 @@ ORDER = (
     "containers",
     *("models", "memory", "lint", "registries"),
     *("recipe", "plan", "sbom", "context", "locked_files", "base", "mods", "patches", "lock", "proof", "explain"),
-    *("rootfs", "request", "upgrade", "moe", "build", "inspect", "gemm", "publish"),
+    *("rootfs", "request", "upgrade", "adopt", "moe", "build", "inspect", "gemm", "publish"),
     *("guard", "stats", "chart", "cluster", "doctor", "load", "weights", "run", "checkup", "deploy", "trial"),
     "cli",
     "__main__",

@@ -127,19 +127,6 @@ def test_sparks_at_a_switch(count: int) -> None:
     assert remarks(hosts) == []
 
 
-def test_a_ring_of_four_has_gaps() -> None:
-    nets = {at: (f"10.0.{at}.{{}}/24", f"10.1.{at}.{{}}/24") for at in range(4)}
-    cables = [
-        {"p0": [one.format(at + 1) for one in nets[at]], "p1": [one.format(at + 1) for one in nets[(at - 1) % 4]]}
-        for at in range(4)
-    ]
-    hosts = facts_of(*(Spark(number=at + 1, cables=cable) for at, cable in enumerate(cables)))
-    assert fabric_of(hosts).gaps == (("spark-1", "spark-3"), ("spark-2", "spark-4"))
-    assert settings(hosts)["spark-1"]["NCCL_NET"] == "Socket"
-    said = "warning: no RoCE between spark-1 and spark-3, spark-2 and spark-4: NCCL uses the slow network for all"
-    assert remarks(hosts) == [said]
-
-
 def test_link_local_addresses_join_a_pair_and_not_two_cables() -> None:
     one, two = (Spark(number=at, cables={"p0": (f"169.254.7.{at}/16", "")}) for at in (1, 2))
     assert fabric_of(facts_of(one, two)).kind == "pair"

@@ -1,0 +1,428 @@
+"""Every line of a Dockerfile accounted for: what a recipe takes, what runs as a mod, what is left out, and why."""
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from gb10.containers.reference import is_reference
+from gb10.errors import UsageError
+from gb10.image.adopt.adopted import Adopted, Line, Need, Verdict, count_verdicts
+from gb10.image.adopt.build_files import AbsentError, BuildFile, BuildFiles
+from gb10.image.adopt.dockerfile import Dockerfile, Instruction, Stage, expand
+from gb10.image.adopt.run_lines import Image, RunReader, finished, is_shell
+from gb10.image.adopt.shell import Command, parse_commands
+from gb10.image.patches.owners import SITE
+from gb10.image.patches.releases import Releases
+
+BUILTIN: Final = {"TARGETPLATFORM": "linux/arm64", "TARGETOS": "linux", "TARGETARCH": "arm64", "TARGETVARIANT": ""}
+"""ARGs that BuildKit knows, for a GB10."""
+BARE: Final = re.compile(r"(^|/)(cuda|ubuntu|debian|alpine|python|rockylinux|almalinux|fedora|centos|busybox)$")
+"""Images that hold no engine, by the last part of their name."""
+SECRET: Final = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY)$", re.IGNORECASE)
+NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+MARKER: Final = "<-\"'"
+LONGEST_SETTING: Final = 4096
+LAUNCH: Final = {
+    "ENTRYPOINT": "the base's entrypoint stays; a model recipe has the command",
+    "CMD": "the base's command stays; a model recipe has the command",
+    "VOLUME": "folders of the host are given at the start",
+    "HEALTHCHECK": "`run` asks the server itself",
+    "STOPSIGNAL": "`stop` sends the signal that the engine knows",
+    "USER": "the base's user stays; name another at the start: docker run --user",
+}
+SILENT: Final = {
+    "EXPOSE": "a note for people; it opens no port",
+    "MAINTAINER": "a note for people",
+    "ONBUILD": "it is for images that are built on this one",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Given:
+    """What the user says beside the Dockerfile: values of ARG, the stage, the image in place of FROM."""
+
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    target: str = ""
+    base: str = ""
+
+
+def account(file: Dockerfile, context: BuildFiles, given: Given, releases: Releases, name: str) -> Adopted:
+    """The parts of a recipe, and a verdict for each line. Reads the files that the image gets, runs nothing.
+
+    Raises UsageError for a stage that is not there.
+    """
+    reader = _Account(file, context, given, releases)
+    lines = tuple(reader.lines())
+    instructions = [*file.before, *(one for stage in file.stages for one in (stage.start, *stage.instructions))]
+    image = reader.image
+    return Adopted(
+        base=reader.base,
+        requirements=tuple(image.requirements.values()),
+        constraints=tuple(image.constraints.values()),
+        env=dict(image.env),
+        overlay=dict(sorted(image.overlay.items())),
+        patches=dict(image.patches),
+        mods=finished(image.drafts, name),
+        wheels=tuple(image.wheels.values()),
+        lines=lines,
+        remarks=tuple(reader.remarks),
+        counts=count_verdicts(instructions, lines),
+    )
+
+
+class _Account:
+    """One pass over the stages that make the image."""
+
+    def __init__(self, file: Dockerfile, context: BuildFiles, given: Given, releases: Releases) -> None:
+        self.file = file
+        self.context = context
+        self.given = given
+        self.base = given.base
+        self.remarks = list[str]()
+        self.globals: dict[str, str | None] = {**BUILTIN}
+        self.before = list(self._global_arguments())
+        self.image = Image(releases=releases, values={})
+        self.shell: tuple[str, ...] = ("/bin/sh", "-c")
+        self.wanted = self._final()
+        self.chain = self._chain()
+        self.sources = self._copied_from()
+
+    def _final(self) -> Stage:
+        target = self.given.target.lower()
+        if not target:
+            return self.file.stages[-1]
+        found = next((stage for stage in self.file.stages if target in (stage.name, str(stage.number))), None)
+        if found is None:
+            names = ", ".join(stage.name or str(stage.number) for stage in self.file.stages)
+            raise UsageError(f"the Dockerfile has no stage {target}", hint=f"it has {names}")
+        return found
+
+    def _stage(self, name: str, before: int) -> Stage | None:
+        """An earlier stage by its name or number."""
+        known = self.file.stages[:before]
+        return next((stage for stage in known if name.lower() == stage.name), None) or next(
+            (stage for stage in known if name == str(stage.number)), None
+        )
+
+    def _from(self, stage: Stage) -> str | None:
+        """The image or the stage that a stage begins with; None when an ARG of it has no value."""
+        return expand(stage.start.words[0], self.globals) if stage.start.words else None
+
+    def _chain(self) -> list[Stage]:
+        """The stages that are the image, the first one FROM an image of others."""
+        chain = [self.wanted]
+        while (name := self._from(chain[0])) and (below := self._stage(name, chain[0].number)):
+            chain.insert(0, below)
+        return chain
+
+    def _copied_from(self) -> dict[int, str]:
+        """Stages that the image copies from, each with what it takes of it."""
+        found: dict[int, list[str]] = {}
+        waiting = list(self.chain)
+        while waiting:
+            stage = waiting.pop()
+            taken = [
+                (value, " ".join(one.words[:-1]))
+                for one in stage.instructions
+                for option, value in one.options
+                if option == "from"
+            ]
+            for one in stage.instructions:
+                mounts = (
+                    dict(part.partition("=")[::2] for part in value.split(","))
+                    for option, value in one.options
+                    if option == "mount"
+                )
+                taken += [(parts["from"], "files for one step") for parts in mounts if "from" in parts]
+            if stage.number in found:
+                taken.append((self._from(stage) or "", "what stands above it"))
+            for name, what in taken:
+                source = self._stage(name, stage.number)
+                if source is not None and source not in self.chain:
+                    waiting += [] if source.number in found else [source]
+                    found.setdefault(source.number, []).append(what)
+        return {number: ", ".join(dict.fromkeys(names))[:200] for number, names in found.items()}
+
+    def _compiled_in(self, stage: Stage) -> None:
+        """Note the projects that a stage compiles of which the image takes files."""
+        beside = Image(releases=self.image.releases, values=dict(self.globals))
+        for one in stage.instructions:
+            if one.name == "ARG":
+                for word in one.words:
+                    name, equals, value = word.partition("=")
+                    known = self.given.arguments.get(name, expand(value, beside.values) if equals else None)
+                    beside.values[name] = known if known is not None else self.globals.get(name)
+            elif one.name == "RUN":
+                RunReader(beside, {}).read(self._commands(one))
+        self.image.wheels |= beside.wheels
+
+    def _global_arguments(self) -> Iterator[Line]:
+        for one in self.file.before:
+            if one.name != "ARG":
+                verdict: Verdict = "unread" if not one.name else "not-taken"
+                yield _line(one, verdict, "it stands before FROM" if one.name else "our grammar cannot read it")
+                continue
+            for word in one.words:
+                name, equals, value = word.partition("=")
+                known = self.given.arguments.get(name)
+                self.globals[name] = known if known is not None else expand(value, self.globals) if equals else None
+            yield self._argument(one, self.globals)
+
+    def lines(self) -> Iterator[Line]:
+        """A verdict for every line, in the order of the Dockerfile."""
+        yield from self.before
+        numbers = {stage.number for stage in self.chain}
+        for stage in self.file.stages:
+            if stage.number in numbers:
+                yield self._begin(stage)
+                for one in stage.instructions:
+                    yield from self._instruction(one)
+            else:
+                yield from self._elsewhere(stage)
+
+    def _elsewhere(self, stage: Stage) -> Iterator[Line]:
+        name = stage.name or str(stage.number)
+        taken = self.sources.get(stage.number)
+        why = (
+            f"stage {name}: the image takes {taken} of it" if taken else f"stage {name}: the image takes nothing of it"
+        )
+        if taken:
+            self._compiled_in(stage)
+        for one in (stage.start, *stage.instructions):
+            yield _line(one, "other-stage" if one.name else "unread", why if one.name else "our grammar cannot read it")
+
+    def _begin(self, stage: Stage) -> Line:
+        """FROM: the image of others, or the stage below."""
+        start = stage.start
+        self.image.values = {name: value for name, value in self.image.values.items() if name in self.image.env}
+        if stage is not self.chain[0]:
+            return _line(start, "taken", "the stage below is taken, too")
+        if self.given.base:
+            return _line(start, "taken", f"{self.given.base} takes its place")
+        reference = self._from(stage)
+        if reference is None:
+            return _line(start, "not-taken", "an ARG of it has no value: --build-arg NAME=VALUE", "value")
+        if reference == "scratch" or not is_reference(reference):
+            return _line(start, "not-taken", f"{reference[:200]!a} is no image", "base")
+        self.base = reference
+        if BARE.search(reference.partition("@")[0].rpartition(":")[0] or reference.partition("@")[0]):
+            self.remarks.append(f"{reference} holds no engine: what the Dockerfile compiles of it is not taken")
+        if "@" in reference:
+            return _line(start, "taken", "the base, by its digest")
+        self.remarks.append(f"{reference} names no digest: `lock` asks its registry once, and keeps the digest")
+        return _line(start, "taken", "the base, by a tag that may move: `lock` keeps its digest")
+
+    def _instruction(self, one: Instruction) -> Iterable[Line]:
+        read: dict[str, Callable[[Instruction], Iterable[Line]]] = {
+            "RUN": self._run,
+            "COPY": self._copy,
+            "ADD": self._copy,
+            "ENV": self._env,
+            "ARG": self._arg,
+            "WORKDIR": self._workdir,
+        }
+        return read.get(one.name, self._setting)(one)
+
+    def _setting(self, one: Instruction) -> Iterator[Line]:
+        """What an image says of itself, and what our grammar cannot read."""
+        if not one.name:
+            yield _line(one, "unread", "our grammar cannot read it")
+        elif one.name == "SHELL":
+            self.shell = one.words
+            yield _line(one, "taken" if is_shell(one.words) else "not-taken", "the shell of the commands after it")
+        elif one.name == "USER" and one.words[:1] in (("root",), ("0",)):
+            yield _line(one, "taken", "mods run as root")
+        elif one.name in SILENT:
+            yield _line(one, "no-effect", SILENT[one.name])
+        elif one.name == "LABEL":
+            yield _line(one, "not-taken", "gb10 writes labels of its own", "label")
+        elif one.name in LAUNCH:
+            yield _line(one, "not-taken", LAUNCH[one.name], "launch")
+        else:
+            yield _line(one, "not-taken", f"a recipe has nothing for {one.name}")
+
+    def _arg(self, one: Instruction) -> Iterator[Line]:
+        for word in one.words:
+            self._declare(word)
+        yield self._argument(one, self.image.values)
+
+    def _declare(self, word: str) -> None:
+        name, equals, value = word.partition("=")
+        if name in self.image.env:
+            return  # ENV goes before ARG
+        known = self.given.arguments.get(name)
+        if known is None and equals:
+            known = expand(value, {**self.globals, **self.image.values})
+        self.image.values[name] = known if known is not None else self.globals.get(name)
+
+    def _argument(self, one: Instruction, values: Mapping[str, str | None]) -> Line:
+        names = [word.partition("=")[0] for word in one.words]
+        absent = [name for name in names if values.get(name) is None]
+        if not absent:
+            return _line(one, "taken", "its value is put in where it is read")
+        given = " ".join(f"--build-arg {name}=VALUE" for name in absent)
+        return _line(one, "not-taken", f"it has no value here: {given}", "value")
+
+    def _env(self, one: Instruction) -> Iterator[Line]:
+        """A verdict for each variable: they read what was set before the instruction."""
+        before = dict(self.image.values)
+        rows = one.text.split("\n")
+        for word in one.words:
+            name, _, text = word.partition("=")
+            row = next((index for index, line in enumerate(rows) if name in line), 0)
+            line = replace(_line(one, "taken", "env"), first=one.first + row, last=one.first + row, text=f"ENV {word}")
+            value = self.image.values[name] = expand(text, before)
+            unset = [known for known in re.findall(r"\$\{?(\w+)", text) if known in before and before[known] is None]
+            if value is None:
+                self.image.env.pop(name, None)
+            if value is None and unset:
+                why = f"{unset[0]} has no value here: --build-arg {unset[0]}=VALUE"
+                yield replace(line, verdict="not-taken", why=why, need="value")
+            elif value is None:
+                why = f"{name} reads a variable of the base, whose config is not here"
+                yield replace(line, verdict="unchecked", why=why, need="base")
+            elif value and SECRET.search(name):
+                why = f"{name} is a secret by its name: give it at the start"
+                yield replace(line, verdict="not-taken", text=f"ENV {name}=…", why=why, need="launch")
+            elif not NAME.fullmatch(name) or len(value) > LONGEST_SETTING or not value.isprintable():
+                yield replace(line, verdict="not-taken", why=f"{name[:80]!a} is no variable that a recipe can have")
+            else:
+                self.image.env[name] = value
+                yield line
+
+    def _workdir(self, one: Instruction) -> Iterator[Line]:
+        place = expand(one.words[0], self.image.values) if one.words else None
+        if place is None or not (place.startswith("/") or self.image.workdir):
+            self.image.workdir = None
+            yield _line(one, "not-taken", "a folder that is not known here", "value")
+            return
+        self.image.workdir = posixpath.normpath(posixpath.join(self.image.workdir or "/", place))
+        yield _line(one, "taken", "the folder of what stands below; at the start the base's stays")
+
+    def _copy(self, one: Instruction) -> Iterator[Line]:
+        """Files of the build context, or texts of the Dockerfile: an overlay, or files of the mod after a command."""
+        words = [expand(word, self.image.values) for word in one.words if not word.startswith("<<")]
+        places = tuple(word for word in words[:-1] if word is not None)
+        if not words or None in words:
+            yield _line(one, "not-taken", "an ARG of it has no value: --build-arg NAME=VALUE", "value")
+            return
+        target = words[-1] or ""
+        where = target if target.startswith("/") else f"{self.image.workdir}/{target}" if self.image.workdir else ""
+        if where and target in (".", "./"):
+            where = f"{self.image.workdir}/"
+        if one.option("from"):
+            yield self._from_elsewhere(one, places, where)
+        elif not where:
+            why = "it copies into the base's working directory, which is not known here"
+            yield _line(one, "unchecked", why, "base")
+        elif why := _no_plain_copy(one, places):
+            self.image.lost[posixpath.normpath(where)] = "what ADD fetches or unpacks"
+            yield _line(one, "not-taken", why, "download")
+        else:
+            try:
+                found = self._inline(one, where) | (self.context.copied(places, where) if places else {})
+            except AbsentError as error:
+                self.image.lost[posixpath.normpath(where)] = "a file that is not in the folder"
+                yield _line(one, "unchecked", str(error), "lost")
+            else:
+                yield self._lay(one, found)
+
+    def _from_elsewhere(self, one: Instruction, places: Sequence[str], where: str) -> Line:
+        """COPY --from: files that a stage makes, or that another image has."""
+        source = one.option("from")
+        what = f"stage {source}" if self._stage(source, len(self.file.stages)) else f"the image {source}"
+        into = where.endswith("/") or len(places) > 1
+        for place in places if into else [where]:
+            path = posixpath.normpath(f"{where}/{posixpath.basename(place)}" if into else where)
+            if path.count("/") > 1 and path != "/usr/local":
+                self.image.lost[re.sub(r"/?\*.*$", "", path)] = f"files of {what}"
+        why = f"files of {what}, which is not built here: {' '.join(places)}"
+        return _line(one, "not-taken", why[:300], "stage")
+
+    def _inline(self, one: Instruction, where: str) -> dict[str, BuildFile]:
+        """The texts of the Dockerfile itself."""
+        names = [word for word in one.words if word.startswith("<<")]
+        found: dict[str, BuildFile] = {}
+        for marker, text in zip(names, one.heredocs, strict=False):
+            content = text.content if text.literal else expand(text.content, self.image.values)
+            if content is None:
+                raise AbsentError("its text reads a variable that has no value here")
+            into = where.endswith("/") or len(one.words) > 2
+            path = posixpath.normpath(f"{where}/{marker.strip(MARKER)}" if into else where)
+            found[path] = BuildFile("", content.encode())
+        return found
+
+    def _lay(self, one: Instruction, found: Mapping[str, BuildFile]) -> Line:
+        """Files for the overlay. After a command of a mod they go into the mod, in their place in the order."""
+        mode = one.option("chmod")
+        if re.fullmatch(r"0?[0-7]{3}", mode):
+            found = {path: replace(file, executable=bool(int(mode, 8) & 0o111)) for path, file in found.items()}
+        site = sum(1 for path in found if SITE.match(path))
+        what = f"{len(found)} {'file' if len(found) == 1 else 'files'}" + (f", {site} in site-packages" if site else "")
+        if not self.image.drafts:
+            self.image.overlay |= found
+            return _line(one, "taken", f"overlay: {what}")
+        draft = self.image.draft(network=False)
+        folder = f"files/{one.first}"
+        draft.files |= {f"{folder}{path}": file for path, file in found.items()}
+        draft.script.append(f'# line {one.first} of the Dockerfile\ncp -a --no-preserve=ownership "$here/{folder}/." /')
+        self.image.added |= found
+        return _line(one, "mod", f"{what}, laid after the commands before it")
+
+    def _run(self, one: Instruction) -> Iterator[Line]:
+        if not is_shell(self.shell):
+            yield _line(one, "not-taken", "SHELL names a shell that is not known here")
+            return
+        lines = RunReader(self.image, dict(self._mounts(one))).read(self._commands(one))
+        yield from lines or [_line(one, "no-effect", "it has no command")]
+
+    def _commands(self, one: Instruction) -> tuple[Command, ...]:
+        """The commands of a RUN: of its shell text, of its JSON array, or of its heredoc."""
+        if one.exec_form:
+            text = " ".join("'" + word.replace("'", "'\\''") + "'" for word in one.words)
+            return (Command(first=one.first, last=one.last, text=text, words=one.words),)
+        head = re.match(r"<<-?\s*[\"']?(\w+)[\"']?[ \t]*(.*)\n", one.body)
+        if head is None or not one.heredocs:
+            return parse_commands(one.body, one.rows, self.image.values)
+        content = one.heredocs[0].content
+        if not head[2] and not content.startswith("#!"):
+            return parse_commands(content, one.rows[1:], self.image.values)
+        program = head[2] or content.partition("\n")[0].removeprefix("#!").removeprefix("/usr/bin/env ").strip()
+        end = "END_OF_THEIR_TEXT"
+        text = f"{program} - <<'{end}'\n{content}{end}"
+        found = parse_commands(text, (one.first, *one.rows[1:], one.last), self.image.values)
+        return tuple(replace(command, first=one.first, last=one.last) for command in found)
+
+    def _mounts(self, one: Instruction) -> Iterator[tuple[str, str]]:
+        """Folders that a RUN alone has, and why what reads them is not taken."""
+        for option, value in one.options:
+            parts = dict(part.partition("=")[::2] for part in value.split(","))
+            target = parts.get("target") or parts.get("dst") or parts.get("destination") or ""
+            if option != "mount" or parts.get("type", "bind") in ("cache", "tmpfs") or len(target) < 2:
+                continue
+            if parts.get("type") in ("secret", "ssh"):
+                yield target, "it reads a secret of the build"
+            else:
+                yield (
+                    target,
+                    f"it reads {'stage ' + parts['from'] if 'from' in parts else 'the build context'} by a mount",
+                )
+
+
+def _no_plain_copy(one: Instruction, places: Sequence[str]) -> str:
+    """Why a COPY or ADD is more than plain files of the build context; empty when it is not."""
+    if url := next((place for place in places if "://" in place or place.startswith("git@")), ""):
+        return f"{url[:200]} is fetched without a sha256: add the file by COPY"
+    if odd := next((name for name, _ in one.options if name in ("parents", "exclude")), ""):
+        return f"--{odd} is not known here"
+    if one.name == "ADD" and any(re.search(r"\.(tar|tgz|tar\.\w+)$", place) for place in places):
+        return "ADD unpacks an archive: unpack it in the folder, and COPY that"
+    return ""
+
+
+def _line(one: Instruction, verdict: Verdict, why: str, need: Need = "") -> Line:
+    return Line(
+        first=one.first, last=one.last, instruction=one.name, text=one.text, verdict=verdict, why=why, need=need
+    )

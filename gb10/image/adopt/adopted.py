@@ -1,0 +1,97 @@
+"""What becomes of somebody's Dockerfile: a verdict for each line, and the parts of a recipe. Frozen values."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from gb10.image.adopt.build_files import BuildFile
+from gb10.image.adopt.dockerfile import Instruction, count_lines
+
+Verdict = Literal["taken", "mod", "no-effect", "not-taken", "other-stage", "unchecked", "unread"]
+"""``taken``: in the recipe. ``mod``: a command of a mod. ``no-effect``: it changes nothing that an image keeps.
+``not-taken``: left out, with the reason. ``other-stage``: of a stage that is not the image's. ``unchecked``: what it
+needs to be judged is not here. ``unread``: our grammar cannot read it."""
+WORST: Final[tuple[Verdict, ...]] = ("unread", "unchecked", "not-taken", "mod", "taken", "other-stage", "no-effect")
+Need = Literal["", "wheel", "index", "base", "download", "launch", "label", "stage", "value", "lost"]
+"""What a line that is not taken would need: a wheel that is compiled, another package index, the base image, a file of
+the web with its sha256, an option at the start, a label, another stage, a value, a line that is not taken itself."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """One instruction, or one command of a RUN, and what became of it. Lines count from 1."""
+
+    first: int
+    last: int
+    instruction: str
+    text: str
+    verdict: Verdict
+    why: str
+    need: Need = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WheelNeeded:
+    """A project that is compiled in the Dockerfile: ``ref`` is its commit or tag, empty where none is named."""
+
+    name: str
+    url: str
+    ref: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModDraft:
+    """Commands that run in the image, in their order: ``script`` is run.sh, ``files`` lie beside it."""
+
+    script: str
+    network: bool
+    files: Mapping[str, BuildFile] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Adopted:
+    """A Dockerfile, or a folder of patches, as the parts of a recipe on an image of others.
+
+    ``base`` is empty when the Dockerfile does not name its image. ``remarks`` are about the whole.
+    """
+
+    base: str
+    requirements: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    overlay: Mapping[str, BuildFile] = field(default_factory=dict)
+    patches: Mapping[str, bytes] = field(default_factory=dict)
+    mods: tuple[ModDraft, ...] = ()
+    wheels: tuple[WheelNeeded, ...] = ()
+    lines: tuple[Line, ...] = ()
+    remarks: tuple[str, ...] = ()
+    counts: Mapping[Verdict, int] = field(default_factory=dict)
+    """Lines of the Dockerfile, without comments, by verdict; a line with several commands has its worst one."""
+
+    @property
+    def unchecked(self) -> tuple[Line, ...]:
+        """The lines without a verdict."""
+        return tuple(line for line in self.lines if line.verdict in ("unchecked", "unread"))
+
+
+def count_verdicts(instructions: Iterable[Instruction], lines: Iterable[Line]) -> dict[Verdict, int]:
+    """How many lines of the Dockerfile have each verdict. Pure."""
+    found: dict[int, Verdict] = {}
+    for line in lines:
+        for row in range(line.first, line.last + 1):
+            found[row] = min(found.get(row, line.verdict), line.verdict, key=WORST.index)
+    counts = dict.fromkeys(WORST, 0)
+    for one in instructions:
+        rows = [row for row in range(one.first, one.last + 1) if row in found]
+        plain = one.text.split("\n")
+        kept = [
+            row
+            for row in rows
+            if one.heredocs or (plain[row - one.first].strip() and not plain[row - one.first].lstrip().startswith("#"))
+        ]
+        for row in kept:
+            counts[found[row]] += 1
+        missing = count_lines(one) - len(kept)  # lines of only `fi`, `done` or a backslash: as the worst of theirs
+        if missing > 0:
+            counts[min((found[row] for row in rows), key=WORST.index, default="unread")] += missing
+    return {verdict: count for verdict, count in counts.items() if count}

@@ -1,0 +1,175 @@
+"""A Dockerfile, a folder with one, or a folder of patches, adopted: found, read bounded, accounted for."""
+
+import stat
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from packaging.version import Version
+
+from gb10.containers.reference import is_reference
+from gb10.errors import PatchError, UncheckedError, UsageError
+from gb10.image.adopt.accounting import Given, account
+from gb10.image.adopt.adopted import Adopted, Line
+from gb10.image.adopt.build_files import BuildFile, BuildFiles
+from gb10.image.adopt.dockerfile import MOST_BYTES, parse_dockerfile
+from gb10.image.adopt.recipe_files import rows_of, shown
+from gb10.image.patches.diff import check_diff, check_size
+from gb10.image.patches.owners import SITE, divide
+from gb10.image.patches.places import installed
+from gb10.image.patches.release_files import Library, open_release
+from gb10.image.patches.releases import Releases, load_releases
+from gb10.image.patches.source_tree import Tree
+from gb10.image.patches.write import file_diff
+
+NAMES: Final = ("Dockerfile", "Containerfile")
+MOST_PATCHES: Final = 1_000
+SOME: Final = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """What to adopt. ``context`` is the build's folder where it is not the Dockerfile's own; ``refs``: releases, by
+    source, whose files stand for those of the base: what is copied over them becomes a patch."""
+
+    place: Path
+    context: Path | None = None
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    target: str = ""
+    base: str = ""
+    refs: Mapping[str, Version] = field(default_factory=dict)
+
+
+def adopt(library: Library, wanted: Wanted) -> Adopted:
+    """The parts of a recipe, with a verdict for each line; nothing of theirs is run.
+
+    Raises UsageError for what is neither Dockerfile nor patches, FetchError for a release that ``refs`` names.
+    """
+    if wanted.base and not is_reference(wanted.base):
+        raise UsageError(f"--from {wanted.base!r} is no image", hint="write --from NAME@sha256:…")
+    releases = load_releases(library.root)
+    file = find_dockerfile(wanted.place)
+    if file is None:
+        return _adopt_patches(wanted, releases)
+    text = _read(file)
+    root = wanted.context or (wanted.place if wanted.place.is_dir() else file.parent)
+    given = Given(arguments=wanted.arguments, target=wanted.target, base=wanted.base)
+    found = account(parse_dockerfile(text, file.name), BuildFiles(root), given, releases, file.name)
+    absent = [line for line in found.lines if line.verdict == "unchecked" and line.need == "lost"]
+    if absent and wanted.context is None:
+        remark = f"{len(absent)} COPY name files that are not in {root}: give the folder of the build by --context DIR"
+        found = replace(found, remarks=(*found.remarks, remark))
+    for source, version in wanted.refs.items():
+        found = _with_difference(found, source, releases, open_release(library, releases, source, version).tree)
+    return found
+
+
+def find_dockerfile(place: Path) -> Path | None:
+    """The Dockerfile that a path means; None for a folder of patches. Raises UsageError."""
+    if place.is_file():
+        return place
+    if not place.is_dir():
+        raise UsageError(f"there is no {place}", hint="give a Dockerfile, a folder with one, or a folder of patches")
+    plain = next((place / name for name in NAMES if (place / name).is_file()), None)
+    if plain is not None:
+        return plain
+    others = sorted(
+        path
+        for path in (*place.glob("*ockerfile*"), *place.glob("docker/*ockerfile*"))
+        if path.is_file() and not path.name.endswith((".dockerignore", ".md"))
+    )
+    if len(others) > 1:
+        names = ", ".join(str(path.relative_to(place)) for path in others[:SOME])
+        raise UsageError(f"{place} has {len(others)} Dockerfiles", where=names, hint="name one of them")
+    if others:
+        return others[0]
+    if not any(_diffs(place)):
+        raise UsageError(
+            f"{place} has neither a Dockerfile nor patches",
+            hint="give a Dockerfile, or a folder of .patch or .diff files",
+        )
+    return None
+
+
+def _read(path: Path) -> bytes:
+    """A file, up to one byte over the limit."""
+    with path.open("rb") as file:
+        return file.read(MOST_BYTES + 1)
+
+
+def _diffs(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.iterdir()) if path.suffix in (".patch", ".diff"))
+
+
+def _adopt_patches(wanted: Wanted, releases: Releases) -> Adopted:
+    """A folder of diffs: a line for each file."""
+    if not wanted.base:
+        raise UsageError(
+            f"{wanted.place} is a folder of patches, which does not name an image",
+            hint="name the image that they change: --from NAME@sha256:…\n"
+            "for a release of gb10's own: ./build.py patches adopt DIR --ref vllm=VERSION",
+        )
+    lines, patches = list[Line](), dict[str, bytes]()
+    for number, path in enumerate(_diffs(wanted.place), 1):
+        if number > MOST_PATCHES:
+            raise UsageError(f"{wanted.place} has more than {MOST_PATCHES:,} patches")
+        line = Line(first=number, last=number, instruction="PATCH", text=path.name, verdict="taken", why="")
+        if not stat.S_ISREG(path.lstat().st_mode):
+            lines.append(replace(line, verdict="not-taken", why="a link or no plain file: it is not followed"))
+            continue
+        text = _read_diff(path)
+        try:
+            check_diff(text, path.name)
+            found = divide(text, path.name, releases)
+        except (PatchError, UsageError) as error:
+            why = f"{error.message}: {(error.where or '').splitlines()[:1]}"
+            lines.append(replace(line, verdict="not-taken", why=shown(why)))
+            continue
+        sources = ", ".join(f"{part.source} {len(part.diffs)}" for part in found.parts)
+        lines.append(replace(line, why=f"patch of {sources}"))
+        patches[path.name] = text
+    counts = Counter(line.verdict for line in lines)
+    return Adopted(base=wanted.base, patches=patches, lines=tuple(lines), counts=counts)
+
+
+def _read_diff(path: Path) -> bytes:
+    check_size(path.stat().st_size, path.name)
+    return path.read_bytes()
+
+
+def _with_difference(found: Adopted, source: str, releases: Releases, tree: Tree) -> Adopted:
+    """Files copied over a release's own as a patch: what they change can be read then, and a conflict is seen."""
+    layout = releases.source(source).layout
+    changes: dict[str, tuple[bytes | None, bytes]] = {}
+    for path, file in found.overlay.items():
+        inside = SITE.sub("", path) if SITE.match(path) else ""
+        if inside and installed(inside, layout) and b"\0" not in file.content:
+            changes[path] = (tree.read(inside), file.content)
+    text = b"".join(file_diff(SITE.sub("", path), before, after) for path, (before, after) in changes.items())
+    if not changes:
+        return replace(found, remarks=(*found.remarks, f"nothing is copied over files of {source}"))
+    same = sum(before == after for before, after in changes.values())
+    new = sum(before is None for before, _ in changes.values())
+    remark = (
+        f"{len(changes)} files that are copied over {source} are a patch now: {len(changes) - same - new} changed, "
+        f"{new} new, {same} as in the release"
+    )
+    overlay: dict[str, BuildFile] = {path: file for path, file in found.overlay.items() if path not in changes}
+    number = len(found.patches) + 1
+    patches = {**found.patches, **({f"{number:04}-copied-over-{source}.patch": text} if text else {})}
+    return replace(found, overlay=overlay, patches=patches, remarks=(*found.remarks, remark))
+
+
+def unchecked_error(found: Adopted, place: Path) -> UncheckedError | None:
+    """The error of lines without a verdict, to raise after the recipe is written."""
+    if not found.unchecked:
+        return None
+    lines = [f"line {rows_of(line)}: {line.why}" for line in found.unchecked]
+    more = [f"and {len(lines) - SOME} more"] if len(lines) > SOME else []
+    return UncheckedError(
+        f"{len(lines)} parts of {place} are not checked",
+        where="\n".join([*lines[:SOME], *more]),
+        hint="give what is missing: --context DIR, --build-arg NAME=VALUE",
+    )

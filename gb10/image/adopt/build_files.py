@@ -1,0 +1,138 @@
+"""The files of a Dockerfile's build context: read bounded, without following a link, and laid out as COPY does."""
+
+import fnmatch
+import posixpath
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gb10.errors import UsageError
+
+MOST_FILES: Final = 10_000
+MOST_BYTES: Final = 256 << 20
+"""Of all files that are copied together."""
+DEEPEST: Final = 32
+IGNORED: Final = (".git",)
+FOLDERS: Final = frozenset(("/", "/tmp", "/opt", "/etc", "/root", "/home", "/workspace", "/app", "/usr/local/bin"))  # noqa: S108 - folders that images have
+EXECUTABLE: Final = 0o111
+
+
+class AbsentError(Exception):
+    """A file that the build copies cannot be taken; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildFile:
+    """One file; ``source`` is its path in the build context, empty for a text of the Dockerfile itself."""
+
+    source: str
+    content: bytes
+    executable: bool = False
+
+
+class BuildFiles:
+    """A build context; a file is read when it is copied."""
+
+    def __init__(self, root: Path) -> None:
+        """Raises UsageError when ``root`` is no folder."""
+        if not root.is_dir():
+            raise UsageError(f"the build context {root} is no folder", hint="give a folder: --context DIR")
+        self.root = root
+        self.left = MOST_BYTES
+        self.count = 0
+
+    def copied(self, sources: tuple[str, ...], target: str) -> dict[str, BuildFile]:
+        """The files of a COPY by their absolute path in the image. Raises AbsentError."""
+        found: dict[str, BuildFile] = {}
+        several = len(sources) > 1
+        for source in sources:
+            places = self._matches(source)
+            for place in places:
+                into = several or len(places) > 1 or target.endswith("/") or posixpath.normpath(target) in FOLDERS
+                found |= self._one(place, target, into=into)
+        return found
+
+    def _one(self, place: str, target: str, *, into: bool) -> dict[str, BuildFile]:
+        """A file, or what is in a folder."""
+        start = posixpath.normpath(target)
+        if (self.root / place).is_dir():
+            inside = (path for path in self._below(place))
+            return {
+                posixpath.normpath(f"{start}/{posixpath.relpath(path, place or '.')}"): self.read(path)
+                for path in inside
+            }
+        path = f"{start}/{posixpath.basename(place)}" if into else start
+        return {posixpath.normpath(path): self.read(place)}
+
+    def _matches(self, source: str) -> list[str]:
+        """The paths in the context that a source means; wildcards stay within a folder. Raises AbsentError."""
+        parts = [part for part in source.split("/") if part not in ("", ".")]
+        if ".." in parts or len(parts) > DEEPEST:
+            raise AbsentError(f"{source} leads out of the build context")
+        found = [""]
+        for part in parts:
+            wild = any(sign in part for sign in "*?[")
+            found = [
+                path
+                for folder in found
+                for path in (self._names(folder, part) if wild else [f"{folder}/{part}".lstrip("/")])
+                if self._kind(path) is not None
+            ]
+            if len(found) > MOST_FILES:
+                raise AbsentError(f"{source} means more than {MOST_FILES:,} files")
+        if not found:
+            raise AbsentError(f"{source} is not in the build context")
+        return found
+
+    def _names(self, folder: str, pattern: str) -> list[str]:
+        try:
+            names = sorted(path.name for path in (self.root / folder).iterdir())
+        except OSError:
+            return []
+        return [f"{folder}/{name}".lstrip("/") for name in names if fnmatch.fnmatchcase(name, pattern)]
+
+    def _kind(self, path: str) -> str | None:
+        """``file`` or ``folder``, None for nothing. Raises AbsentError for a link and for what is no plain file."""
+        try:
+            mode = (self.root / path).lstat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError) as error:  # a name that is too long, or has a NUL
+            raise AbsentError(f"{path[:200]!a} cannot be read: {error}") from error
+        if stat.S_ISDIR(mode):
+            return "folder"
+        if not stat.S_ISREG(mode):
+            what = "a link, and links are not followed" if stat.S_ISLNK(mode) else "no plain file"
+            raise AbsentError(f"{path} is {what}")
+        return "file"
+
+    def _below(self, folder: str, depth: int = 0) -> Iterator[str]:
+        """Every file below a folder; raises AbsentError."""
+        if depth > DEEPEST:
+            raise AbsentError(f"{folder} is more than {DEEPEST} folders deep")
+        for name in sorted(path.name for path in (self.root / folder).iterdir()):
+            path = f"{folder}/{name}".lstrip("/")
+            if name in IGNORED:
+                continue
+            if self._kind(path) == "folder":
+                yield from self._below(path, depth + 1)
+            else:
+                yield path
+
+    def read(self, path: str) -> BuildFile:
+        """One file of the context; raises AbsentError."""
+        place = self.root / path
+        self._kind(path)
+        try:
+            with place.open("rb") as file:
+                content = file.read(self.left + 1)
+            mode = place.stat().st_mode
+        except OSError as error:
+            raise AbsentError(f"{path} cannot be read: {error.strerror}") from error
+        self.count += 1
+        self.left -= len(content)
+        if self.left < 0 or self.count > MOST_FILES:
+            raise AbsentError(f"it copies more than {MOST_BYTES >> 20} MiB or {MOST_FILES:,} files")
+        return BuildFile(path, content, bool(mode & EXECUTABLE))

@@ -1,0 +1,315 @@
+"""A Dockerfile as values: its stages and instructions, by the grammar of tree-sitter-containerfile. Pure.
+
+What the grammar cannot read stays as an instruction without a name: it is accounted for, never skipped.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import tree_sitter_containerfile
+from tree_sitter import Language, Node, Parser
+
+from gb10.errors import UsageError
+
+MOST_BYTES: Final = 1 << 20
+MOST_INSTRUCTIONS: Final = 2_000
+LONGEST_VALUE: Final = 1 << 16
+"""Characters of an argument after its variables are put in."""
+KEYWORD: Final = re.compile(
+    r"\s*(ADD|ARG|CMD|COPY|ENTRYPOINT|ENV|EXPOSE|FROM|HEALTHCHECK|LABEL|ONBUILD|RUN|SHELL|STOPSIGNAL|USER|VOLUME|WORKDIR)\s",
+    re.IGNORECASE,
+)
+ENDING: Final = "_instruction"
+DIRECTIVE: Final = re.compile(rb"\s*#\s*escape\s*=\s*(\S)", re.IGNORECASE)
+VARIABLE: Final = re.compile(
+    r"\\(?P<escaped>.)|\$(?P<plain>[A-Za-z_]\w*)|\$\{(?P<name>[A-Za-z_]\w*)(?::?(?P<operator>[-+])(?P<word>[^{}]*))?\}"
+    r"|(?P<other>\$\{)",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Heredoc:
+    """``<<NAME``: a text in the Dockerfile. ``literal``: its name is quoted, so variables in it stay."""
+
+    content: str
+    literal: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Instruction:
+    """One instruction. Lines count from 1.
+
+    ``words`` are its arguments as written, without quotes; of ENV, ARG and LABEL ``NAME=VALUE``, of ARG without a value
+    the name alone. ``exec_form``: they were a JSON array. ``body``: of RUN, the shell's text without comments, with the
+    Dockerfile's line of each of its lines in ``rows``.
+    """
+
+    name: str
+    first: int
+    last: int
+    text: str
+    words: tuple[str, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    heredocs: tuple[Heredoc, ...] = ()
+    exec_form: bool = False
+    body: str = ""
+    rows: tuple[int, ...] = ()
+
+    def option(self, name: str) -> str:
+        """The value of ``--name=VALUE``; empty without one."""
+        return next((value for known, value in self.options if known == name), "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stage:
+    """What one FROM begins; ``name`` is in lower case, and empty without AS."""
+
+    number: int
+    name: str
+    start: Instruction
+    instructions: tuple[Instruction, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dockerfile:
+    """``before``: ARG before the first FROM, and what stands there by mistake. ``lines``: those that are no comment."""
+
+    before: tuple[Instruction, ...]
+    stages: tuple[Stage, ...]
+    lines: int
+
+
+def parse_dockerfile(content: bytes, name: str) -> Dockerfile:
+    """The stages of a Dockerfile; raises UsageError for what is none, is too large, or is for Windows."""
+    if len(content) > MOST_BYTES:
+        raise UsageError(f"{name} is larger than {MOST_BYTES >> 20} MiB", hint="give a Dockerfile, not an archive")
+    try:
+        text = content.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is no text in UTF-8", where=f"byte {error.start}") from error
+    escape = DIRECTIVE.match(content)
+    if escape and escape[1] != b"\\":
+        raise UsageError(f"{name} is for Windows: its escape sign is {escape[1].decode('ascii', 'replace')}")
+    lines = text.split("\n")
+    # The grammar wants the newline at the end; a NUL would end its text.
+    tree = _parser().parse(f"{text.rstrip()}\n".replace("\0", "?").encode())
+    found = tuple(_instructions(tree.root_node, lines))
+    if len(found) > MOST_INSTRUCTIONS:
+        raise UsageError(f"{name} has more than {MOST_INSTRUCTIONS:,} instructions")
+    stages = tuple(_stages(found))
+    if not stages:
+        raise UsageError(f"{name} has no FROM", hint="give a Dockerfile, or a folder with one")
+    return Dockerfile(
+        before=tuple(one for one in found if one.last < stages[0].start.first),
+        stages=stages,
+        lines=sum(count_lines(one) for one in found),
+    )
+
+
+def count_lines(one: Instruction) -> int:
+    """The lines of an instruction that are neither empty nor a comment; those of heredocs all count."""
+    if one.heredocs:
+        return one.last - one.first + 1
+    rows = [row.strip() for row in one.text.split("\n")]
+    return sum(1 for row in rows if row and not row.startswith("#"))
+
+
+def _stages(found: Sequence[Instruction]) -> Iterator[Stage]:
+    starts = [index for index, one in enumerate(found) if one.name == "FROM"]
+    for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(found)], strict=False)):
+        words = found[start].words
+        name = words[2].lower() if len(words) == 3 and words[1].upper() == "AS" else ""
+        yield Stage(number=number, name=name, start=found[start], instructions=tuple(found[start + 1 : end]))
+
+
+def _instructions(root: Node, lines: Sequence[str]) -> Iterator[Instruction]:
+    for node in root.children:
+        if node.type == "comment":
+            continue
+        if node.type.endswith(ENDING) and not node.has_error:
+            yield _instruction(node, lines)
+        elif node.text and node.text.strip():
+            yield from _recovered(node, lines)
+
+
+def _recovered(node: Node, lines: Sequence[str]) -> Iterator[Instruction]:
+    """The instructions of a part that the grammar cannot read as a whole, each read alone."""
+    first, last = _span(node)
+    starts = [
+        row
+        for row in range(first, last + 1)
+        if row == first or (KEYWORD.match(lines[row - 1]) and not lines[row - 2].rstrip().endswith("\\"))
+    ]
+    for start, end in zip(starts, [*(row - 1 for row in starts[1:]), last], strict=True):
+        text = "\n".join(lines[start - 1 : end])
+        # Lines before it keep its place in the file.
+        tree = _parser().parse(("\n" * (start - 1) + f"{text.rstrip()}\n").encode())
+        (found,) = tree.root_node.children if len(tree.root_node.children) == 1 else (None,)
+        if found is not None and found.type.endswith(ENDING) and not found.has_error:
+            yield _instruction(found, lines)
+        elif text.strip():
+            yield Instruction(name="", first=start, last=end, text=text)
+
+
+def _parser() -> Parser:
+    return Parser(Language(tree_sitter_containerfile.language()))
+
+
+def _span(node: Node) -> tuple[int, int]:
+    """First and last line of a node, from 1; a newline at its end does not begin another line."""
+    last, column = node.end_point
+    return node.start_point[0] + 1, max(last + (1 if column else 0), node.start_point[0] + 1)
+
+
+def _instruction(node: Node, lines: Sequence[str]) -> Instruction:
+    first, last = _span(node)
+    kind = node.type.removesuffix(ENDING).upper()
+    text = "\n".join(lines[first - 1 : last])
+    heredocs = tuple(_heredocs(node))
+    options = tuple(_options(node))
+    array = _first(node, "json_string_array")
+    body, rows = _body(node, lines) if kind == "RUN" else ("", ())
+    return Instruction(
+        name=kind,
+        first=first,
+        last=last,
+        text=text,
+        words=tuple(_json(array) if array else _words(kind, node)),
+        options=options,
+        heredocs=heredocs,
+        exec_form=array is not None,
+        body="" if array else body,
+        rows=rows,
+    )
+
+
+def _text(node: Node | None) -> str:
+    return (node.text or b"").decode("utf-8", "replace") if node else ""
+
+
+def _first(node: Node, kind: str) -> Node | None:
+    return next((child for child in node.children if child.type == kind), None)
+
+
+def _options(node: Node) -> Iterator[tuple[str, str]]:
+    """``--NAME=VALUE`` before the arguments."""
+    for child in node.children:
+        if child.type in ("param", "mount_param"):
+            name, _, value = _text(child).removeprefix("--").partition("=")
+            yield name, value.strip("\"'")
+
+
+def _heredocs(node: Node) -> Iterator[Heredoc]:
+    """The texts of an instruction in their order."""
+    markers = [_text(marker) for marker in _all(node, "heredoc_marker")]
+    for marker, content in zip(markers, _all(node, "heredoc_content"), strict=False):
+        text = _text(content)
+        if marker.startswith("<<-"):
+            text = re.sub(r"(?m)^\t+", "", text)
+        yield Heredoc(content=text, literal=bool(re.search(r"['\"]", marker)))
+
+
+def _all(node: Node, kind: str) -> Iterator[Node]:
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if one.type == kind:
+            yield one
+        waiting += reversed(one.children)
+
+
+def _json(array: Node) -> Iterator[str]:
+    for child in array.children:
+        if child.type == "json_string":
+            yield re.sub(r"\\(.)", r"\1", _text(child)[1:-1])
+
+
+PAIRS: Final = {"env_pair": "name", "label_pair": "key", "arg_pair": "name"}
+QUOTED: Final = ("double_quoted_string", "single_quoted_string")
+
+
+def _words(kind: str, node: Node) -> Iterator[str]:
+    if kind == "FROM":
+        alias = node.child_by_field_name("as")
+        yield _text(_first(node, "image_spec"))
+        if alias:
+            yield from ("AS", _text(alias))
+        return
+    for child in node.children:
+        if child.type in PAIRS:
+            name = child.child_by_field_name(PAIRS[child.type])
+            value = child.child_by_field_name("value") or child.child_by_field_name("default")
+            equals = _first(child, "=") is not None or value is not None
+            yield _plain(name) + (f"={_plain(value)}" if equals else "")
+        elif child.type in ("path", "expose_port", "unquoted_string", *QUOTED):
+            yield _plain(child)
+        elif (
+            child.type == "shell_command"
+            or child.type in ("cmd_instruction", "run_instruction")
+            or (child.type.endswith(ENDING) and kind == "ONBUILD")
+        ):
+            yield _text(child)
+
+
+def _plain(node: Node | None) -> str:
+    """A word without its quotes; a dollar in single quotes stays one."""
+    text = re.sub(r"\\\n[ \t]*", "", _text(node))
+    if node is not None and node.type == "single_quoted_string":
+        return text[1:-1].replace("\\", "\\\\").replace("$", "\\$")
+    if node is not None and node.type == "double_quoted_string":
+        return text[1:-1]
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
+
+
+def _body(node: Node, lines: Sequence[str]) -> tuple[str, tuple[int, ...]]:
+    """The shell's text of a RUN, and the line of the Dockerfile for each of its lines.
+
+    As Docker does, comments and empty lines between continued lines are left out; those of a heredoc stay.
+    """
+    command = _first(node, "shell_command")
+    blocks = [child for child in node.children if child.type == "heredoc_block"]
+    if command is None:
+        return "", ()
+    start, column = command.start_point
+    end = blocks[0].start_point[0] + 1 if blocks else _span(command)[1]  # a block begins behind its marker
+    kept, rows = list[str](), list[int]()
+    for row in range(start, end):
+        line = lines[row].encode()[column:].decode("utf-8", "replace") if row == start else lines[row]
+        if line.strip() and (row == start or not line.lstrip().startswith("#")):
+            kept.append(line)
+            rows.append(row + 1)
+    if kept and not blocks:  # Docker drops a backslash before what is no line
+        kept[-1] = kept[-1].rstrip().removesuffix("\\")
+    for row in range(end, _span(blocks[-1])[1] if blocks else end):
+        kept.append(lines[row])
+        rows.append(row + 1)
+    return "\n".join(kept), tuple(rows)
+
+
+def expand(text: str, values: Mapping[str, str | None]) -> str | None:
+    """A text with its variables put in, as Docker does; None when one has no known value. Raises UsageError.
+
+    A variable that is not in ``values`` has no known value either.
+    """
+    known = True
+
+    def put(match: re.Match[str]) -> str:
+        nonlocal known
+        if match["escaped"] is not None:
+            return match["escaped"]
+        name = match["plain"] or match["name"]
+        value = values.get(name) if name else None
+        if match["operator"] == "-" and name in values and not value:
+            value = expand(match["word"], values)
+        elif match["operator"] == "+" and value is not None:
+            value = expand(match["word"], values) if value else ""
+        known = known and value is not None
+        return value or ""
+
+    found = VARIABLE.sub(put, text)
+    if len(found) > LONGEST_VALUE:
+        raise UsageError("a value of the Dockerfile is too long", where=f"{text[:80]!r}")
+    return found if known else None

@@ -1,0 +1,627 @@
+"""The commands of a RUN: which become requirements, patches or a mod, and which are left out. Nothing is run."""
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from gb10.core.fields import requirement_name
+from gb10.errors import PatchError, UsageError
+from gb10.image.adopt.adopted import Line, ModDraft, Need, Verdict, WheelNeeded
+from gb10.image.adopt.build_files import BuildFile
+from gb10.image.adopt.installs import (
+    PYTHON,
+    Installs,
+    Tree,
+    apt_packages,
+    git_checkout,
+    git_clone,
+    pip_arguments,
+    read_install,
+    without_prefix,
+)
+from gb10.image.adopt.shell import SHELLS, Command
+from gb10.image.patches.diff import MOST_BYTES, parse_diff
+from gb10.image.patches.owners import SITE, divide, sections
+from gb10.image.patches.releases import Releases
+
+QUIET: Final = frozenset(
+    [
+        "echo",
+        "printf",
+        "true",
+        ":",
+        "ls",
+        "pwd",
+        "which",
+        "date",
+        "whoami",
+        "uname",
+        "sleep",
+        "wait",
+        "ccache",
+        "nproc",
+        "env",
+        "printenv",
+        "nvidia-smi",
+        "du",
+        "df",
+        "tree",
+        "file",
+        "dpkg-query",
+        "readlink",
+        "realpath",
+        "id",
+        "hostname",
+    ]
+)
+"""Programs that change nothing, unless their output goes to a file."""
+GUARDS: Final = frozenset(
+    [
+        "test",
+        "[",
+        "[[",
+        "grep",
+        "cmp",
+        "diff",
+        "sha256sum",
+        "md5sum",
+        "stat",
+        "ldd",
+        "readelf",
+        "nm",
+        "strings",
+        "cuobjdump",
+    ]
+)
+"""Programs that stop a build when something is not as expected; kept beside what they guard."""
+STATE: Final = frozenset(["cd", "set", "export", "declare", "source", ".", "umask", "shopt", "unset", "exit"])
+FETCHERS: Final = frozenset(
+    ["curl", "wget", "aria2c", "huggingface-cli", "hf", "gdown", "axel", "lftp", "ftp", "rsync", "scp"]
+)
+COMPILERS: Final = frozenset(
+    [
+        "cmake",
+        "make",
+        "ninja",
+        "gcc",
+        "g++",
+        "cc",
+        "c++",
+        "clang",
+        "clang++",
+        "nvcc",
+        "cargo",
+        "rustc",
+        "rustup",
+        "go",
+        "meson",
+        "bazel",
+        "bazelisk",
+        "npm",
+        "yarn",
+        "pnpm",
+        "maturin",
+        "conda",
+        "mamba",
+        "micromamba",
+        "configure",
+        "autoreconf",
+        "dpkg-buildpackage",
+        "debuild",
+    ]
+)
+CACHES: Final = re.compile(
+    r"(/var/lib/apt/lists|/var/cache/apt|/root/\.cache|~/\.cache|/root/\.triton|/tmp|/var/tmp|/root/\.cargo)(/.*)?"
+)
+VARIABLE: Final = re.compile(r"\$\{?([A-Za-z_]\w*)")
+IMPORTS: Final = re.compile(r"\b(import|find_spec|version)\b")
+APT_QUIET: Final = ("update", "clean", "autoclean", "autoremove", "")
+PIP_QUIET: Final = ("list", "show", "check", "cache", "freeze", "debug", "inspect", "index", "tree", "")
+STRIP: Final = re.compile(r"-p(\d+)")
+LARGEST_SCRIPT: Final = 1 << 20
+"""Bytes of a mod's run.sh."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """A mod while it is written."""
+
+    network: bool
+    script: list[str] = field(default_factory=list)
+    files: dict[str, BuildFile] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Image:
+    """What the image holds and asks for so far, in the order of the Dockerfile."""
+
+    releases: Releases
+    values: dict[str, str | None]
+    """Variables of ENV and ARG; None: declared without a value."""
+    workdir: str | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    requirements: dict[str, str] = field(default_factory=dict)
+    constraints: dict[str, str] = field(default_factory=dict)
+    overlay: dict[str, BuildFile] = field(default_factory=dict)
+    added: dict[str, BuildFile] = field(default_factory=dict)
+    """Files that are copied after a command of a mod: they lie beside its run.sh."""
+    patches: dict[str, bytes] = field(default_factory=dict)
+    drafts: list[Draft] = field(default_factory=list)
+    clones: dict[str, Tree] = field(default_factory=dict)
+    """Folders of repositories that are not taken."""
+    lost: dict[str, str] = field(default_factory=dict)
+    """Paths that would hold what is not taken, and why."""
+    wheels: dict[str, WheelNeeded] = field(default_factory=dict)
+
+    def file(self, path: str) -> BuildFile | None:
+        """A file that the build copied, by its path in the image."""
+        return self.added.get(path) or self.overlay.get(path)
+
+    def draft(self, *, network: bool) -> Draft:
+        """The mod that the next command belongs to."""
+        if not self.drafts or self.drafts[-1].network != network:
+            self.drafts.append(Draft(network))
+        return self.drafts[-1]
+
+    def lost_in(self, text: str) -> str:
+        """Why what a text names is not there; empty when nothing of it is lost."""
+        return next(
+            (why for path, why in self.lost.items() if re.search(rf"(?<![\w/.-]){re.escape(path)}(?![\w-])", text)), ""
+        )
+
+
+class RunReader:
+    """The commands of one RUN in their order."""
+
+    def __init__(self, image: Image, mounts: Mapping[str, str]) -> None:
+        """``mounts``: folders that are there for this RUN alone, and why what reads them is not taken."""
+        self.image = image
+        self.mounts = mounts
+        self.folder = image.workdir
+        self.kept = list[tuple[str, bool]]()
+        """Shell lines for the mod; whether one is a command, not only a state."""
+        self.left = False
+        """Whether something before was not taken: a check of it is not taken either."""
+        self.network = False
+
+    def read(self, commands: Sequence[Command]) -> list[Line]:
+        """A verdict for each command; what goes into a mod is written there as one block."""
+        found = list[Line]()
+        states = list[int]()
+        for command in commands:
+            for line in self._command(command):
+                prepares = line.verdict == "no-effect" and line.need == "lost"
+                states += [len(found)] if prepares else []
+                found.append(replace(line, need="") if prepares else line)
+        if any(real for _, real in self.kept):
+            self._write(commands)
+            found = [
+                replace(line, verdict="mod", why="beside the commands of the mod") if index in states else line
+                for index, line in enumerate(found)
+            ]
+        return found
+
+    def _write(self, commands: Sequence[Command]) -> None:
+        """The block of this RUN: a shell of its own, with the variables that its text reads."""
+        text = "\n".join(text for text, _ in self.kept)
+        named = dict.fromkeys(VARIABLE.findall(text))
+        exports = [
+            f"export {name}={_quoted(value)}"
+            for name in named
+            if (value := self.image.values.get(name)) is not None and name not in self.image.env
+        ]
+        start = [f"cd {_quoted(self.image.workdir)}"] if self.image.workdir else []
+        first = commands[0].first if commands else 0
+        block = [f"# line {first} of the Dockerfile", "(", "set -e", *start, *exports, text, ")"]
+        self.image.draft(network=self.network).script.append("\n".join(block))
+
+    def _command(self, command: Command) -> Iterator[Line]:
+        words = without_prefix(command.words)
+        program = (words[0] or "").rsplit("/", 1)[-1] if words else ""
+        if command.unread:
+            self.left = True
+            yield _line(command, "unread", "our grammar of shells cannot read it")
+        elif command.whole:
+            yield self._whole(command)
+        elif pip := pip_arguments(command.words):
+            yield from self._pip(command, *pip)
+        elif apt := apt_packages(command.words):
+            yield self._apt(command, *apt)
+        else:
+            yield self._plain(command, program, words)
+
+    def _plain(self, command: Command, program: str, words: Sequence[str | None]) -> Line:
+        """A command that installs nothing."""
+        known: dict[str, Callable[[Command], Line]] = {"git": self._git, "patch": self._patch, "rm": self._removed}
+        if not command.words or program in STATE:
+            return self._state(command, program)
+        if _compiles(program, words):
+            self.left = True
+            return _line(command, "not-taken", f"{program} compiles: its result needs a wheel method", "wheel")
+        if program in QUIET and not command.writes:
+            return _line(command, "no-effect", "it changes nothing")
+        if program in GUARDS and not command.writes:
+            return self._guard(command)
+        return known.get(program, self._fetched if program in FETCHERS else self._in_mod)(command)
+
+    def _state(self, command: Command, program: str) -> Line:
+        """What only changes how the commands after it run."""
+        if program == "cd":
+            target = command.arguments[0] if command.arguments else "/root"
+            inside = posixpath.join(self.folder or "", target) if target else ""
+            self.folder = posixpath.normpath(inside) if inside.startswith("/") else None
+            if target and self.image.lost_in(f"{self.folder or target}/"):
+                return _line(command, "no-effect", "a folder of what is not taken")
+        if reason := self._blocked(command, check_folder=False):
+            return _line(command, "not-taken", *reason)
+        self.kept.append((command.text, False))
+        return _line(command, "no-effect", "it only prepares the commands beside it", "lost")
+
+    def _guard(self, command: Command) -> Line:
+        if reason := self._blocked(command):
+            return _line(command, "not-taken", f"a check: {reason[0]}", reason[1])
+        self.kept.append((command.text, False))
+        return _line(command, "no-effect", "a check that changes nothing", "lost")
+
+    def _blocked(self, command: Command, *, check_folder: bool = True) -> tuple[str, Need] | None:
+        """Why a command cannot run in a mod."""
+        text = command.text if command.stdin is None else f"{command.text}\n{command.stdin}"
+        shown = " ".join(word for word in (*command.words, *command.writes, *command.reads) if word)
+        place = f" {self.folder}/" if check_folder and self.folder else ""
+        if why := self.image.lost_in(f"{text} {shown}{place}"):
+            return f"it works on what is not taken: {why}", "lost"
+        for path, why in self.mounts.items():
+            if path in text:
+                return why, "stage"
+        for name in VARIABLE.findall(command.text):
+            if name in self.image.values and self.image.values[name] is None and name not in _set_here(self.kept):
+                return f"{name} has no value here: --build-arg {name}=VALUE", "value"
+        return None
+
+    def _in_mod(self, command: Command, *, network: bool = False, why: str = "it runs in the image") -> Line:
+        if reason := self._blocked(command):
+            self.left = True
+            return _line(command, "not-taken", *reason)
+        checks = PYTHON.fullmatch(command.program) and ("-c" in command.words or command.stdin is not None)
+        content = f"{command.text}{command.stdin or ''}"
+        if self.left and checks and IMPORTS.search(content) and not re.search(r"write|open\(|copy", content):
+            return _line(command, "not-taken", "it checks what is not taken", "lost")
+        if sum(len(text) for text, _ in self.kept) + len(command.text) > LARGEST_SCRIPT:
+            return _line(command, "not-taken", "the script of the mod would be too long", "lost")
+        self.kept.append((command.text, True))
+        self.network = self.network or network
+        return _line(command, "mod", f"{why}, with a network: not locked" if network else why)
+
+    def _whole(self, command: Command) -> Line:
+        """A loop, a condition or a pipe: in one piece."""
+        programs = [one.program for one in command.inner]
+        fetched = [program for program in programs if program in FETCHERS]
+        if fetched and any(program in ("sh", "bash", "python3", "python", "dash") for program in programs):
+            self.left = True
+            return _line(
+                command, "not-taken", "it runs a script of the web: fetch it, read it, add it as a file", "download"
+            )
+        if fetched:
+            self._lose_writes(command)
+            return _line(command, "not-taken", f"{fetched[0]} fetches what no lock has", "download")
+        cloned = [one for one in command.inner if one.program == "git" and _git_fetches(one)]
+        for one in cloned:
+            if found := git_clone(one.words):
+                self._lose(found[1], f"the repository {found[0].url}")
+                self._needs(found[0])
+        compiled = [one.program for one in command.inner if _compiles(one.program, one.words)]
+        if cloned or compiled:
+            self.left = True
+            what = "git fetches sources" if cloned else f"{compiled[0]} compiles"
+            return _line(command, "not-taken", f"{what} in a condition or a loop: it needs a wheel method", "wheel")
+        quiet = bool(programs) and all(program in QUIET for program in programs)
+        if quiet and not any(one.writes for one in command.inner) and ">" not in command.text:
+            return _line(command, "no-effect", "it changes nothing")
+        installs = any(pip_arguments(one.words) for one in command.inner)
+        packages = any(apt_packages(one.words) for one in command.inner) or "apt-get install" in command.text
+        if installs or packages:
+            what = "pip" if installs else "apt"
+            return self._in_mod(command, network=True, why=f"{what} in a condition, a loop or a pipe")
+        return self._in_mod(command)
+
+    def _lose_writes(self, command: Command) -> None:
+        for one in (command, *command.inner):
+            words = [word or "" for word in one.words]
+            for index, word in enumerate(words[:-1]):
+                if word in ("-o", "-O", "--output", "-d", "--local-dir", "-P"):
+                    self._lose(words[index + 1], f"a file that {one.program} fetches")
+            for path in one.writes:
+                self._lose(path or "", f"a file that {one.program or 'it'} writes")
+
+    def _lose(self, path: str, why: str) -> None:
+        """Note that a path would hold what is not taken."""
+        place = posixpath.normpath(posixpath.join(self.folder or "", path)) if path else ""
+        if place.startswith("/") and place not in ("/", "/tmp", "/opt", "/root"):  # noqa: S108 - folders of the image
+            self.image.lost[place] = why
+
+    def _needs(self, tree: Tree) -> None:
+        """A project that the Dockerfile compiles."""
+        self.image.wheels[tree.name] = WheelNeeded(name=tree.name, url=tree.url, ref=tree.ref)
+
+    def _fetched(self, command: Command) -> Line:
+        self.left = True
+        self._lose_writes(command)
+        url = next((word for word in command.words if word and "://" in word), "")
+        named = [word for word in command.words if word in ("-o", "-O", "--output", "-P", "--local-dir")]
+        if url and command.program == "wget" and not named:
+            self._lose(url.rpartition("/")[2], "a file that wget fetches")
+        return _line(
+            command, "not-taken", f"{command.program} fetches what no lock has: add the file by COPY", "download"
+        )
+
+    def _apt(self, command: Command, verb: str, packages: Sequence[str | None]) -> Line:
+        if verb in APT_QUIET:
+            return _line(command, "no-effect", "lists of packages, which an image does not keep")
+        if verb in ("upgrade", "dist-upgrade", "full-upgrade"):
+            return _line(command, "not-taken", "it takes whatever is newest on the day of the build", "base")
+        why = f"apt {verb} {' '.join(name or '…' for name in packages)}".strip()
+        update = "apt-get update\n" if verb in ("install", "reinstall", "build-dep") else ""
+        if reason := self._blocked(command):
+            self.left = True
+            return _line(command, "not-taken", *reason)
+        text = f"{update}{command.text}"
+        self.kept.append((text, True))
+        self.network = self.network or bool(update)
+        return _line(command, "mod", f"{why[:200]}, with a network: not locked" if update else why[:200])
+
+    def _pip(self, command: Command, verb: str, arguments: Sequence[str | None]) -> Iterator[Line]:
+        if verb in PIP_QUIET:
+            yield _line(command, "no-effect", "it changes nothing")
+            return
+        if verb in ("wheel", "download"):
+            self.left = True
+            yield _line(
+                command, "not-taken", f"pip {verb} makes files for another step: it needs a wheel method", "wheel"
+            )
+            return
+        if verb != "install":
+            yield self._in_mod(command, network=verb == "sync")
+            return
+        found = read_install(arguments, self._text)
+        if found.indexes:
+            where = ", ".join(found.indexes)
+            why = f"it comes from {where}: a recipe on an image names no further index"
+            self.left = True
+            yield _line(command, "not-taken", why[:300], "index")
+            return
+        yield from self._compiled(command, found)
+        yield from self._places(command, found)
+        if found.problems:
+            self.left = True
+            yield _line(command, "not-taken", "; ".join(found.problems[:5])[:400], "value")
+        for text in found.requirements:
+            self.image.requirements[requirement_name(text)] = text
+        for text in found.constraints:
+            self.image.constraints[requirement_name(text)] = text
+        if found.requirements:
+            names = ", ".join(found.requirements[:8]) + (", …" if len(found.requirements) > 8 else "")
+            notes = "".join(f"; {note}" for note in found.notes)
+            yield _line(command, "taken", f"requirements: {names}{notes}"[:400])
+        elif not (found.trees or found.places or found.problems):
+            yield _line(command, "no-effect", "it installs nothing")
+
+    def _text(self, path: str) -> str | None:
+        """A file that the build copied, as text."""
+        place = posixpath.normpath(posixpath.join(self.folder or "", path))
+        file = self.image.file(place)
+        return file.content.decode("utf-8", "replace") if file else None
+
+    def _compiled(self, command: Command, found: Installs) -> Iterator[Line]:
+        for tree in found.trees:
+            self.left = True
+            self._needs(tree)
+            at = f" at {tree.ref}" if tree.ref else ", no commit named"
+            yield _line(command, "not-taken", f"{tree.url}{at}: sources, which need a wheel method", "wheel")
+
+    def _places(self, command: Command, found: Installs) -> Iterator[Line]:
+        """Folders and wheels of the build's own."""
+        for place in found.places:
+            path = posixpath.normpath(posixpath.join(self.folder or "", re.sub(r"\[.*\]$", "", place)))
+            tree = next(
+                (tree for folder, tree in self.image.clones.items() if f"{path}/".startswith(f"{folder}/")), None
+            )
+            wheels = [name for name in (*self.image.overlay, *self.image.added) if _matches(name, path)]
+            if path.endswith(".whl") and wheels:
+                yield self._in_mod(command, network="--no-deps" not in command.words, why=f"the wheel {place}")
+                continue
+            self.left = True
+            if tree:
+                at = f" at {tree.ref}" if tree.ref else ", no commit named"
+                yield _line(
+                    command, "not-taken", f"{place}: {tree.url}{at} is compiled; it needs a wheel method", "wheel"
+                )
+            elif why := self.image.lost_in(f" {path}/ "):
+                yield _line(command, "not-taken", f"{place}: {why}", "lost")
+            else:
+                yield _line(command, "not-taken", f"{place} is a folder of sources: it needs a wheel method", "wheel")
+
+    def _git(self, command: Command) -> Line:
+        if found := git_clone(command.words):
+            tree, folder = found
+            place = posixpath.normpath(posixpath.join(self.folder or "", folder))
+            if place.startswith("/"):
+                self.image.clones[place] = tree
+            self._lose(folder, f"the repository {tree.url}")
+            self._needs(tree)
+            self.left = True
+            return _line(command, "not-taken", f"{tree.url}: sources, which need a wheel method", "wheel")
+        if checked := git_checkout(command.words):
+            place = posixpath.normpath(posixpath.join(self.folder or "", checked[0]))
+            for folder, tree in self.image.clones.items():
+                if f"{place}/".startswith(f"{folder}/"):
+                    self.image.clones[folder] = replace(tree, ref=checked[1])
+                    self._needs(self.image.clones[folder])
+                    return _line(
+                        command, "not-taken", f"{tree.url} at {checked[1] or 'a commit of the moment'}", "wheel"
+                    )
+        if any(word in ("apply", "am") for word in command.words):
+            return self._patch(command)
+        if any(word in ("config", "--version", "rev-parse", "log", "status", "describe") for word in command.words):
+            return _line(command, "no-effect", "it changes nothing that an image keeps")
+        if _git_fetches(command):
+            self.left = True
+            return _line(command, "not-taken", "git fetches what no lock has: it needs a wheel method", "wheel")
+        return self._in_mod(command)
+
+    def _patch(self, command: Command) -> Line:
+        """A diff that is applied: a patch of the recipe when its files and its order allow it, else in the mod."""
+        if reason := self._blocked(command):
+            self.left = True
+            return _line(command, "not-taken", *reason)
+        taken = self._as_patches(command)
+        if taken is None:
+            return self._in_mod(command, why="a diff, applied where it stands in the Dockerfile")
+        for name, text in taken.items():
+            number = len(self.image.patches) + 1
+            self.image.patches[f"{number:04}-{name}"] = text
+        return _line(command, "taken", f"patches: {', '.join(taken)}")
+
+    def _as_patches(self, command: Command) -> dict[str, bytes] | None:
+        """The diffs of ``git apply`` or ``patch``; None when the order or the options of the command must be kept."""
+        words = [word or "" for word in without_prefix(command.words)]
+        if self.image.drafts or any(real for _, real in self.kept) or "" in words or command.stdin is not None:
+            return None
+        values = dict[str, str]()
+        files = [path for path in command.reads if path]
+        left = words[1:]
+        while left:
+            word = left.pop(0)
+            name, equals, value = word.partition("=")
+            if name in ("-d", "--directory", "-C", "-i", "--input"):
+                value = value if equals else left.pop(0) if left else ""
+                (files.append(value) if name in ("-i", "--input") else values.update({"folder": value}))
+            elif STRIP.fullmatch(word):
+                values["strip"] = word[2:]
+            elif word in ("-R", "--reverse", "--reject", "-3", "--3way", "--cached", "--index") or word.startswith(
+                "--include"
+            ):
+                return None
+            elif not word.startswith("-") and word not in ("apply", "am"):
+                files.append(word)
+        folder = posixpath.join(self.folder or "", values.get("folder", ""))
+        found = dict[str, bytes]()
+        for path in files:
+            place = posixpath.normpath(posixpath.join(self.folder or "", path))
+            for name in sorted(name for name in (*self.image.overlay, *self.image.added) if _matches(name, place)):
+                file = self.image.file(name)
+                text = self._for_us(file.content if file else b"", folder, values.get("strip", "1"))
+                if text is None:
+                    return None
+                base = (
+                    re.sub(r"[^A-Za-z0-9._-]+", "-", posixpath.basename(name))
+                    .removesuffix(".patch")
+                    .removesuffix(".diff")
+                )
+                found[f"{base}.patch"] = text
+        return found or None
+
+    def _for_us(self, text: bytes, folder: str, strip: str) -> bytes | None:
+        """A diff with the paths that ``--patch`` knows; None for another tree's, and when it meets a copied file."""
+        below = SITE.sub("", f"{folder}/").rstrip("/") if SITE.match(f"{folder}/") else ""
+        if strip != "1" or len(text) > MOST_BYTES:
+            return None
+        try:
+            if below:
+                text = b"".join(
+                    part.at(f"{below}/{path}") for path, part in sections(text, "a patch of the Dockerfile").items()
+                )
+            divided = divide(text, "a patch of the Dockerfile", self.image.releases)
+            paths = {diff.path for part in divided.parts for diff in part.diffs}
+            parse_diff(text, "a patch of the Dockerfile")
+        except (PatchError, UsageError):
+            return None
+        copied = {SITE.sub("", path) for path in (*self.image.overlay, *self.image.added)}
+        return None if paths & copied else text
+
+    def _removed(self, command: Command) -> Line:
+        """``rm``: of what no image of ours gets, or of files that only the build needed, nothing is left to do."""
+        places = list[str]()
+        for word in command.arguments:
+            if word is None:
+                return self._in_mod(command)
+            if not word.startswith("-"):
+                places.append(posixpath.normpath(posixpath.join(self.folder or "", word)))
+        scripts = "\n".join(
+            [*(text for draft in self.image.drafts for text in draft.script), *(text for text, _ in self.kept)]
+        )
+        open_ones = list[str]()
+        for place in places:
+            copied = [path for path in self.image.overlay if path == place or path.startswith(f"{place.rstrip('*')}")]
+            if self.image.lost_in(f" {place}/ ") or place in self.image.clones:
+                continue
+            if copied and place not in scripts and not self.image.drafts:
+                for path in copied:
+                    del self.image.overlay[path]
+            elif copied or not CACHES.fullmatch(place):
+                open_ones.append(place)
+        if not open_ones:
+            return _line(command, "no-effect", "files that the image does not get")
+        if self.left and any(place.startswith(("/tmp", "/opt", "/root", "/workspace")) for place in open_ones):  # noqa: S108
+            known = [place for place in open_ones if place in scripts or self.image.file(place)]
+            if not known:
+                return _line(command, "no-effect", "files of what is not taken")
+        return self._in_mod(command)
+
+
+def finished(drafts: Sequence[Draft], name: str) -> tuple[ModDraft, ...]:
+    """The mods as files."""
+    head = "#!/usr/bin/env bash\n# Made by `adopt` of {name}: read it before you build.\nset -euo pipefail\n"
+    place = 'here=$(cd "$(dirname "$0")" && pwd)\n'
+    made = []
+    for draft in drafts:
+        script = head.format(name=name) + (place if draft.files else "") + "\n" + "\n\n".join(draft.script) + "\n"
+        made.append(ModDraft(script=script, network=draft.network, files=dict(draft.files)))
+    return tuple(made)
+
+
+def _line(command: Command, verdict: Verdict, why: str, need: Need = "") -> Line:
+    return Line(
+        first=command.first,
+        last=command.last,
+        instruction="RUN",
+        text=command.text,
+        verdict=verdict,
+        why=why,
+        need=need,
+    )
+
+
+def _compiles(program: str, words: Sequence[str | None]) -> bool:
+    """Whether a command compiles or packs."""
+    if program in COMPILERS:
+        return "--version" not in words and "-V" not in words
+    if program == "uv":
+        return any(word in ("build", "sync", "run", "venv") for word in words)
+    python = PYTHON.fullmatch(program) is not None
+    return python and any(word in ("setup.py", "build") or (word or "").endswith("/setup.py") for word in words[1:3])
+
+
+def _git_fetches(command: Command) -> bool:
+    return any(word in ("clone", "fetch", "pull", "submodule", "init", "remote") for word in command.words)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Whether a path of a copied file is what a word of a shell means; a star stays within a folder."""
+    parts = (re.escape(part).replace(r"\*", "[^/]*").replace(r"\?", "[^/]") for part in [pattern])
+    return re.fullmatch("".join(parts), name) is not None
+
+
+def _set_here(kept: Sequence[tuple[str, bool]]) -> set[str]:
+    """Variables that the kept lines set themselves."""
+    return {name for text, _ in kept for name in re.findall(r"(?:^|\s)([A-Za-z_]\w*)=", text)}
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def is_shell(words: Sequence[str]) -> bool:
+    """Whether SHELL names a shell whose text our grammar reads."""
+    return bool(words) and words[0] in SHELLS

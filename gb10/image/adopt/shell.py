@@ -1,0 +1,225 @@
+"""The shell text of a RUN as commands in their order, by the grammar of tree-sitter-bash. Pure: nothing is run.
+
+What always runs, one after the other, is a command of its own. A loop, a condition, a function, a pipe of several
+programs or a choice by ``||`` is one command: ``inner`` are the programs that it names.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import tree_sitter_bash
+from tree_sitter import Language, Node, Parser
+
+from gb10.image.adopt.dockerfile import VARIABLE, expand
+
+MOST_COMMANDS: Final = 2_000
+SHELLS: Final = ("sh", "bash", "dash", "/bin/sh", "/bin/bash", "/usr/bin/bash")
+PLAIN: Final = ("command", "redirected_statement")
+EXPANSIONS: Final = ("simple_expansion", "expansion")
+OPERATORS: Final = ("&&", ";", "\n", "&")
+BRACES: Final = re.compile(r"\{[^{}\s]*(,|\.\.)[^{}\s]*\}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Command:
+    """One command; lines are those of the Dockerfile.
+
+    ``words`` are its program and arguments with known variables put in; None for a word that is known only when it
+    runs. ``settings``: variables that are set for it, or for what follows (then it has no words). ``stdin``: its
+    heredoc. ``writes``: files that its output goes to. ``whole``: it is no plain command, see the module.
+    ``unread``: the grammar could not read it.
+    """
+
+    first: int
+    last: int
+    text: str
+    words: tuple[str | None, ...] = ()
+    settings: tuple[tuple[str, str | None], ...] = ()
+    stdin: str | None = None
+    reads: tuple[str | None, ...] = ()
+    writes: tuple[str | None, ...] = ()
+    inner: tuple["Command", ...] = ()
+    whole: bool = False
+    unread: bool = False
+
+    @property
+    def program(self) -> str:
+        """The name of its program without its folder; empty when it is not known."""
+        return (self.words[0] or "").rsplit("/", 1)[-1] if self.words else ""
+
+    @property
+    def arguments(self) -> tuple[str | None, ...]:
+        """The words after the program."""
+        return self.words[1:]
+
+
+def parse_commands(text: str, rows: Sequence[int], values: Mapping[str, str | None]) -> tuple[Command, ...]:
+    """The commands of a shell's text in their order. ``rows``: the Dockerfile's line of each line of the text.
+
+    ``values`` are the variables that the text may read; what it sets itself is put in for the commands after it.
+    """
+    tree = Parser(Language(tree_sitter_bash.language())).parse(text.replace("\0", "?").encode())
+    reader = _Reader(text.encode(), rows, dict(values))
+    return tuple(reader.commands(tree.root_node))[:MOST_COMMANDS]
+
+
+class _Reader:
+    """One pass over the syntax tree of a text."""
+
+    def __init__(self, content: bytes, rows: Sequence[int], values: dict[str, str | None]) -> None:
+        self.content = content
+        self.rows = rows
+        self.values = values
+
+    def commands(self, node: Node) -> Iterator[Command]:
+        """What runs one after the other."""
+        for child in _sequence(node):
+            for one in self._command(child):
+                for name, value in one.settings if not one.words or one.program in ("export", "declare") else ():
+                    self.values[name] = value
+                yield one
+            if child.type not in (*PLAIN, "declaration_command", "variable_assignment", "variable_assignments"):
+                self._forget(child)
+
+    def _forget(self, node: Node) -> None:
+        """What a loop or a condition sets has no known value after it."""
+        waiting = [node]
+        while waiting:
+            one = waiting.pop()
+            if one.type == "variable_name" and one.parent and one.parent.type not in EXPANSIONS:
+                self.values[_text(one)] = None
+            waiting += one.children
+
+    def _command(self, node: Node) -> Iterator[Command]:
+        first, last = self._span(node)
+        text = _text(node)
+        if node.has_error or node.type == "ERROR":
+            yield Command(first=first, last=last, text=text, unread=True)
+        elif node.type == "command":
+            yield self._plain(node, first, last, text)
+        elif node.type == "redirected_statement":
+            body = node.child_by_field_name("body")
+            if body is None or body.type != "command":
+                yield self._whole(node, first, last, text)
+            else:
+                yield self._plain(body, first, last, text, redirects=node)
+        elif node.type in ("declaration_command", "variable_assignment", "variable_assignments"):
+            found = [node] if node.type == "variable_assignment" else list(node.children)
+            settings = tuple(self._setting(child) for child in found if child.type == "variable_assignment")
+            word = (_text(node.children[0]),) if node.type == "declaration_command" else ()
+            yield Command(first=first, last=last, text=text, words=word, settings=settings)
+        elif node.type in ("test_command", "negated_command", "unset_command"):
+            inner = tuple(self._inside(node))
+            yield Command(first=first, last=last, text=text, words=("test",), inner=inner)
+        else:
+            yield self._whole(node, first, last, text)
+
+    def _whole(self, node: Node, first: int, last: int, text: str) -> Command:
+        return Command(first=first, last=last, text=text, whole=True, inner=tuple(self._inside(node)))
+
+    def _inside(self, node: Node) -> Iterator[Command]:
+        """Every plain command below a node; its words have only what was known before the node."""
+        waiting = list(reversed(node.children))
+        while waiting:
+            one = waiting.pop()
+            if one.type == "command":
+                first, last = self._span(one)
+                yield self._plain(one, first, last, _text(one))
+            waiting += reversed(one.children)
+
+    def _plain(self, node: Node, first: int, last: int, text: str, redirects: Node | None = None) -> Command:
+        words = list[str | None]()
+        settings = list[tuple[str, str | None]]()
+        for child in node.children:
+            if child.type == "variable_assignment":
+                settings.append(self._setting(child))
+            elif child.type == "command_name":
+                words.append(self._word(child.children[0]) if child.children else None)
+            elif child.type not in ("herestring_redirect", "file_redirect", "heredoc_redirect", "comment"):
+                words.append(self._word(child))
+        stdin, reads, writes = None, list[str | None](), list[str | None]()
+        waiting = [*(redirects.children if redirects else ()), *node.children]
+        while waiting:
+            child = waiting.pop(0)
+            if child.type == "heredoc_redirect":
+                stdin = _text(next((part for part in child.children if part.type == "heredoc_body"), None))
+                waiting += child.children
+            elif child.type == "file_redirect":
+                target = self._word(child.child_by_field_name("destination"))
+                signs = {part.type for part in child.children}
+                if signs & {">", ">>", "&>", "&>>", ">|"}:
+                    writes.append(target)
+                elif "<" in signs:
+                    reads.append(target)
+        return Command(
+            first=first,
+            last=last,
+            text=text,
+            words=tuple(words),
+            settings=tuple(settings),
+            stdin=stdin,
+            reads=tuple(reads),
+            writes=tuple(one for one in writes if one != "/dev/null"),
+        )
+
+    def _setting(self, node: Node) -> tuple[str, str | None]:
+        value = node.child_by_field_name("value")
+        return _text(node.child_by_field_name("name")), self._word(value) if value else ""
+
+    def _word(self, node: Node | None) -> str | None:
+        """A word as the shell would make it; None when only the shell can."""
+        text, kind = _text(node), node.type if node else ""
+        found: str | None = None
+        if kind == "raw_string":
+            found = text[1:-1]
+        elif kind in ("word", "number", "test_operator", "extglob_pattern", "regex"):
+            bare = text.replace("\\\n", "")
+            found = None if BRACES.search(bare) else re.sub(r"\\(.)", r"\1", bare)
+        elif kind in EXPANSIONS and VARIABLE.fullmatch(text):
+            found = expand(text, self.values)
+        elif kind == "string" and node:
+            found = self._string(node)
+        elif kind == "concatenation" and node and not BRACES.search(text):
+            parts = [self._word(child) for child in node.children]
+            found = None if None in parts else "".join(part or "" for part in parts)
+        return found
+
+    def _string(self, node: Node) -> str | None:
+        """Text in double quotes; what stands between its parts is text, too."""
+        found, at = list[str | None](), node.start_byte + 1
+        for child in node.children[1:-1]:
+            found.append(self._bytes(at, child.start_byte))
+            content = re.sub(r'\\(["\\$`])', r"\1", _text(child).replace("\\\n", ""))
+            found.append(content if child.type == "string_content" else self._word(child))
+            at = child.end_byte
+        found.append(self._bytes(at, node.end_byte - 1))
+        return None if None in found else "".join(part or "" for part in found)
+
+    def _bytes(self, start: int, end: int) -> str:
+        return self.content[start:end].decode("utf-8", "replace")
+
+    def _span(self, node: Node) -> tuple[int, int]:
+        last, column = node.end_point
+        last -= not column and last > node.start_point[0]
+        rows = [self.rows[min(row, len(self.rows) - 1)] for row in (node.start_point[0], last)] if self.rows else [0, 0]
+        return rows[0], rows[1]
+
+
+def _text(node: Node | None) -> str:
+    return (node.text or b"").decode("utf-8", "replace") if node else ""
+
+
+def _sequence(node: Node) -> Iterator[Node]:
+    """The parts of a program, or of a list joined by ``&&``, that run one after the other."""
+    waiting = list(reversed(node.children))
+    while waiting:
+        one = waiting.pop()
+        if one.type in ("comment", *OPERATORS):
+            continue
+        joined = {child.type for child in one.children if not child.is_named}
+        if one.type == "list" and joined <= {"&&", ";", "\n"}:
+            waiting += reversed(one.children)
+        else:
+            yield one

@@ -1,0 +1,313 @@
+"""A Dockerfile of others, line by line: what a recipe takes, what runs as a mod, what is left out and why."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gb10.cli import main
+from gb10.core.reporter import Reporter
+from gb10.core.store import Store
+from gb10.errors import UsageError
+from gb10.image.adopt.adopted import Adopted, Line
+from gb10.image.adopt.adopting import Wanted, adopt, unchecked_error
+from gb10.image.adopt.dockerfile import expand, parse_dockerfile
+from gb10.image.adopt.installs import Tree, git_checkout, git_clone, pip_arguments, read_install
+from gb10.image.adopt.recipe_files import write_recipe
+from gb10.image.adopt.shell import parse_commands
+from gb10.image.mods.read import load_mod
+from gb10.image.patches.release_files import Library
+from gb10.image.plan.catalog import ROOT
+
+BASE = f"vllm/vllm-openai:v0.33.0@sha256:{'a' * 64}"
+SITE = "/usr/local/lib/python3.12/dist-packages"
+DIFF = "--- a/vllm/envs.py\n+++ b/vllm/envs.py\n@@ -1,2 +1,2 @@\n import os\n-A = 1\n+A = 2\n"
+
+
+def library(tmp_path: Path) -> Library:
+    store = Store(tmp_path / "s")
+    return Library(root=ROOT / "patches", store=store, env={}, reporter=Reporter({}, verbosity=-1))
+
+
+def adopted(tmp_path: Path, text: str, **given: object) -> Adopted:
+    """The Dockerfile FROM an image with an engine, then ``text``."""
+    (tmp_path / "Dockerfile").write_text(f"FROM {BASE}\n{text}\n")
+    return adopt(library(tmp_path), Wanted(place=tmp_path / "Dockerfile", **given))  # type: ignore[arg-type]
+
+
+def verdicts(found: Adopted, instruction: str = "RUN") -> list[tuple[str, str]]:
+    return [(line.verdict, line.need) for line in found.lines if line.instruction == instruction]
+
+
+def line_of(found: Adopted, part: str) -> Line:
+    return next(line for line in found.lines if part in line.text)
+
+
+def test_the_base_is_taken_by_digest_and_a_tag_is_said(tmp_path: Path) -> None:
+    found = adopted(tmp_path, "")
+    assert (found.base, found.remarks, found.counts) == (BASE, (), {"taken": 1})
+    (tmp_path / "Dockerfile").write_text("ARG V=v0.30.0\nFROM vllm/vllm-openai:${V} AS x\nFROM x\n")
+    found = adopt(library(tmp_path), Wanted(place=tmp_path))
+    assert found.base == "vllm/vllm-openai:v0.30.0"
+    assert "names no digest" in found.remarks[0]
+
+
+def test_what_pip_installs_becomes_requirements(tmp_path: Path) -> None:
+    (tmp_path / "req.txt").write_text(
+        "ray==2.50.0 \\\n  --hash=sha256:00\n-c more.txt\n# text\nnumpy>=2 ; python_version > '3'\n"
+    )
+    (tmp_path / "more.txt").write_text("numba==0.60\n")
+    found = adopted(
+        tmp_path,
+        'ARG V=1.2\nCOPY req.txt more.txt /tmp/\nRUN cd /tmp && pip install --no-cache-dir "exllamav3==${V}" \\\n'
+        "  # a comment\n  -r req.txt && rm -rf /tmp/req.txt /root/.cache/pip",
+    )
+    assert found.requirements == ("exllamav3==1.2", "ray==2.50.0", "numpy>=2 ; python_version > '3'")
+    assert found.constraints == ("numba==0.60",)
+    assert list(found.overlay) == ["/tmp/more.txt"]  # noqa: S108 - the other one is removed again
+    assert not found.mods
+    assert {line.verdict for line in found.lines} == {"taken", "no-effect"}
+
+
+@pytest.mark.parametrize(
+    ("command", "need", "why"),
+    [
+        ("pip install git+https://github.com/a/b.git@0123abcd", "wheel", "https://github.com/a/b.git at 0123abcd"),
+        ("uv pip install --system https://github.com/a/b/archive/v1.tar.gz", "wheel", "b.git at v1"),
+        ("pip install --index-url https://u:p@index.example/cu130 torch", "index", "https://index.example/cu130"),
+        ("pip install $(cat list)", "value", "computed when it runs"),
+        ("pip install --odd x", "value", "--odd is not known"),
+        ("pip install https://example.com/x.whl", "value", "a file of the web"),
+        ("git clone https://github.com/a/b /src", "wheel", "https://github.com/a/b"),
+        ("curl -LsSf https://astral.sh/uv/install.sh | sh", "download", "a script of the web"),
+        ("wget -O /x https://example.com/x", "download", "wget fetches"),
+        ("cmake --build build", "wheel", "cmake compiles"),
+        ("python3 setup.py install", "wheel", "python3 compiles"),
+        ("apt-get upgrade -y", "base", "newest on the day"),
+        ("cp /wheels/$NONE /x", "value", "--build-arg NONE=VALUE"),
+        ("for i in 1 2; do git fetch; done", "wheel", "git fetches"),
+    ],
+)
+def test_what_no_lock_has_is_left_out_with_the_reason(tmp_path: Path, command: str, need: str, why: str) -> None:
+    found = adopted(tmp_path, f"ARG NONE\nRUN {command}")
+    assert verdicts(found) == [("not-taken", need)]
+    assert why in line_of(found, command[:20]).why
+    assert not found.mods
+    assert not found.requirements
+
+
+def test_what_is_compiled_names_the_wheel_that_it_takes(tmp_path: Path) -> None:
+    found = adopted(
+        tmp_path,
+        "ARG REF=5be886578ec80324c2c715269387be2058724b6e\n"
+        "RUN git clone https://github.com/turboderp-org/exllamav3.git /opt/exl && git -C /opt/exl checkout $REF \\\n"
+        "  && sed -i s/a/b/ /opt/exl/setup.py && cd /opt/exl && TORCH_CUDA_ARCH_LIST=12.1a pip install . \\\n"
+        '  && python3 -c "import exllamav3" && rm -rf /opt/exl',
+    )
+    assert [line.verdict for line in found.lines if line.instruction == "RUN"] == [
+        *["not-taken"] * 3, "no-effect", "not-taken", "not-taken", "no-effect",
+    ]  # fmt: skip
+    (wheel,) = found.wheels
+    assert (wheel.name, wheel.ref) == ("exllamav3", "5be886578ec80324c2c715269387be2058724b6e")
+    assert not found.mods
+
+
+def test_commands_that_change_the_image_are_a_mod_in_their_order(tmp_path: Path) -> None:
+    (tmp_path / "fix.py").write_text("print(1)\n")
+    found = adopted(
+        tmp_path,
+        "ARG N=7\nENV K=v\nCOPY fix.py /opt/fix.py\nRUN apt-get update && apt-get install -y gcc\n"
+        'WORKDIR /opt\nRUN set -eux; test -d /a; sed -i "s/1/$N/" /a/b.py && python3 fix.py $K\n'
+        "COPY fix.py /late.py\nRUN python3 - <<'PY' > /log\nimport os\n# kept\nPY\nRUN echo done",
+    )
+    packages, edits = found.mods
+    assert packages.network
+    assert "apt-get update\napt-get install -y gcc" in packages.script
+    assert not edits.network
+    assert edits.script.index("sed -i") < edits.script.index("$here/files/8/.") < edits.script.index("# kept")
+    assert "export N='7'" in edits.script
+    assert "cd '/opt'" in edits.script
+    assert list(edits.files) == ["files/8/late.py"]
+    assert found.env == {"K": "v"}
+    assert list(found.overlay) == ["/opt/fix.py"]
+    assert line_of(found, "echo done").verdict == "no-effect"
+    assert found.counts["mod"] == 7
+
+
+def test_a_diff_on_site_packages_is_a_patch_unless_a_command_came_before(tmp_path: Path) -> None:
+    (tmp_path / "1.patch").write_text(DIFF)
+    inside = DIFF.replace("vllm/", "")
+    (tmp_path / "2.patch").write_text(inside)
+    copy = "COPY 1.patch 2.patch /tmp/p/\n"
+    found = adopted(tmp_path, f"{copy}RUN cd {SITE} && git apply --whitespace=nowarn /tmp/p/1.patch")
+    assert found.patches["0001-1.patch"].decode() == DIFF
+    found = adopted(tmp_path, f"{copy}RUN patch -p1 -d {SITE}/vllm < /tmp/p/2.patch")
+    assert b"+++ b/vllm/envs.py" in found.patches["0001-2.patch"]
+    found = adopted(tmp_path, f"{copy}RUN touch /x\nRUN cd {SITE} && git apply /tmp/p/1.patch")
+    assert not found.patches
+    assert "git apply" in found.mods[0].script
+    (tmp_path / "envs.py").write_text("import os\nA = 1\n")
+    found = adopted(tmp_path, f"{copy}COPY envs.py {SITE}/vllm/envs.py\nRUN cd {SITE} && git apply /tmp/p/1.patch")
+    assert not found.patches  # an overlay lies above patches
+
+
+def test_other_stages_are_left_out_by_reason(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text(
+        f"FROM {BASE} AS made\nRUN git clone https://github.com/a/b.git /b\nFROM alpine AS vain\nRUN x\n"
+        f"FROM {BASE}\nCOPY --from=made /b/lib.so /opt/made/\nRUN cp /opt/made/lib.so /x\nRUN ls /opt/madeup > /y\n"
+    )
+    found = adopt(library(tmp_path), Wanted(place=tmp_path))
+    assert [line.verdict for line in found.lines] == [*["other-stage"] * 4, "taken", "not-taken", "not-taken", "mod"]
+    assert "the image takes /b/lib.so of it" in found.lines[0].why
+    assert "the image takes nothing of it" in found.lines[2].why
+    assert [wheel.url for wheel in found.wheels] == ["https://github.com/a/b.git"]
+    assert adopt(library(tmp_path), Wanted(place=tmp_path, target="made")).lines[1].verdict == "not-taken"
+    with pytest.raises(UsageError, match="no stage none"):
+        adopt(library(tmp_path), Wanted(place=tmp_path, target="none"))
+
+
+def test_settings_of_an_image(tmp_path: Path) -> None:
+    found = adopted(
+        tmp_path,
+        'ENV A=1 B="$A two" \\\n    PATH=/x:$PATH\nENV HF_TOKEN=hf_x\nENV OLD a b\nLABEL x=y\nUSER root\nUSER 1000\n'
+        'EXPOSE 80\nENTRYPOINT ["vllm", "serve"]\nCMD vllm\nSHELL ["/bin/bash", "-c"]\nHEALTHCHECK NONE',
+    )
+    assert found.env == {"A": "1", "OLD": "a b"}
+    assert verdicts(found, "ENV") == [
+        ("taken", ""), ("unchecked", "base"), ("unchecked", "base"), ("not-taken", "launch"), ("taken", ""),
+    ]  # fmt: skip
+    assert "hf_x" not in repr(found)
+
+
+def test_the_recipe_and_its_mods_are_what_gb10_reads(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\n")
+    (tmp_path / "run.sh").write_text("true\n")
+    (tmp_path / "run.sh").chmod(0o755)
+    found = adopted(
+        tmp_path,
+        f'ENV A="x: \\"y\\" no"\nCOPY a.py run.sh {SITE}/vllm/\nRUN pip install ray==2.50.0\nRUN touch /x\nRUN wget x',
+    )
+    (tmp_path / "out").mkdir()
+    made = write_recipe(tmp_path / "out/theirs.yaml", found, "a\nDockerfile")
+    text = made.recipe.read_text()
+    assert yaml.safe_load(text) == {
+        "base": {"image": BASE}, "requirements": ["ray==2.50.0"], "env": {"A": 'x: "y" no'}
+    }  # fmt: skip
+    assert "#   6  RUN wget x" in text
+    assert [
+        path.name for path in (tmp_path / f"out/theirs/overlay{SITE}/vllm").iterdir() if os.access(path, os.X_OK)
+    ] == ["run.sh"]
+    mod = load_mod(made.mods[0])
+    assert mod.record is not None
+    assert not mod.network
+    assert made.command.startswith(f"./build.py image --engine {made.recipe} --overlay ")
+    with pytest.raises(UsageError, match="is there already"):
+        write_recipe(tmp_path / "out/theirs.yaml", found, "Dockerfile")
+
+
+def test_what_is_not_in_the_folder_is_unchecked_with_an_exit_code_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = adopted(tmp_path, "COPY none /opt/none\nRUN bash /opt/none/install.sh")
+    assert [line.verdict for line in found.lines] == ["taken", "unchecked", "not-taken"]
+    error = unchecked_error(found, tmp_path)
+    assert error is not None
+    assert error.code == 13
+    monkeypatch.setenv("GB10_CACHE_DIR", str(tmp_path / "s"))
+    recipe = tmp_path / "theirs.yaml"
+    assert main(["adopt", str(tmp_path), "-o", str(recipe), "--json"]) == 13
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "gb10/adopt/v1"
+    assert document["counts"] == {"unchecked": 1, "not-taken": 1, "taken": 1}
+    assert [line["verdict"] for line in document["lines"]] == ["taken", "unchecked", "not-taken"]
+    assert recipe.is_file()
+    (tmp_path / "Dockerfile").write_text("ARG X\nFROM $X\n")
+    assert main(["adopt", str(tmp_path), "-o", str(tmp_path / "b.yaml")]) == 2
+    assert not (tmp_path / "b.yaml").exists()
+
+
+def test_a_folder_of_patches_needs_an_image(tmp_path: Path) -> None:
+    (tmp_path / "1.patch").write_text(DIFF)
+    (tmp_path / "2.diff").write_text("no diff")
+    (tmp_path / "3.patch").symlink_to("/etc/passwd")
+    with pytest.raises(UsageError, match="does not name an image"):
+        adopt(library(tmp_path), Wanted(place=tmp_path))
+    found = adopt(library(tmp_path), Wanted(place=tmp_path, base=BASE))
+    assert [line.verdict for line in found.lines] == ["taken", "not-taken", "not-taken"]
+    assert list(found.patches) == ["1.patch"]
+
+
+def test_links_and_paths_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/link").symlink_to("/etc/passwd")
+    (tmp_path / "deep").symlink_to("/etc")
+    for source in ("in", "in/link", "../x", "deep/passwd", "in/*", "/../../etc/passwd"):
+        found = adopted(tmp_path, f"COPY {source} /x/")
+        assert verdicts(found, "COPY") == [("unchecked", "lost")], source
+        assert not found.overlay
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("$A-${B}", "1-2"),
+        (r"\$A", "$A"),
+        ("${C:-$A}", "1"),
+        ("${E:-d}", "d"),
+        ("${A:+x}${E:+y}", "x"),
+        ("$D", None),
+        ("${A%%x}", None),
+        ("${D:-x}", None),
+    ],
+)
+def test_variables_as_docker_puts_them_in(text: str, value: str | None) -> None:
+    assert expand(text, {"A": "1", "B": "2", "C": None, "E": ""}) == value
+
+
+def test_instructions_and_their_lines() -> None:
+    text = (
+        b"# c\nfrom a as B\nRUN a \\\n  # c\n\n  && b\nRUN <<E\nx\n# y\nE\n"
+        b'RUN ["a", "b c"]\nNONSENSE x\nCOPY <<\'E\' /z\n$A\nE\n'
+    )
+    (stage,) = parse_dockerfile(text, "D").stages
+    first, script, array, odd, copy = stage.instructions
+    assert stage.name == "b"
+    assert (first.body, first.rows) == ("a \\\n  && b", (3, 6))
+    assert script.heredocs[0].content == "x\n# y\n"
+    assert (array.words, array.exec_form) == (("a", "b c"), True)
+    assert (odd.name, odd.first) == ("", 12)
+    assert copy.heredocs[0].literal
+    for wrong in (b"", b"\xff", b"RUN x\n", b"# escape=`\nFROM x\n", b"x" * (1 << 21)):
+        with pytest.raises(UsageError):
+            parse_dockerfile(wrong, "D")
+
+
+def test_commands_of_a_shell() -> None:
+    text = (
+        "set -e; A=1 && pip install \"x==$A\" y$B 'z' && (cd /x; make) || true\n"
+        "echo $A > /f 2>&1\nfor A in 1; do b; done; c $A"
+    )
+    setting, whole, echo, loop, last = parse_commands(text, range(1, 9), {"B": "b"})
+    assert setting.words == ("set", "-e")
+    assert whole.whole
+    assert whole.inner[0].words == ("pip", "install", None, "yb", "z")
+    assert (echo.writes, echo.first) == (("/f",), 2)
+    assert loop.whole
+    assert last.words == ("c", None)  # the loop may have set it
+
+
+def test_words_of_pip_and_git() -> None:
+    words = ("sudo", "-E", "env", "A=1", "/opt/venv/bin/python3.12", "-m", "pip", "-q", "install", "x")
+    assert pip_arguments(words) == ("install", ("x",))
+    assert pip_arguments(("uv", "--quiet", "pip", "install", "x")) == ("install", ("x",))
+    assert pip_arguments(("uv", "build")) is None
+    assert git_clone(("git", "clone", "--depth", "1", "-b", "v1", "https://u:p@h/a.git")) == (
+        Tree(url="https://h/a.git", ref="v1"), "a"
+    )  # fmt: skip
+    assert git_checkout(("git", "-C", "/a", "checkout", "-q", "abc")) == ("/a", "abc")
+    found = read_install(("-r", "/a", "x==1", "./wheel.whl", "-e", "."), {"/a": "-r /a\ny"}.get)
+    assert found.requirements == ("y", "x==1")
+    assert found.places == ("./wheel.whl",)
+    assert found.problems == ("/a is not among the files that it copies", "-e .: no plain install of a wheel")
