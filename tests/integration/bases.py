@@ -22,12 +22,12 @@ from zipfile import ZipFile
 
 import requests
 import uv
-from backports import zstd
 
 from gb10.core.fetch import open_session
 from gb10.core.files import digest
 from gb10.core.proc import capture
 from gb10.core.store import Store, file_sha256
+from gb10.image.base.layer_stream import zstd
 from gb10.image.plan.catalog import ROOT
 from gb10.image.rootfs.unpack import write_rootfs
 from gb10.sources.debian.mirror import LockedDeb, fetch_debs

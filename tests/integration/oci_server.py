@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import SHUT_RDWR
 from threading import Thread
 from urllib.parse import urlsplit
 
@@ -28,6 +29,12 @@ class Registry:
     """What it lists of a manifest in place of the truth."""
     pause: float = 0.0
     """Seconds between two bytes of a manifest."""
+    cuts: list[int] = field(default_factory=list)
+    """After how many bytes of a blob the connection breaks, one for each time."""
+    token_of: str = "t0k3n"  # noqa: S105 - of the test
+    """The token that is taken now."""
+    ranges: bool = True
+    """Whether a part of a blob can be had."""
 
 
 def handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
@@ -54,7 +61,7 @@ def handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
             path = urlsplit(self.path).path
             if path == "/token":
                 self.token()
-            elif self.headers.get("Authorization") != "Bearer t0k3n":
+            elif self.headers.get("Authorization") != f"Bearer {registry.token_of}":
                 challenge = f'Bearer realm="http://{registry.host}/token",service="here"'
                 self.reply(401, WWW_Authenticate=challenge)
             elif "/referrers/" in path:
@@ -68,7 +75,8 @@ def handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
             """A token for the right password."""
             expected = base64.b64encode(f"{registry.user}:{registry.password}".encode()).decode()
             given = self.headers.get("Authorization", "").removeprefix("Basic ")
-            self.reply(200, json.dumps({"token": "t0k3n"}).encode()) if given == expected else self.reply(401)
+            answer = json.dumps({"token": registry.token_of}).encode()
+            self.reply(200, answer) if given == expected else self.reply(401)
 
         def listing(self, digest: str) -> None:
             """The referrers of a manifest."""
@@ -109,7 +117,18 @@ def handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
         def blob(self, digest: str) -> None:
             """A blob."""
             found = registry.blobs.get(digest)
-            self.reply(404) if found is None else self.reply(200, found)
+            if found is None:
+                self.reply(404)
+                return
+            begin = int(self.headers.get("Range", "bytes=0-")[6:-1]) if registry.ranges else 0
+            self.send_response(206 if begin else 200)
+            self.send_header("Content-Length", str(len(found) - begin))
+            self.end_headers()
+            cut = registry.cuts.pop(0) if registry.cuts else len(found)
+            self.wfile.write(found[begin : begin + cut])
+            if cut < len(found) - begin:
+                self.connection.shutdown(SHUT_RDWR)
+                self.close_connection = True
 
     return Handler
 

@@ -3,21 +3,31 @@
 import json
 import os
 import subprocess
+import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.utils import canonicalize_name
 
+from gb10.cli import main
+from gb10.containers.reach import connect_or_start
 from gb10.containers.registry.access import login_for
 from gb10.containers.registry.repository import open_repository
 from gb10.errors import PublishError
-from gb10.image.base.base_reading import files_of, inspect_base
+from gb10.image.base.base_reading import files_of, inspect_base, inspect_local
+from gb10.image.base.described import Wanted, describe
+from gb10.image.base.file_tree import FileTree
+from gb10.image.base.layer_index import read_layer
 from gb10.image.context import Context, build_architecture, open_context
+from gb10.image.plan.catalog import ROOT
 from gb10.image.recipe.base_image import BaseImage
-from tests.integration.bases import LAYOUTS, PYTHON, VERSIONS, Layout, Place, make_base, push_manifest
+from tests.integration.bases import LAYOUTS, PYTHON, VERSIONS, Layout, Place, make_base, make_large_base, push_manifest
 from tests.integration.nodes import Registry, registry
+from tests.unit.made_up_bases import REFERENCE, config
 
 pytestmark = pytest.mark.integration
 
@@ -111,6 +121,65 @@ def holds_packages(root: Path, folder: str) -> bool:
     return any((root / folder.lstrip("/")).glob("*.*-info"))
 
 
+BACKENDS = {"setuptools.build_meta": "setuptools", "hatchling.build": "hatchling", "flit_core.buildapi": "flit_core"}
+
+
+@pytest.mark.slow
+def test_editable_checkouts_of_real_build_backends_are_found(tmp_path: Path) -> None:
+    """Each backend leaves files of its own: a finder, a .pth under some name. This machine's Python, in a venv."""
+    venv, program = tmp_path / "venv", Path(sys.executable).resolve()
+    env = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
+    subprocess.run([program, "-m", "venv", str(venv)], check=True, env=env)
+    for inner in (".", "src"):
+        for backend, needs in BACKENDS.items():
+            name = f"proj_{needs}_{'flat' if inner == '.' else inner}"
+            project = tmp_path / name
+            (project / inner / name).mkdir(parents=True)
+            (project / inner / name / "__init__.py").write_text('"""x"""\n')
+            text = f'[build-system]\nrequires = ["{needs}"]\nbuild-backend = "{backend}"\n'
+            text += f'[project]\nname = "{name}"\nversion = "1.2.3.dev4+gabc"\ndescription = "x"\n'
+            (project / "pyproject.toml").write_text(text)
+            pip = [f"{venv}/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            subprocess.run([*pip, "-e", str(project)], check=True, env=env)
+    library = Path(os.__file__).parent
+    paths = [venv, *tmp_path.glob("proj_*"), program, library / "os.py", library / "site.py"]
+    packed = tmp_path / "layer.tar"
+    subprocess.run(["tar", "-cf", str(packed), "-C", "/", *(str(path)[1:] for path in paths)], check=True)
+    tree = FileTree([read_layer(iter([packed.read_bytes()]))])
+    wanted = Wanted(platform=HERE, python=f"{venv}/bin/python3")
+    one = describe(tree, REFERENCE, (), config(Env=["HOME=/nobody"]), wanted)
+    own = json.loads(
+        subprocess.run([f"{venv}/bin/python3", "-c", ASK], check=True, capture_output=True, text=True, env=env).stdout
+    )
+    assert {name: [row.version, str(Path(row.metadata).parent)] for name, row in one.installed.items()} == own["found"]
+    edited = {name: row.folder for name, row in one.installed.items() if row.editable}
+    assert len(edited) == 2 * len(BACKENDS)
+    for name, folder in edited.items():
+        package = name.replace("-", "_")
+        asking = f"import importlib.util as u; print(u.find_spec('{package}').origin)"
+        argv = [f"{venv}/bin/python3", "-c", asking]
+        found = subprocess.run(argv, check=True, capture_output=True, text=True, env=env).stdout.strip()
+        assert found == f"{folder}/{package}/__init__.py"
+
+
+@pytest.mark.long
+def test_a_base_of_8_gb_is_read_once_and_known_in_a_second(ctx: Context, place: Place, served: Registry) -> None:
+    named = make_large_base(place)
+    began = time.monotonic()
+    one = inspect_base(ctx, named, "linux/arm64")
+    print(f"read in {time.monotonic() - began:.1f} s")
+    locked = json.loads((ROOT / "recipes/images/vllm.lock.json").read_text())["wheels"]["image"]["arm64"]
+    assert {name: row.version for name, row in one.installed.items()} == {
+        canonicalize_name(row["name"]): row["version"] for row in locked
+    }
+    assert (one.engine, one.cuda[:3]) == ("vllm", "13.")
+    served.forget()
+    began = time.process_time()
+    assert inspect_base(ctx, named, "linux/arm64") == one
+    assert time.process_time() - began < 5
+    assert served.log.read_text() == ""
+
+
 def test_a_base_is_read_once_and_its_tag_is_resolved_once(ctx: Context, place: Place, served: Registry) -> None:
     named = make_base("debian", place, packages=(), engine="")
     tag = named.partition("@")[0] + ":1"
@@ -151,3 +220,25 @@ def test_of_an_index_the_right_platform_is_taken(ctx: Context, place: Place, ser
     with pytest.raises(PublishError) as caught:
         inspect_base(ctx, f"{place.host}/bases/both@{rows[0]['digest']}", "linux/arm64")
     assert "it is for linux/amd64" in str(caught.value)
+
+
+@pytest.mark.slow
+def test_an_image_of_the_engine_is_read_the_same_and_verified(
+    ctx: Context, place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = connect_or_start(ctx.env, ctx.store)
+    named = make_base("venv", place)
+    assert main(["pull", named, "--platform", "linux/arm64"]) == 0
+    fresh = open_context({**os.environ, "GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=0)
+    local, remote = inspect_local(fresh, engine, named, "linux/arm64"), inspect_base(fresh, named, "linux/arm64")
+    assert [one.diff_id for one in local.layers] == [one.diff_id for one in remote.layers]
+    assert replace(local, reference=named, layers=remote.layers) == remote
+    assert inspect_local(fresh, engine, named, "linux/arm64") == local
+    capsys.readouterr()
+    main(["verify", named, "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert {row["path"] for row in found["binaries"]} >= {"usr/bin/python3.13"}
+    assert main(["show", named, "--base", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["base"]["interpreter"], shown["base"]["version"]) == (remote.interpreter, remote.version)
+    assert any(f"`verify {named}`" in remark for remark in shown["remarks"])

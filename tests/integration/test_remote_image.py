@@ -120,6 +120,45 @@ def test_bytes_that_are_others_or_too_many_are_refused(registry: Registry) -> No
             repository.blob(digest)
 
 
+def streamed(registry: Registry, repository: Repository, size: int | None = None) -> bytes:
+    """A blob of 3 MB, as it arrives."""
+    content = bytes(range(256)) * 12_000
+    registry.blobs[digest_of(content)] = content
+    return b"".join(repository.stream(digest_of(content), len(content) if size is None else size))
+
+
+def test_a_layer_that_breaks_off_is_taken_up_where_it_broke(registry: Registry) -> None:
+    registry.cuts += [1_000_000, 700_000, 0, 5]
+    assert digest_of(streamed(registry, opened(registry))) in registry.blobs
+    assert registry.cuts == []
+    registry.cuts += [1_000_000, *[0] * repository.TRIES]
+    with pytest.raises(PublishError):
+        streamed(registry, opened(registry))
+    registry.ranges = False
+    registry.cuts[:] = [1_000_000]
+    with pytest.raises(PublishError, match="does not resume"):
+        streamed(registry, opened(registry))
+
+
+def test_a_layer_of_another_size_or_a_slow_one_is_refused(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PublishError, match="more than the 2,000,000 bytes"):
+        streamed(registry, opened(registry), 2_000_000)
+    with pytest.raises(PublishError, match="fewer than the 4,000,000 bytes"):
+        streamed(registry, opened(registry), 4_000_000)
+    monkeypatch.setattr(repository, "ANSWER", -1e9)
+    with pytest.raises(PublishError, match="too slow"):
+        streamed(registry, opened(registry))
+
+
+def test_a_token_that_is_too_old_is_renewed(registry: Registry) -> None:
+    place = opened(registry)
+    put(registry, b"{}", "1")
+    assert place.manifest("1")
+    registry.token_of = "n3w"  # noqa: S105 - of the test
+    assert place.manifest("1")
+    assert sum("/token" in line for line in registry.asked) == 2
+
+
 @pytest.fixture
 def ctx(registry: Registry, tmp_path: Path) -> Context:
     """A context of a user who is logged in there."""

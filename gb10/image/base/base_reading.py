@@ -1,12 +1,12 @@
 """Reading an image of others: its manifest, each layer once, then what its Python finds. Nothing is unpacked or run."""
 
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from gb10.containers.connection import Engine
+from gb10.containers.images import ImageInfo, find_image, image_settings, refuse_triggers
 from gb10.containers.reference import split_digest, split_reference
 from gb10.containers.registry.access import login_for
 from gb10.containers.registry.documents import (
@@ -19,21 +19,21 @@ from gb10.containers.registry.documents import (
     sent,
 )
 from gb10.containers.registry.repository import Repository, open_repository
+from gb10.containers.registry.saving import saved
 from gb10.core.concurrency import map_parallel
-from gb10.core.files import digest as key_of
-from gb10.core.store import note_use
 from gb10.errors import PublishError, UsageError, VerifyError
 from gb10.image.base.described import Wanted, describe
-from gb10.image.base.file_tree import File, FileTree
-from gb10.image.base.layer_index import FORMAT, LayerIndex, contents_of, packed_index, read_layer, unpacked_index
+from gb10.image.base.file_tree import MOST_FILES, File, FileTree
+from gb10.image.base.kept_layers import keep_document, keep_layer, kept_document, kept_layer
+from gb10.image.base.layer_index import MOST_NAMES, MOST_UNPACKED, LayerIndex, contents_of, read_layer
+from gb10.image.base.layer_stream import LayerStream, members
 from gb10.image.context import Context
 from gb10.image.recipe.base_image import BaseImage, BaseLayer
 
-ROOM: Final = "bases"
-LAYER: Final = "layer.json.gz"
-DOCUMENT: Final = "document"
 MOST_BYTES: Final = 256 << 20
 """Of all files that are read at once."""
+SAVED: Final = re.compile(r"blobs/sha256/[0-9a-f]{64}|[0-9a-f]{64}/layer\.tar")
+"""What may be a layer in what an engine saves."""
 AT_ONCE: Final = 2
 """Layers that are read at the same time."""
 
@@ -101,6 +101,66 @@ def _other_bytes(source: Source, blob: SentBlob) -> PublishError:
     )
 
 
+def inspect_local(
+    ctx: Context, engine: Engine, reference: str, platform: str, *, python: str = "", serving: str = ""
+) -> BaseImage:
+    """The same of an image of the engine: its reference has the image's id in place of a manifest's digest, and its
+    layers are not packed.
+
+    The engine saves all layers of an image at once: they are read as they stream by, if one of them is not known.
+    Raises EngineError, UsageError, VerifyError.
+    """
+    image = find_image(engine, reference)
+    if image is None:
+        raise UsageError(f"{engine.name} has no image {reference}", hint="./build.py pull REF pulls one")
+    if image.platform != platform and not image.platform.startswith(f"{platform}/"):
+        raise UsageError(f"{reference} is not for {platform}", where=f"it is for {image.platform}")
+    refuse_triggers(engine, image)
+    if any(kept_layer(ctx, diff_id) is None for diff_id in image.diff_ids):
+        _read_saved(ctx, engine, image)
+    indexes = [kept_layer(ctx, diff_id) for diff_id in image.diff_ids]
+    found = [index for index in indexes if index is not None]
+    if len(found) < len(indexes):
+        raise VerifyError(
+            f"{engine.name} saves other layers of {reference} than it says that it has",
+            hint="pull the image again; or read it in its registry",
+        )
+    given = image_settings(engine, image.id)
+    settings = {name.removeprefix("config "): value for name, value in given.items() if name.startswith("config ")}
+    config = SentConfig.model_validate({"config": settings})
+    name = split_reference(split_digest(reference)[0])[0]
+    layers = tuple(BaseLayer(digest=one.diff_id, diff_id=one.diff_id, size=one.unpacked) for one in found)
+    wanted = Wanted(platform=platform, python=python, serving=serving)
+    return describe(FileTree(found), f"{name}@{image.id}", layers, config, wanted)
+
+
+def _read_saved(ctx: Context, engine: Engine, image: ImageInfo) -> None:
+    """Keep the index of each layer in what an engine saves of an image: OCI's layout, or Docker's older one."""
+    with (
+        ctx.reporter.task(f"read {image.tags[0] if image.tags else image.id}") as task,
+        saved(engine, image.id) as blocks,
+    ):
+        outer = LayerStream(blocks, 2 * MOST_UNPACKED, hashed=False)
+        for member in members(outer):
+            ctx.stop.check()
+            if member.kind in "fx" and SAVED.fullmatch(member.path):
+                begin = outer.read(min(member.size, 1))
+                if begin != b"{":  # a manifest or a config
+                    keep_layer(ctx, read_layer(_content(outer, begin, member.size)))
+                    ctx.reporter.advance(task, member.size)
+
+
+def _content(outer: LayerStream, begin: bytes, size: int) -> Iterator[bytes]:
+    yield begin
+    left = size - len(begin)
+    while left > 0:
+        block = outer.read(min(left, 1 << 20))
+        if not block:
+            return
+        left -= len(block)
+        yield block
+
+
 def known_base(ctx: Context, reference: str, platform: str, *, engine: Engine | None = None) -> BaseImage | None:
     """The same of an image whose layers are all known; None where one would have to be read. Raises as inspect_base."""
     source = _source(ctx, engine, reference, platform)
@@ -123,7 +183,7 @@ def _source(ctx: Context, engine: Engine | None, reference: str, platform: str) 
         content, found = _manifest(ctx, repository, for_platform(entries, platform, reference))
     manifest = sent(content, SentManifest, reference)
     own = manifest.config.digest
-    text = _document(ctx, own) or _keep(ctx, own, repository.blob(own))
+    text = kept_document(ctx, own) or keep_document(ctx, own, repository.blob(own))
     config = sent(text, SentConfig, reference)
     if f"{config.os}/{config.architecture}" != platform:
         it_is = "/".join(filter(None, (config.os, config.architecture, config.variant)))
@@ -146,39 +206,23 @@ def _source(ctx: Context, engine: Engine | None, reference: str, platform: str) 
 
 def _manifest(ctx: Context, repository: Repository, reference: str) -> tuple[bytes, str]:
     """A manifest and its digest; of a digest that was read before, the kept one."""
-    kept = _document(ctx, reference) if ":" in reference else None
+    kept = kept_document(ctx, reference) if ":" in reference else None
     if kept is not None:
         return kept, reference
     found = find_manifest(repository, reference)
-    return _keep(ctx, found.digest, found.content), found.digest
-
-
-def _document(ctx: Context, digest: str) -> bytes | None:
-    """A manifest or a config that was read before, whole."""
-    path = _place(ctx, "document", digest) / DOCUMENT
-    content = path.read_bytes() if path.is_file() else None
-    return content if content is not None and f"sha256:{hashlib.sha256(content).hexdigest()}" == digest else None
-
-
-def _keep(ctx: Context, digest: str, content: bytes) -> bytes:
-    _write(ctx, _place(ctx, "document", digest), lambda folder: (folder / DOCUMENT).write_bytes(content))
-    return content
-
-
-def _place(ctx: Context, kind: str, digest: str) -> Path:
-    return ctx.store.entry(ROOM, key_of([FORMAT, kind, digest]))
-
-
-def _write(ctx: Context, place: Path, make: Callable[[Path], object]) -> None:
-    with ctx.store.locked(f"base-{place.name}"):
-        ctx.store.replace(place, lambda folder: (make(folder), None)[1])
+    return keep_document(ctx, found.digest, found.content), found.digest
 
 
 def _layers(ctx: Context, source: Source) -> list[LayerIndex]:
     """The index of each layer, lowest first: kept ones, and those that are read now."""
-    known = {blob.digest: _known(ctx, blob) for blob in source.layers}
+    size = Size()
+    known = {blob.digest: _known(ctx, blob) for blob in dict.fromkeys(source.layers)}
+    for one in filter(None, known.values()):
+        size.add(one)
     missing = [blob for blob in dict.fromkeys(source.layers) if known[blob.digest] is None]
     total = sum(blob.size for blob in missing)
+    if total > MOST_UNPACKED:
+        raise VerifyError(f"{source.reference} is larger than any image: {total / 1e9:,.0f} GB", hint="check the name")
     if missing:
         with ctx.reporter.task(f"read {source.reference}", total=total) as task:
 
@@ -189,12 +233,10 @@ def _layers(ctx: Context, source: Source) -> list[LayerIndex]:
                         ctx.reporter.advance(task, len(block))
                         yield block
 
-                found = read_layer(counted())
+                found = size.add(read_layer(counted(), size.left))
                 if found.digest != blob.digest:
                     raise _other_bytes(source, blob)
-                packed = packed_index(found)
-                _write(ctx, _place(ctx, "layer", blob.digest), lambda folder: (folder / LAYER).write_bytes(packed))
-                return found
+                return keep_layer(ctx, found)
 
             known |= dict(
                 zip((one.digest for one in missing), map_parallel(ctx.stop, read, missing, AT_ONCE), strict=True)
@@ -211,13 +253,34 @@ def _layers(ctx: Context, source: Source) -> list[LayerIndex]:
     return found
 
 
+@dataclass(slots=True)
+class Size:
+    """What all layers of an image are together, while they are read: hostile ones are many, and each within limits."""
+
+    unpacked: int = 0
+    files: int = 0
+    names: int = 0
+
+    @property
+    def left(self) -> int:
+        """Bytes that the next layer may unpack to."""
+        return max(0, MOST_UNPACKED - self.unpacked)
+
+    def add(self, index: LayerIndex) -> LayerIndex:
+        """One more layer. Raises VerifyError."""
+        self.unpacked += index.unpacked
+        self.files += len(index.paths)
+        self.names += sum(map(len, index.paths))
+        if self.unpacked > MOST_UNPACKED or self.files > MOST_FILES or self.names > MOST_NAMES:
+            raise VerifyError(
+                f"the image is larger than any: more than {MOST_UNPACKED >> 30} GiB, {MOST_FILES:,} files, or"
+                f" {MOST_NAMES >> 20} MiB of paths",
+                hint="check the name: it may be no image to serve a model",
+            )
+        return index
+
+
 def _known(ctx: Context, blob: SentBlob) -> LayerIndex | None:
-    path = _place(ctx, "layer", blob.digest) / LAYER
-    try:
-        found = unpacked_index(path.read_bytes())
-    except OSError:
-        return None
-    if found is None or found.digest != blob.digest:
-        return None
-    note_use(path)
-    return found
+    """The index of a layer; that of the same content in other bytes is no other."""
+    found = kept_layer(ctx, blob.digest)
+    return found if found and found.digest == blob.digest else None

@@ -12,11 +12,11 @@ from gb10.inside.scan.installed import cuda_of
 
 FORMAT: Final = 1
 """Of the kept text: another one is read anew. Raise it with whatever changes what is kept of a layer."""
-MOST_UNPACKED: Final = 64 << 30
-"""Bytes of an unpacked layer."""
+MOST_UNPACKED: Final = 128 << 30
+"""Bytes of an unpacked layer, and of all layers of an image."""
 MOST_FILES: Final = 1 << 20
 MOST_NAMES: Final = 128 << 20
-"""Characters of all paths and targets of a layer."""
+"""Characters of all paths and targets of a layer, and of all paths of an image."""
 MOST_TEXT: Final = 32 << 20
 """Characters of all that is kept of files."""
 HIDDEN: Final = ".wh."
@@ -118,9 +118,9 @@ def contents_of(blocks: Iterator[bytes], wanted: Mapping[int, str], most: int) -
     return found, stream.digest
 
 
-def read_layer(blocks: Iterator[bytes]) -> LayerIndex:
-    """Read a layer to its end. Raises VerifyError for one that is damaged, or larger than any."""
-    stream = LayerStream(blocks, MOST_UNPACKED)
+def read_layer(blocks: Iterator[bytes], most: int | None = None) -> LayerIndex:
+    """Read a layer to its end. Raises VerifyError for one that is damaged, or unpacks to more than ``most`` bytes."""
+    stream = LayerStream(blocks, MOST_UNPACKED if most is None else most)
     kinds, paths = list[str](), list[str]()
     targets, facts = dict[int, str](), dict[int, str]()
     names = text = 0

@@ -15,6 +15,8 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
+__all__ = ("LONGEST", "LayerStream", "Member", "damaged", "inside", "members", "zstd")
+
 PIECE: Final = 1 << 16
 """Bytes of packed content at a time."""
 CHUNK: Final = 1 << 20
@@ -48,9 +50,9 @@ def damaged(what: str) -> VerifyError:
 class LayerStream:
     """The unpacked bytes of a layer, read from front to back."""
 
-    def __init__(self, blocks: Iterator[bytes], most: int) -> None:
-        """``most``: how many unpacked bytes are read at most."""
-        self.most = most
+    def __init__(self, blocks: Iterator[bytes], most: int, *, hashed: bool = True) -> None:
+        """``most``: how many unpacked bytes are read at most. ``hashed``: whether the digests are wanted."""
+        self.most, self.hashed = most, hashed
         self.size = self.unpacked = 0
         self._packed, self._content = hashlib.sha256(), hashlib.sha256()
         self._plain = _unpacked(self._counted(blocks))
@@ -104,14 +106,16 @@ class LayerStream:
             self.unpacked += len(block)
             if self.unpacked > self.most:
                 raise damaged(f"a layer unpacks to more than {self.most >> 30} GiB")
-            self._content.update(block)
+            if self.hashed:
+                self._content.update(block)
             self._rest = memoryview(block)
         return True
 
     def _counted(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         for block in blocks:
             self.size += len(block)
-            self._packed.update(block)
+            if self.hashed:
+                self._packed.update(block)
             yield block
 
 

@@ -7,7 +7,7 @@ from gb10.containers.images import find_image
 from gb10.containers.reference import is_reference, registry_of, split_digest, split_reference
 from gb10.containers.registry.documents import sent
 from gb10.errors import PublishError, UsageError, VerifyError
-from gb10.image.base.base_reading import inspect_base, known_base
+from gb10.image.base.base_reading import inspect_base, inspect_local, known_base
 from gb10.image.build.inspect import no_image
 from gb10.image.build.stage import engine_with_images
 from gb10.image.context import Context
@@ -25,12 +25,13 @@ def portrait(
 ) -> ImageSummary:
     """The portrait of an image; with ``trust``, of the one in the registry, and only if it is trusted.
 
-    ``as_base``: the layers of one in a registry are read for what it is to who builds on it. Where they were read
+    ``as_base``: its layers are read for what it is to who builds on it. Where those of an image in a registry were read
     before, that is told anyway. Raises UsageError, EngineError, PublishError, VerifyError.
     """
     engine = engine_with_images(ctx)
-    if engine and trust is None and not as_base and find_image(engine, reference):
-        return local_summary(ctx, reference, arch)
+    if engine and trust is None and find_image(engine, reference):
+        local = local_summary(ctx, reference, arch)
+        return _with_base(local, inspect_local(ctx, engine, reference, arch.platform)) if as_base else local
     require_registry(engine, reference)
     found = remote_portrait(ctx, engine, reference, arch.platform, trust)
     pinned = f"{split_reference(split_digest(reference)[0])[0]}@{found.manifest}"
@@ -49,8 +50,10 @@ def portrait(
 def _with_base(one: ImageSummary, base: BaseImage) -> ImageSummary:
     """The portrait with what was read of the layers; an attached list of packages is kept."""
     read = {name: found.version for name, found in base.installed.items()}
-    ways = (f"`pull {base.reference}`, then `verify` it, lists what a GB10 cannot run of it; nothing is built",)
-    remarks = (*(remark for remark in one.remarks if remark != UNTOLD), *base.remarks, *(() if one.plan else ways))
+    name = one.reference if not one.packed else base.reference
+    pull = f"`pull {name} --platform {base.platform}`, then " if one.packed else ""
+    way = f"{pull}`verify {name}` lists what a GB10 cannot run of it"
+    remarks = (*(told for told in one.remarks if told != UNTOLD), *base.remarks, *(() if one.plan else (way,)))
     return replace(one, packages=one.packages or read, base=base, remarks=remarks)
 
 
