@@ -192,6 +192,8 @@ FILES: Final = frozenset(
     }
 )
 """Options that name files of a model."""
+SNAPSHOT: Final = re.compile(r"^(/.*/models--[^/]+)/snapshots/[^/]+(?:/.*)?$")
+"""A model in the Hub's cache on a machine, and the folder of its repository."""
 SERVERS: Final = ("serve", "trtllm-serve")
 OURS: Final = ("/var/cache/gb10", "/gb10")
 """Where `run` itself puts files."""
@@ -220,10 +222,12 @@ def undone_by_run(recipe: ModelRecipe, command: str | None = None) -> tuple[Powe
 def model_files(command: str, model: str | None) -> tuple[HostMount, ...]:
     """The files of a model that a command names by absolute paths, read-only at the same paths.
 
-    They are optional: where a node lacks one, the image may hold it.
+    They are optional: where a node lacks one, the image may hold it. Of a snapshot in the Hub's cache it is the whole
+    repository: a snapshot holds links to files beside it.
     """
     found = list[HostMount]()
-    for path in dict.fromkeys(one.rstrip("/") for one in (*_named(model or ""), *_of_command(command))):
+    named = (one.rstrip("/") for one in (*_named(model or ""), *_of_command(command)))
+    for path in dict.fromkeys(SNAPSHOT.sub(r"\1", one) for one in named):
         inside = any(f"{path}/".startswith(f"{one.source}/") for one in found)
         if path.startswith("/") and ".." not in path.split("/") and not path.startswith(OURS) and not inside:
             found.append(HostMount(source=path, target=path, read_only=True, optional=True))

@@ -50,6 +50,7 @@ from gb10.sources.index.client import project_of
 from tests.fuzz import mutate
 from tests.fuzz.bases import read_base, some_base
 from tests.fuzz.command_lines import run_command_line, some_command_line
+from tests.fuzz.dockerfiles import DIFF, read_dockerfile, read_hunks, some_dockerfile
 from tests.fuzz.folders import build_folder, some_folder
 from tests.fuzz.libraries import slim_library, some_library
 from tests.fuzz.pages import HTML, JSON, read_as
@@ -356,5 +357,11 @@ FUZZERS: Final[Mapping[str, Fuzzer]] = {
     "metadata": Fuzzer(make=some_metadata, read=read_metadata, count=200),
     "stream": Fuzzer(make=some_stream, read=read_stream, count=300),
     "tree": Fuzzer(make=some_tree, read=read_tree, count=200),
+    "dockerfile": Fuzzer(make=some_dockerfile, read=read_dockerfile, count=400),
+    "hunks": Fuzzer(
+        make=lambda rng: mutate.of_bytes(rng, (DIFF, *files("patches/vllm/*.patch")), DIFF_TOKENS),
+        read=read_hunks,
+        count=300,
+    ),
     "command-line": Fuzzer(make=some_command_line, read=run_command_line, count=60),
 }

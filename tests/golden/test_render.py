@@ -98,7 +98,7 @@ def test_plan(golden: Golden) -> None:
 
 
 def test_no_template_names_a_network_or_a_frontend() -> None:
-    compiling = {"program.Dockerfile.j2", "targets.Dockerfile.j2", "wheel.Dockerfile.j2"}
+    compiling = {"package.Dockerfile.j2", "program.Dockerfile.j2", "targets.Dockerfile.j2", "wheel.Dockerfile.j2"}
     for name, text in SHIPPED.templates.items():
         assert "syntax=" not in text, name
         # The two others: a mod that declares it, a compile cache that is shared; as the golden Dockerfiles show.

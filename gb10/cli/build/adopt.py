@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from gb10.cli.patch.patches import library
 from gb10.cli.verb import print_table
 from gb10.errors import UsageError
 from gb10.image.adopt.adopted import Adopted
-from gb10.image.adopt.adopting import Wanted, unchecked_error
+from gb10.image.adopt.adopting import Wanted, base_environment, unchecked_error
 from gb10.image.adopt.adopting import adopt as adopted_of
 from gb10.image.adopt.recipe_files import Written, check_absent, places, rows_of, shown, write_recipe
 from gb10.image.context import Context
@@ -89,7 +90,7 @@ def adopt(
         base=base,
         refs={name: parse_version(text) for name, text in releases(ref or ()).items()},
     )
-    found = adopted_of(library(ctx), wanted)
+    found = adopted_of(library(ctx), wanted, partial(base_environment, ctx))
     folder = place if place.is_dir() else place.parent
     recipe = output or Path(f"{folder.resolve().name or 'adopted'}.yaml")
     check_absent(recipe)

@@ -58,7 +58,8 @@ RefOption = Annotated[
     typer.Option(
         "--ref",
         metavar="NAME=VERSION",
-        help="Use another release of a source, resolved once. Repeatable.\n`--NAME-ref VERSION` is the same.\n"
+        help="Use another release of a source; torch and FlashInfer follow an engine's. Repeatable.\n"
+        "`--NAME-ref VERSION` is the same.\n"
         "NAME=git:URL@COMMIT: what this commit changes of the locked release.",
     ),
 ]

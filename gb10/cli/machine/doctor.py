@@ -47,9 +47,18 @@ def print_checkup(reporter: Reporter, found: Checkup, rules: Sequence[DoctorRule
             _print_seen(one, first=one is diagnosis.first and len(found.shown.logs) > 1)
     shown = found.shown
     if not diagnosis.seen and (shown.machines or shown.containers or shown.logs or shown.endpoints):
-        print("nothing found")
+        print(printable(f"nothing found; read: {', '.join(_names_read(found))}"))
     for remark in diagnosis.remarks:
         reporter.say(f"note: {remark}")
+
+
+def _names_read(found: Checkup) -> Iterable[str]:
+    """What was read, by its names: "nothing found" says nothing of anything else."""
+    shown = found.shown
+    yield from (f"{name} ({scan.size:,} bytes)" for name, scan in shown.logs.items())
+    yield from (one.host for one in shown.machines)
+    yield from (one.label for one in shown.containers)
+    yield from (one.url for one in shown.endpoints)
 
 
 def _looked_at(reporter: Reporter, found: Checkup, rules: int) -> Iterable[str]:

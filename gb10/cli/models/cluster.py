@@ -27,7 +27,12 @@ def print_survey(env: Mapping[str, str], survey: NodeSurvey) -> None:
     if len(survey.readings) > 1:
         print(f"{len(survey.readings)} nodes: {WORDS[survey.fabric.kind]}\n")
     _print_rows(env, ("node", "processor", "driver", "Docker", "memory free", "disk free", "clock"), _machines(survey))
-    halves = [row for host, reading in survey.readings.items() for row in _halves(host, reading.facts)]
+    halves = [
+        (host, port, *_half(half))
+        for host, reading in survey.readings.items()
+        for port, halves in ports_of(reading.facts).items()
+        for half in halves
+    ]
     if halves:
         print()
         _print_rows(env, ("node", "port", "interface", "RDMA", "link", "MTU", "address", "GID", "PCIe"), halves)
@@ -79,10 +84,6 @@ def _share(free: int | None, total: int | None) -> str:
 
 def _clock(reading: Reading) -> str:
     return UNKNOWN if reading.ahead is None else f"{reading.skew:+.1f} s"
-
-
-def _halves(host: str, facts: NodeFacts) -> list[tuple[str, ...]]:
-    return [(host, port, *_half(half)) for port, halves in ports_of(facts).items() for half in halves]
 
 
 def _half(half: Half) -> tuple[str, ...]:

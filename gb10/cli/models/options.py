@@ -7,6 +7,8 @@ import typer
 
 from gb10.cli.values import override
 from gb10.errors import UsageError
+from gb10.image.request.chosen_recipe import ChoiceRequest
+from gb10.models.choose.choosing import ENGINES, PURPOSES
 from gb10.models.render.rendered import RenderRequest
 from gb10.serving.run.prepare_service import ServiceRequest
 from gb10.serving.run.service import ContainerSettings
@@ -68,6 +70,20 @@ IgnoreOption = Annotated[
     bool, typer.Option("--ignore-unsupported", help="Start without what the recipe asks for and gb10 cannot do.")
 ]
 RestartOption = Annotated[bool, typer.Option("--restart", help="Docker starts it again after a crash or a reboot.")]
+
+
+PurposeOption = Annotated[
+    str, typer.Option("--for", metavar="USE", help=f"Of a model without a recipe: {', '.join(PURPOSES)}.")
+]
+
+
+def choice_request(*, purpose: str, engine: str | None = None, nodes: int | None = None) -> ChoiceRequest:
+    """How a model without a recipe is used; raises UsageError for an unknown use or engine."""
+    if purpose not in PURPOSES:
+        raise UsageError(f"--for {purpose}: no such use", hint=f"known: {', '.join(PURPOSES)}")
+    if engine not in (None, *ENGINES):
+        raise UsageError(f"no engine {engine!r}", hint=f"known: {', '.join(ENGINES)}")
+    return ChoiceRequest(purpose=purpose, engine=engine, nodes=nodes)
 
 
 def settings_of(*, gpus: bool, memory: float | None, keep_free: float, restart: bool = False) -> ContainerSettings:

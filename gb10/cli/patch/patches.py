@@ -4,6 +4,7 @@ import datetime
 import sys
 import time
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -11,13 +12,15 @@ import typer
 from packaging.version import Version
 from rich.table import Table
 
-from gb10.cli.common import JsonOption, print_json, verb_app, with_context
+from gb10.cli.build.image_options import releases
+from gb10.cli.common import JsonOption, print_json, reported, verb_app, with_context
 from gb10.cli.values import completer, patched_sources, patches
 from gb10.cli.verb import print_table
 from gb10.core.reporter import terminal
 from gb10.errors import PatchError, UsageError
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_recipe
+from gb10.image.patches.hunks import DiffFate, adopt_diffs, series_files, series_troubles, write_series
 from gb10.image.patches.maintain import new_patch
 from gb10.image.patches.maintain import refresh as refreshed
 from gb10.image.patches.release_files import Library, parse_version
@@ -25,6 +28,8 @@ from gb10.image.patches.series import Patch, load_series, sources
 from gb10.image.patches.verdict import Row, find_patches, outcome_of, releases_in_words, troubles
 from gb10.image.patches.verdict import status as status_of
 
+TROUBLES = 20
+"""Lines of an error."""
 SHORT = {"not-applicable": "-"}
 LEGEND = "-  not-applicable: the release is outside the patch's range"
 STYLES = {
@@ -146,6 +151,7 @@ app = verb_app(
 ./build.py patches show sglang/0001-jit-arch-suffix
 ./build.py patches refresh vllm/0001-… --tree ~/vllm    # merge the patch into a newer tree, print the diff
 ./build.py patches new vllm my-fix --ref 0.33.0 --tree ~/vllm
+./build.py patches adopt ~/theirs --ref vllm=0.33.0 --write mine    # diffs of others, hunk by hunk
 
 \b
 applies           the release has the defect, and the patch applies
@@ -292,6 +298,87 @@ def new(
     path = new_patch(library(ctx), source, slug, parse_version(ref), tree, today=today)
     print_json({"schema": "gb10/patch-new/v1", "path": str(path)}) if as_json else print(path)
     ctx.reporter.say("next, write the reason, the range and the probe; ./build.py patches check lists what is missing")
+
+
+@app.command()
+@with_context
+def adopt(
+    *,
+    ctx: Context,
+    place: Annotated[Path, typer.Argument(metavar="DIFF|DIR", help="A diff, or a folder of .patch and .diff files.")],
+    ref: Annotated[
+        list[str] | None,
+        typer.Option("--ref", metavar="SOURCE=VERSION", help="The release that the diffs should fit. Repeatable."),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", metavar="DIR", help="Write the series there, in a folder for each source."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Try somebody's diffs on a release, hunk by hunk.
+
+    \b
+    ./build.py patches adopt pr.diff --ref vllm=0.33.0
+    ./build.py patches adopt ~/their-patches --ref vllm=0.33.0 --ref flashinfer=0.7.2.post1 --write mine
+
+    Paths may have any prefix, for example that of installed packages. A folder is read in the order of its `series`,
+    else by name; each diff meets what those before it left. Exit 6 when a hunk does not apply; what fits is
+    written, for `image --patch mine/vllm`.
+
+    \b
+    applies           at exactly one place, no fuzz
+    already-upstream  the release has these lines
+    gone              the release does not have that code any more
+    conflict          the code changed; --write puts the three-way result into conflicts/, for reading
+    left-out          a file that nothing in an image reads
+    """
+    if not ref:
+        raise UsageError("patches adopt needs a release", hint="add --ref SOURCE=VERSION, for example vllm=0.33.0")
+    refs = {source: parse_version(version) for source, version in releases(ref).items()}
+    fates = adopt_diffs(library(ctx), place, refs)
+    if write:
+        write_series(series_files(fates, datetime.datetime.now(tz=datetime.UTC).date()), write)
+    print_json(fates_document(fates)) if as_json else print_fates(fates)
+    if write:
+        count = sum(one.fits and bool(one.text) for one in fates)
+        ctx.reporter.say(f"wrote {count} of {len(fates)} diffs to {write}")
+    with reported(as_json):
+        if found := series_troubles(fates):
+            raise PatchError(
+                f"{len(found)} parts do not apply",
+                where="\n".join(found[:TROUBLES]),
+                hint="edit the release by hand, then ./build.py patches new; conflicts/ of --write has both sides",
+            )
+
+
+def print_fates(fates: Sequence[DiffFate]) -> None:
+    """A line for each diff, then one for each hunk."""
+    for fate in fates:
+        print(f"{fate.name}  {fate.source} {fate.version}".rstrip() + (f": {fate.problem}" if fate.problem else ""))
+        for one in fate.hunks:
+            where = f"{one.path}:{one.line}" if one.line else one.path
+            merge = "; a three-way merge is clean" if one.clean else ""
+            print(f"  {one.outcome:17} {where}{f'  {one.why}' if one.why else ''}{merge}")
+
+
+def fates_document(fates: Sequence[DiffFate]) -> dict[str, object]:
+    """The same as data, schema gb10/patches-adopt/v1."""
+    return {
+        "schema": "gb10/patches-adopt/v1",
+        "diffs": [
+            {
+                "name": fate.name,
+                "title": fate.title,
+                "source": fate.source,
+                "version": fate.version,
+                "fits": fate.fits,
+                "problem": fate.problem,
+                "hunks": [asdict(one) | {"three_way": one.three_way.decode("utf-8", "replace")} for one in fate.hunks],
+            }
+            for fate in fates
+        ],
+    }
 
 
 def _rows(ctx: Context, source: str | None, refs: list[str], tree: Path | None) -> tuple[Row, ...]:

@@ -21,7 +21,7 @@ BUILTIN: Final = {"TARGETPLATFORM": "linux/arm64", "TARGETOS": "linux", "TARGETA
 BARE: Final = re.compile(r"(^|/)(cuda|ubuntu|debian|alpine|python|rockylinux|almalinux|fedora|centos|busybox)$")
 """Images that hold no engine, by the last part of their name."""
 SECRET: Final = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY)$", re.IGNORECASE)
-NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+NAME: Final = re.compile(r"[A-Za-z_]\w{,199}", re.ASCII)
 MARKER: Final = "<-\"'"
 LONGEST_SETTING: Final = 4096
 LAUNCH: Final = {
@@ -46,6 +46,8 @@ class Given:
     arguments: Mapping[str, str] = field(default_factory=dict)
     target: str = ""
     base: str = ""
+    environment: Mapping[str, str] | None = None
+    """The variables of the base; None when they are not known."""
 
 
 def account(file: Dockerfile, context: BuildFiles, given: Given, releases: Releases, name: str) -> Adopted:
@@ -83,7 +85,7 @@ class _Account:
         self.remarks = list[str]()
         self.globals: dict[str, str | None] = {**BUILTIN}
         self.before = list(self._global_arguments())
-        self.image = Image(releases=releases, values={})
+        self.image = Image(releases=releases, values={}, base=given.environment or {})
         self.shell: tuple[str, ...] = ("/bin/sh", "-c")
         self.wanted = self._final()
         self.chain = self._chain()
@@ -196,7 +198,7 @@ class _Account:
     def _begin(self, stage: Stage) -> Line:
         """FROM: the image of others, or the stage below."""
         start = stage.start
-        self.image.values = {name: value for name, value in self.image.values.items() if name in self.image.env}
+        self.image.values = {**self.image.base, **self.image.env}
         if stage is not self.chain[0]:
             return _line(start, "taken", "the stage below is taken, too")
         if self.given.base:
@@ -271,6 +273,8 @@ class _Account:
         rows = one.text.split("\n")
         for word in one.words:
             name, _, text = word.partition("=")
+            if self.given.environment is not None:  # what the base does not have is empty
+                before = {**dict.fromkeys(re.findall(r"\$\{?(\w+)", text), ""), **before}
             row = next((index for index, line in enumerate(rows) if name in line), 0)
             line = replace(_line(one, "taken", "env"), first=one.first + row, last=one.first + row, text=f"ENV {word}")
             value = self.image.values[name] = expand(text, before)

@@ -2,7 +2,7 @@
 
 import stat
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -10,12 +10,14 @@ from typing import Final
 from packaging.version import Version
 
 from gb10.containers.reference import is_reference
-from gb10.errors import PatchError, UncheckedError, UsageError
+from gb10.errors import EngineError, PatchError, PublishError, UncheckedError, UsageError, VerifyError
 from gb10.image.adopt.accounting import Given, account
 from gb10.image.adopt.adopted import Adopted, Line
 from gb10.image.adopt.build_files import BuildFile, BuildFiles
 from gb10.image.adopt.dockerfile import MOST_BYTES, parse_dockerfile
 from gb10.image.adopt.recipe_files import rows_of, shown
+from gb10.image.context import Context
+from gb10.image.inspect.remote import remote_image
 from gb10.image.patches.diff import check_diff, check_size
 from gb10.image.patches.owners import SITE, divide
 from gb10.image.patches.places import installed
@@ -24,6 +26,7 @@ from gb10.image.patches.releases import Releases, load_releases
 from gb10.image.patches.source_tree import Tree
 from gb10.image.patches.write import file_diff
 
+PLATFORM: Final = "linux/arm64"
 NAMES: Final = ("Dockerfile", "Containerfile")
 MOST_PATCHES: Final = 1_000
 SOME: Final = 8
@@ -42,10 +45,21 @@ class Wanted:
     refs: Mapping[str, Version] = field(default_factory=dict)
 
 
-def adopt(library: Library, wanted: Wanted) -> Adopted:
+Ask = Callable[[str], Mapping[str, str]]
+"""The variables of an image by its name; raises PublishError when its registry does not answer."""
+
+
+def base_environment(ctx: Context, reference: str) -> dict[str, str]:
+    """The variables of an image for a GB10, as its registry has them. Raises PublishError, EngineError, VerifyError."""
+    settings = remote_image(ctx, None, reference, PLATFORM).config.config
+    return dict(text.partition("=")[::2] for text in settings.environment or ()) if settings else {}
+
+
+def adopt(library: Library, wanted: Wanted, ask: Ask | None = None) -> Adopted:
     """The parts of a recipe, with a verdict for each line; nothing of theirs is run.
 
-    Raises UsageError for what is neither Dockerfile nor patches, FetchError for a release that ``refs`` names.
+    ``ask`` is called when a line reads a variable of the base. Raises UsageError for what is neither Dockerfile nor
+    patches, FetchError for a release that ``refs`` names.
     """
     if wanted.base and not is_reference(wanted.base):
         raise UsageError(f"--from {wanted.base!r} is no image", hint="write --from NAME@sha256:…")
@@ -56,7 +70,17 @@ def adopt(library: Library, wanted: Wanted) -> Adopted:
     text = _read(file)
     root = wanted.context or (wanted.place if wanted.place.is_dir() else file.parent)
     given = Given(arguments=wanted.arguments, target=wanted.target, base=wanted.base)
-    found = account(parse_dockerfile(text, file.name), BuildFiles(root), given, releases, file.name)
+    parsed = parse_dockerfile(text, file.name)
+    found = account(parsed, BuildFiles(root), given, releases, file.name)
+    if ask and found.base and any(line.verdict == "unchecked" and line.need == "base" for line in found.lines):
+        try:
+            given = replace(given, environment=ask(found.base))
+        except (PublishError, EngineError, VerifyError) as error:
+            found = replace(
+                found, remarks=(*found.remarks, f"the config of {found.base} is not known: {error.message}")
+            )
+        else:
+            found = account(parsed, BuildFiles(root), given, releases, file.name)
     absent = [line for line in found.lines if line.verdict == "unchecked" and line.need == "lost"]
     if absent and wanted.context is None:
         remark = f"{len(absent)} COPY name files that are not in {root}: give the folder of the build by --context DIR"

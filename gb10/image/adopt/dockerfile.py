@@ -21,6 +21,8 @@ KEYWORD: Final = re.compile(
     r"\s*(ADD|ARG|CMD|COPY|ENTRYPOINT|ENV|EXPOSE|FROM|HEALTHCHECK|LABEL|ONBUILD|RUN|SHELL|STOPSIGNAL|USER|VOLUME|WORKDIR)\s",
     re.IGNORECASE,
 )
+SPACED: Final = re.compile(r"(<<-?)([ \t]+)([\"']?\w+[\"']?)")
+SHELL_FORM: Final = re.compile(r"\s*RUN[ \t]+((?:--[a-z]+=\S+(?:[ \t]|\\\n)+)*)(.*)", re.IGNORECASE | re.DOTALL)
 ENDING: Final = "_instruction"
 DIRECTIVE: Final = re.compile(rb"\s*#\s*escape\s*=\s*(\S)", re.IGNORECASE)
 VARIABLE: Final = re.compile(
@@ -94,8 +96,8 @@ def parse_dockerfile(content: bytes, name: str) -> Dockerfile:
     if escape and escape[1] != b"\\":
         raise UsageError(f"{name} is for Windows: its escape sign is {escape[1].decode('ascii', 'replace')}")
     lines = text.split("\n")
-    # The grammar wants the newline at the end; a NUL would end its text.
-    tree = _parser().parse(f"{text.rstrip()}\n".replace("\0", "?").encode())
+    # The grammar wants the newline at the end, and the name of a heredoc right behind its sign; a NUL ends its text.
+    tree = _parser().parse(f"{_tight(lines).rstrip()}\n".replace("\0", "?").encode())
     found = tuple(_instructions(tree.root_node, lines))
     if len(found) > MOST_INSTRUCTIONS:
         raise UsageError(f"{name} has more than {MOST_INSTRUCTIONS:,} instructions")
@@ -107,6 +109,16 @@ def parse_dockerfile(content: bytes, name: str) -> Dockerfile:
         stages=stages,
         lines=sum(count_lines(one) for one in found),
     )
+
+
+def _tight(lines: Sequence[str]) -> str:
+    """The text with each ``<< NAME`` of a heredoc as ``<<NAME``; the columns behind it stay."""
+    ends = {line.strip() for line in lines}
+
+    def move(match: re.Match[str]) -> str:
+        return f"{match[1]}{match[3]}{match[2]}" if match[3].strip("\"'") in ends else match[0]
+
+    return "\n".join(SPACED.sub(move, line) for line in lines)
 
 
 def count_lines(one: Instruction) -> int:
@@ -151,7 +163,25 @@ def _recovered(node: Node, lines: Sequence[str]) -> Iterator[Instruction]:
         if found is not None and found.type.endswith(ENDING) and not found.has_error:
             yield _instruction(found, lines)
         elif text.strip():
-            yield Instruction(name="", first=start, last=end, text=text)
+            yield _shell_form(text, start, end) or Instruction(name="", first=start, last=end, text=text)
+
+
+def _shell_form(text: str, first: int, last: int) -> Instruction | None:
+    """A RUN that only the grammar of shells may be able to read; None for what is none, or has a heredoc."""
+    found = SHELL_FORM.fullmatch(text)
+    if found is None or "<<" in text:
+        return None
+    skipped = text[: found.start(2)].count("\n")
+    rows = [
+        (first + skipped + index, line)
+        for index, line in enumerate(found[2].split("\n"))
+        if line.strip() and (index == 0 or not line.lstrip().startswith("#"))
+    ]
+    body = "\n".join(line for _, line in rows).rstrip().removesuffix("\\")
+    options = tuple(word.removeprefix("--").partition("=")[::2] for word in found[1].replace("\\\n", " ").split())
+    return Instruction(
+        name="RUN", first=first, last=last, text=text, options=options, body=body, rows=tuple(row for row, _ in rows)
+    )
 
 
 def _parser() -> Parser:

@@ -4,12 +4,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
-from urllib.parse import urlsplit
 
 from packaging.requirements import InvalidRequirement
 
 from gb10.core.fields import parse_requirement
-from gb10.sources.web import public
+from gb10.sources.web import public as without_login
 
 PREFIXES: Final = ("sudo", "time", "exec", "nice", "command", "env")
 PYTHON: Final = re.compile(r"python(3(\.\d+)?)?")
@@ -47,6 +46,14 @@ COMMIT: Final = re.compile(r"[0-9a-f]{7,40}")
 ARCHIVE: Final = re.compile(
     r"(https://[^/]+/[^/]+/[^/]+?)(?:\.git)?/archive/(?:refs/(?:tags|heads)/)?(.+?)(?:\.tar\.gz|\.zip)"
 )
+
+
+def public(url: str) -> str:
+    """A URL of theirs as it is shown: without login, query and fragment; not as a link when it is none."""
+    try:
+        return without_login(url)
+    except ValueError:
+        return "a URL that is none"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -240,7 +247,8 @@ def git_tree(text: str) -> Tree:
     """``URL[@REF][#…]`` of a repository."""
     url = text.partition("#")[0]
     head, at, ref = url.rpartition("@")
-    return Tree(url=public(head), ref=ref) if at and "/" in urlsplit(head).path else Tree(url=public(url))
+    named = at and re.fullmatch(r"[a-z+]+://[^/]+/.+", head)  # the sign before a host ends a login
+    return Tree(url=public(head), ref=ref) if named else Tree(url=public(url))
 
 
 APT: Final = ("apt-get", "apt", "apt-fast", "aptitude")

@@ -11,6 +11,7 @@ from gb10.errors import PatchError, UsageError
 from gb10.image.adopt.adopted import Line, ModDraft, Need, Verdict, WheelNeeded
 from gb10.image.adopt.build_files import BuildFile
 from gb10.image.adopt.installs import (
+    ARCHIVE,
     PYTHON,
     Installs,
     Tree,
@@ -27,90 +28,33 @@ from gb10.image.patches.owners import SITE, divide, sections
 from gb10.image.patches.releases import Releases
 
 QUIET: Final = frozenset(
-    [
-        "echo",
-        "printf",
-        "true",
-        ":",
-        "ls",
-        "pwd",
-        "which",
-        "date",
-        "whoami",
-        "uname",
-        "sleep",
-        "wait",
-        "ccache",
-        "nproc",
-        "env",
-        "printenv",
-        "nvidia-smi",
-        "du",
-        "df",
-        "tree",
-        "file",
-        "dpkg-query",
-        "readlink",
-        "realpath",
-        "id",
-        "hostname",
-    ]
+    """
+    echo printf true : ls pwd which date whoami uname sleep wait ccache nproc env printenv nvidia-smi du df
+    tree file dpkg-query readlink realpath id hostname
+    """.split()  # noqa: SIM905 - one word after the other is easier to read
 )
 """Programs that change nothing, unless their output goes to a file."""
 GUARDS: Final = frozenset(
-    [
-        "test",
-        "[",
-        "[[",
-        "grep",
-        "cmp",
-        "diff",
-        "sha256sum",
-        "md5sum",
-        "stat",
-        "ldd",
-        "readelf",
-        "nm",
-        "strings",
-        "cuobjdump",
-    ]
+    """
+    test [ [[ grep cmp diff sha256sum md5sum stat ldd readelf nm strings cuobjdump
+    """.split()  # noqa: SIM905 - one word after the other is easier to read
 )
 """Programs that stop a build when something is not as expected; kept beside what they guard."""
-STATE: Final = frozenset(["cd", "set", "export", "declare", "source", ".", "umask", "shopt", "unset", "exit"])
+STATE: Final = frozenset(
+    """
+    cd set export declare source . umask shopt unset exit
+    """.split()  # noqa: SIM905 - one word after the other is easier to read
+)
 FETCHERS: Final = frozenset(
-    ["curl", "wget", "aria2c", "huggingface-cli", "hf", "gdown", "axel", "lftp", "ftp", "rsync", "scp"]
+    """
+    curl wget aria2c huggingface-cli hf gdown axel lftp ftp rsync scp
+    """.split()  # noqa: SIM905 - one word after the other is easier to read
 )
 COMPILERS: Final = frozenset(
-    [
-        "cmake",
-        "make",
-        "ninja",
-        "gcc",
-        "g++",
-        "cc",
-        "c++",
-        "clang",
-        "clang++",
-        "nvcc",
-        "cargo",
-        "rustc",
-        "rustup",
-        "go",
-        "meson",
-        "bazel",
-        "bazelisk",
-        "npm",
-        "yarn",
-        "pnpm",
-        "maturin",
-        "conda",
-        "mamba",
-        "micromamba",
-        "configure",
-        "autoreconf",
-        "dpkg-buildpackage",
-        "debuild",
-    ]
+    """
+    cmake make ninja nvcc cargo rustc rustup go meson bazel bazelisk npm yarn pnpm maturin conda mamba
+    micromamba configure autoreconf dpkg-buildpackage debuild
+    """.split()  # noqa: SIM905 - one word after the other is easier to read
 )
 CACHES: Final = re.compile(
     r"(/var/lib/apt/lists|/var/cache/apt|/root/\.cache|~/\.cache|/root/\.triton|/tmp|/var/tmp|/root/\.cargo)(/.*)?"
@@ -140,6 +84,8 @@ class Image:
     releases: Releases
     values: dict[str, str | None]
     """Variables of ENV and ARG; None: declared without a value."""
+    base: Mapping[str, str] = field(default_factory=dict)
+    """The variables of the base, as far as they are known."""
     workdir: str | None = None
     env: dict[str, str] = field(default_factory=dict)
     requirements: dict[str, str] = field(default_factory=dict)
@@ -185,6 +131,8 @@ class RunReader:
         self.left = False
         """Whether something before was not taken: a check of it is not taken either."""
         self.network = False
+        self.gone = list[int]()
+        """Places in ``kept`` of packages that are removed."""
 
     def read(self, commands: Sequence[Command]) -> list[Line]:
         """A verdict for each command; what goes into a mod is written there as one block."""
@@ -195,6 +143,14 @@ class RunReader:
                 prepares = line.verdict == "no-effect" and line.need == "lost"
                 states += [len(found)] if prepares else []
                 found.append(replace(line, need="") if prepares else line)
+        if self.left and self.gone:  # an image without a package, and without what takes its place, is of no use
+            texts = {self.kept[place][0] for place in self.gone}
+            self.kept = [kept for kept in self.kept if kept[0] not in texts]
+            why = "what would take its place is not taken"
+            found = [
+                replace(line, verdict="not-taken", why=why, need="lost") if line.text in texts else line
+                for line in found
+            ]
         if any(real for _, real in self.kept):
             self._write(commands)
             found = [
@@ -210,7 +166,9 @@ class RunReader:
         exports = [
             f"export {name}={_quoted(value)}"
             for name in named
-            if (value := self.image.values.get(name)) is not None and name not in self.image.env
+            if (value := self.image.values.get(name)) is not None
+            and name not in self.image.env
+            and name not in self.image.base
         ]
         start = [f"cd {_quoted(self.image.workdir)}"] if self.image.workdir else []
         first = commands[0].first if commands else 0
@@ -268,7 +226,7 @@ class RunReader:
     def _blocked(self, command: Command, *, check_folder: bool = True) -> tuple[str, Need] | None:
         """Why a command cannot run in a mod."""
         text = command.text if command.stdin is None else f"{command.text}\n{command.stdin}"
-        shown = " ".join(word for word in (*command.words, *command.writes, *command.reads) if word)
+        shown = " ".join(word for word in (command.seen, *command.words, *command.writes, *command.reads) if word)
         place = f" {self.folder}/" if check_folder and self.folder else ""
         if why := self.image.lost_in(f"{text} {shown}{place}"):
             return f"it works on what is not taken: {why}", "lost"
@@ -304,8 +262,11 @@ class RunReader:
                 command, "not-taken", "it runs a script of the web: fetch it, read it, add it as a file", "download"
             )
         if fetched:
+            self.left = True
             self._lose_writes(command)
-            return _line(command, "not-taken", f"{fetched[0]} fetches what no lock has", "download")
+            return self._archive(command) or _line(
+                command, "not-taken", f"{fetched[0]} fetches what no lock has", "download"
+            )
         cloned = [one for one in command.inner if one.program == "git" and _git_fetches(one)]
         for one in cloned:
             if found := git_clone(one.words):
@@ -326,11 +287,24 @@ class RunReader:
             return self._in_mod(command, network=True, why=f"{what} in a condition, a loop or a pipe")
         return self._in_mod(command)
 
+    def _archive(self, command: Command) -> Line | None:
+        """An archive of a commit that is unpacked into a folder: sources, as if they were cloned."""
+        words = [word for one in command.inner for word in one.words if word]
+        found = next((match for word in words if (match := ARCHIVE.fullmatch(word))), None)
+        folders = [words[index + 1] for index, word in enumerate(words[:-1]) if word in ("-C", "--directory")]
+        if found is None:
+            return None
+        tree = Tree(url=f"{found[1]}.git", ref=found[2])
+        self._needs(tree)
+        for folder in folders:
+            self.image.clones[posixpath.normpath(posixpath.join(self.folder or "", folder))] = tree
+        return _line(command, "not-taken", f"{tree.url} at {tree.ref}: sources, which need a wheel method", "wheel")
+
     def _lose_writes(self, command: Command) -> None:
         for one in (command, *command.inner):
             words = [word or "" for word in one.words]
             for index, word in enumerate(words[:-1]):
-                if word in ("-o", "-O", "--output", "-d", "--local-dir", "-P"):
+                if word in ("-o", "-O", "--output", "-d", "--local-dir", "-P", "-C", "--directory"):
                     self._lose(words[index + 1], f"a file that {one.program} fetches")
             for path in one.writes:
                 self._lose(path or "", f"a file that {one.program or 'it'} writes")
@@ -382,7 +356,9 @@ class RunReader:
             )
             return
         if verb != "install":
-            yield self._in_mod(command, network=verb == "sync")
+            line = self._in_mod(command, network=verb == "sync")
+            self.gone += [len(self.kept) - 1] if verb == "uninstall" and line.verdict == "mod" else []
+            yield line
             return
         found = read_install(arguments, self._text)
         if found.indexes:
@@ -445,28 +421,32 @@ class RunReader:
     def _git(self, command: Command) -> Line:
         if found := git_clone(command.words):
             tree, folder = found
-            place = posixpath.normpath(posixpath.join(self.folder or "", folder))
-            if place.startswith("/"):
-                self.image.clones[place] = tree
+            cloned = posixpath.normpath(posixpath.join(self.folder or "", folder))
+            if cloned.startswith("/"):
+                self.image.clones[cloned] = tree
             self._lose(folder, f"the repository {tree.url}")
             self._needs(tree)
             self.left = True
             return _line(command, "not-taken", f"{tree.url}: sources, which need a wheel method", "wheel")
         if checked := git_checkout(command.words):
-            place = posixpath.normpath(posixpath.join(self.folder or "", checked[0]))
-            for folder, tree in self.image.clones.items():
-                if f"{place}/".startswith(f"{folder}/"):
-                    self.image.clones[folder] = replace(tree, ref=checked[1])
-                    self._needs(self.image.clones[folder])
+            inside = posixpath.normpath(posixpath.join(self.folder or "", checked[0]))
+            for known, tree in self.image.clones.items():
+                if f"{inside}/".startswith(f"{known}/"):
+                    self.image.clones[known] = replace(tree, ref=checked[1])
+                    self._needs(self.image.clones[known])
                     return _line(
                         command, "not-taken", f"{tree.url} at {checked[1] or 'a commit of the moment'}", "wheel"
                     )
         if any(word in ("apply", "am") for word in command.words):
             return self._patch(command)
-        if any(word in ("config", "--version", "rev-parse", "log", "status", "describe") for word in command.words):
+        quiet = any(word in ("config", "--version", "rev-parse", "log", "status", "describe") for word in command.words)
+        if quiet and not command.writes:
             return _line(command, "no-effect", "it changes nothing that an image keeps")
         if _git_fetches(command):
             self.left = True
+            after = command.words.index("-C") + 1 if "-C" in command.words[:-1] else -1
+            place = command.words[after] if after > 0 or "init" in command.words else None
+            self._lose(place or "", "sources that git fetches")
             return _line(command, "not-taken", "git fetches what no lock has: it needs a wheel method", "wheel")
         return self._in_mod(command)
 
@@ -600,7 +580,8 @@ def _compiles(program: str, words: Sequence[str | None]) -> bool:
     if program == "uv":
         return any(word in ("build", "sync", "run", "venv") for word in words)
     python = PYTHON.fullmatch(program) is not None
-    return python and any(word in ("setup.py", "build") or (word or "").endswith("/setup.py") for word in words[1:3])
+    script = next((word or "" for word in words[1:] if not (word or "").startswith("-")), "")
+    return python and (script.rsplit("/", 1)[-1] == "setup.py" or [*words[1:3]] == ["-m", "build"])
 
 
 def _git_fetches(command: Command) -> bool:

@@ -6,12 +6,14 @@ programs or a choice by ``||`` is one command: ``inner`` are the programs that i
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
+from gb10.errors import UsageError
 from gb10.image.adopt.dockerfile import VARIABLE, expand
 
 MOST_COMMANDS: Final = 2_000
@@ -19,6 +21,9 @@ SHELLS: Final = ("sh", "bash", "dash", "/bin/sh", "/bin/bash", "/usr/bin/bash")
 PLAIN: Final = ("command", "redirected_statement")
 EXPANSIONS: Final = ("simple_expansion", "expansion")
 OPERATORS: Final = ("&&", ";", "\n", "&")
+NAMED: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
+LONGEST_SEEN: Final = 1_000
+LONGEST_TEXT: Final = 1 << 16
 BRACES: Final = re.compile(r"\{[^{}\s]*(,|\.\.)[^{}\s]*\}")
 
 
@@ -40,6 +45,8 @@ class Command:
     stdin: str | None = None
     reads: tuple[str | None, ...] = ()
     writes: tuple[str | None, ...] = ()
+    seen: str = ""
+    """The text with the known variables put in: a help to find paths, no shell text."""
     inner: tuple["Command", ...] = ()
     whole: bool = False
     unread: bool = False
@@ -59,10 +66,14 @@ def parse_commands(text: str, rows: Sequence[int], values: Mapping[str, str | No
     """The commands of a shell's text in their order. ``rows``: the Dockerfile's line of each line of the text.
 
     ``values`` are the variables that the text may read; what it sets itself is put in for the commands after it.
+    Raises UsageError for more commands than a person writes.
     """
     tree = Parser(Language(tree_sitter_bash.language())).parse(text.replace("\0", "?").encode())
     reader = _Reader(text.encode(), rows, dict(values))
-    return tuple(reader.commands(tree.root_node))[:MOST_COMMANDS]
+    found = tuple(islice(reader.commands(tree.root_node), MOST_COMMANDS + 1))
+    if len(found) > MOST_COMMANDS:
+        raise UsageError(f"a RUN has more than {MOST_COMMANDS:,} commands", where=f"line {rows[0] if rows else 0}")
+    return found
 
 
 class _Reader:
@@ -76,12 +87,20 @@ class _Reader:
     def commands(self, node: Node) -> Iterator[Command]:
         """What runs one after the other."""
         for child in _sequence(node):
-            for one in self._command(child):
+            for found in self._command(child):
+                one = replace(found, seen=self._seen(found.text))
                 for name, value in one.settings if not one.words or one.program in ("export", "declare") else ():
                     self.values[name] = value
                 yield one
             if child.type not in (*PLAIN, "declaration_command", "variable_assignment", "variable_assignments"):
                 self._forget(child)
+
+    def _seen(self, text: str) -> str:
+        def put(match: re.Match[str]) -> str:
+            value = self.values.get(match[1] or match[2])
+            return match[0] if value is None or len(value) > LONGEST_SEEN else value
+
+        return NAMED.sub(put, text) if len(text) < LONGEST_TEXT else text
 
     def _forget(self, node: Node) -> None:
         """What a loop or a condition sets has no known value after it."""

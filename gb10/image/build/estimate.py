@@ -28,6 +28,7 @@ from gb10.image.context import Context, cores, memory
 from gb10.image.plan.catalog import Catalog
 from gb10.image.plan.dag import torch_problem
 from gb10.image.plan.values import Plan, Step
+from gb10.image.recipe.image_recipe import WHOLE
 from gb10.image.recipe.kernel_sets import entries
 from gb10.sources.debian.mirror import mirror_url
 
@@ -209,7 +210,9 @@ def _compiles(ctx: Context, plan: Plan, absent: Collection[Step]) -> Iterator[Pa
         yield Part(name=TOOLS, units=(Unit(TOOLS, plan.step("tools").download / INSTALL_RATE, cores()),))
     for step in compiled:
         units = tuple(compile_units(ctx.catalog, plan, step))
-        yield Part(name=step.name, units=units, pooled=True, after=(TOOLS,))
+        # nobody measured a package of a user's: it says nothing of how fast this machine is
+        unknown = step.kind == "wheel" and plan.recipe.wheels[step.name].method in WHOLE
+        yield Part(name=step.name, units=units, pooled=not unknown, after=(TOOLS,))
 
 
 def _rest(ctx: Context, plan: Plan, absent: Collection[Step], *, alone: bool) -> Iterator[Part]:

@@ -120,6 +120,7 @@ def input_digest(recipe: Recipe) -> str:
 
     Git sources do not either: an image with no wheels compiled from them does not depend on them.
     """
+    wheels = sorted({source.wheel for source in recipe.sources.values() if source.wheel})
     return digest(
         {
             "python": recipe.python,
@@ -130,6 +131,7 @@ def input_digest(recipe: Recipe) -> str:
             "exclude-newer": recipe.exclude_newer.isoformat() if recipe.exclude_newer else None,
             "tools": sorted(recipe.all_tools),
             "sdists": sorted({source.sdist for source in recipe.sources.values() if source.sdist}),
+            **({"source-wheels": wheels} if wheels else {}),
             **({"indexes": recipe.index_of} if recipe.indexes else {}),
         }
     )

@@ -71,11 +71,11 @@ def _end(lines: Sequence[bytes], at: int, old: int, new: int) -> int:
     return at
 
 
-SITE: Final = re.compile(r".*(?:^|/)(?:dist|site)-packages/")
+SITE: Final = re.compile(r"\A(?:.*/)?(?:dist|site)-packages/")
 """The folder of installed packages, and all above it."""
 COPY: Final = re.compile(r"(\.orig|\.old|\.bak|~)$")
 """What people append to the name of the file before their change."""
-NAMES: Final = re.compile(rb"(?m)^--- ([^\t\r\n]+)([^\n]*)\n\+\+\+ ([^\t\r\n]+)([^\n]*)\n(?=@@ )")
+NAMES: Final = re.compile(rb"(?m)^--- ([^\t\r\n]+)((?:[\t\r][^\n]*)?)\n\+\+\+ ([^\t\r\n]+)((?:[\t\r][^\n]*)?)\n(?=@@ )")
 GIT: Final = re.compile(rb"(?m)^diff --git (\S+) (\S+)$")
 CODE: Final = frozenset((".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp", ".inl", ".rs", ".cmake"))
 """What only a compiler reads."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from gb10.core.fields import ARCHITECTURES, Architecture, requirement_name
 from gb10.image.plan.options import Options, PatchUse
-from gb10.image.plan.values import SCHEMA, Plan, build_tools, on_each_machine, wheel_inputs
+from gb10.image.plan.values import SCHEMA, Plan, Step, build_tools, on_each_machine, wheel_inputs
 from gb10.image.recipe.base_image import BaseImage
 from gb10.image.recipe.image_recipe import Base, BasePackages, Recipe, Source
 from gb10.image.recipe.kernel_sets import content
@@ -73,7 +73,8 @@ def _without_server(recipe: Recipe, name: str) -> Source:
     source = recipe.sources[name]
     if source.git:
         return source.model_copy(update={"git": NO_HOST})
-    return Source(sdist=f"{recipe.project(name)}=={(source.sdist or '').partition('==')[2]}")
+    pinned = f"{recipe.project(name)}=={(source.pinned or '').partition('==')[2]}"
+    return Source(wheel=pinned) if source.wheel else Source(sdist=pinned)
 
 
 def needed_lock(plan: Plan) -> Lock:
@@ -130,6 +131,10 @@ SLIM: Final = f"{NAMESPACE}.slim"
 """The label with the slimming rules that were applied to an image; with ``.mb``, the MB that they save."""
 LOCAL_ONLY: Final = f"{SLIM}.local-only"
 """The label with the slimming rules that bar an image from being published."""
+PACKAGES: Final = f"{NAMESPACE}.package"
+"""With ``.NAME``, the label with the key of a package that was compiled: its licence is its author's choice."""
+LIBRARIES: Final = f"{NAMESPACE}.library"
+"""With ``.NAME``, the label with the licence of a library that was compiled, as the recipe has it."""
 
 
 def labels(plan: Plan) -> dict[str, str]:
@@ -149,6 +154,12 @@ def labels(plan: Plan) -> dict[str, str]:
         f"{NAMESPACE}.plan.key": plan.key,
         f"{NAMESPACE}.lock.digest": plan.lock.input_digest,
         **{f"{NAMESPACE}.wheel.{step.name}": step.key for step in plan.of_kind("wheel")},
+        **{f"{PACKAGES}.{step.name}": step.key for step in plan.of_kind("wheel") if _method(plan, step) == "package"},
+        **{
+            f"{LIBRARIES}.{step.name}": plan.recipe.wheels[step.name].licence or "none"
+            for step in plan.of_kind("wheel")
+            if _method(plan, step) == "library"
+        },
         **{f"{NAMESPACE}.patches.{name}": " ".join(uses) for name, uses in applied.items()},
         **{f"{NAMESPACE}.patch-url.{number}": url for number, url in enumerate(urls, 1)},
         **({f"{NAMESPACE}.without": " ".join(options.without)} if options.without else {}),
@@ -166,6 +177,10 @@ def _base_labels(plan: Plan) -> dict[str, str]:
         return {}
     name, _, digest = plan.base.reference.partition("@")
     return {"org.opencontainers.image.base.name": name, BASE_DIGEST: digest}
+
+
+def _method(plan: Plan, step: Step) -> str:
+    return plan.recipe.wheels[step.name].method
 
 
 def _slim_labels(plan: Plan) -> dict[str, str]:

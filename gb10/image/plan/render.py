@@ -15,7 +15,7 @@ from gb10.image.plan.plan_record import labels
 from gb10.image.plan.values import CUTLASS_FOLDER, Plan, Program, Step, program_inputs, wheel_inputs
 from gb10.image.recipe.arch import Arch, parse_arch
 from gb10.image.recipe.base_image import BaseImage
-from gb10.image.recipe.image_recipe import WheelBuild
+from gb10.image.recipe.image_recipe import WHOLE, WheelBuild
 
 NEWLINE = "GB10_NEWLINE"
 PLAIN = re.compile(r"[A-Za-z0-9_./:@%+=,-]+")
@@ -169,12 +169,16 @@ class Compilers(TypedDict, total=False):
 ALONE: Final = Compilers(jobs="", shared=False, by_hand=False, reviewed=False)
 
 
+TEMPLATES: Final = {"source": "targets.Dockerfile.j2", **dict.fromkeys(WHOLE, "package.Dockerfile.j2")}
+"""By method, where it is not the one of kernels."""
+
+
 def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], **compilers: Unpack[Compilers]) -> str:
     """The Dockerfile that compiles one wheel."""
     arch, build = plan.options.arch, plan.recipe.wheels[step.name]
     return _render(
         templates,
-        "targets.Dockerfile.j2" if build.method == "source" else "wheel.Dockerfile.j2",
+        TEMPLATES.get(build.method, "wheel.Dockerfile.j2"),
         plan,
         step=step,
         wheel=build,
@@ -182,12 +186,21 @@ def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], **com
         python=plan.recipe.python,
         **{**ALONE, **compilers},
         arch=arch,
-        compiled=parse_arch(arch.kernels),
+        compiled=parse_arch(arch.torch if build.method in WHOLE else arch.kernels),
         machine=MACHINES[plan.options.target],
+        glibc=glibc(plan.recipe.base.suite),
         origins=wheel_inputs(plan, step.name).origins,
         cutlass=_cutlass(plan, build),
-        version=plan.recipe.version,
+        version=_version(plan, build),
     )
+
+
+def _version(plan: Plan, build: WheelBuild) -> str:
+    """The version of what replaces files of a wheel: the engine's, or the library's own."""
+    if build.method != "library":
+        return plan.recipe.version
+    source = plan.recipe.sources[build.source]
+    return (source.pinned or "").partition("==")[2] or source.version
 
 
 def _cutlass(plan: Plan, build: WheelBuild) -> str:

@@ -52,6 +52,12 @@ class LockedSdist(IndexFile):
     filename: Annotated[Filename, accepted(parse_sdist_filename, InvalidSdistFilename, SDIST)]
 
 
+class LockedSources(IndexFile):
+    """A wheel for every machine that brings its sources."""
+
+    filename: Annotated[Filename, accepted(parse_wheel_filename, InvalidWheelFilename, WHEEL)]
+
+
 class LockedCheckout(IndexFile):
     """A commit's files as git archives them; the recipe has the URL.
 
@@ -96,6 +102,6 @@ class Lock(Model):
     created: datetime.date
     debs: LockedDebs
     wheels: LockedWheels
-    sdists: dict[Name, LockedSdist | LockedCheckout]
+    sdists: dict[Name, LockedSdist | LockedSources | LockedCheckout]
     base: BaseImage | None = None
     """The image of others that it is built on, as it was read; its Debian packages are for the build stages alone."""

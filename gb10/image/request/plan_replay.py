@@ -217,7 +217,7 @@ def with_servers(catalog: Catalog, recipe: Recipe) -> Recipe:
 
 
 def _located(source: Source, known: Source | None) -> Source:
-    if source.sdist:
+    if source.pinned:
         return source
     same = known is not None and _files(known) == _files(source)
     return source.model_copy(update={"git": known.git if known and same else NO_HOST})

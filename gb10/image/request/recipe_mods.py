@@ -13,7 +13,9 @@ from gb10.errors import UsageError
 from gb10.image.mods.declaration import CommunityMod, community_mods, unfit
 from gb10.image.mods.read import find_mod, mod_names, read_digest
 from gb10.models.issue import Issue, in_order
+from gb10.models.launches.launch_forms import launches_of
 from gb10.models.lint.engine_words import own_releases
+from gb10.models.lint.lint_launches import lint_launches
 from gb10.models.lint.lint_parts import Linted
 from gb10.models.lint.linting import lint
 from gb10.models.lint.rule import Rule
@@ -154,7 +156,10 @@ def missing_mods(recipe: ModelRecipe, file: RecipeFile) -> Iterator[Issue]:
 
 def load_file(file: RecipeFile) -> ModelRecipe:
     """The recipe of a file, with an issue for each mod that is nowhere. Raises UsageError when it cannot be read."""
-    recipe = load_model_recipe(read_text(file.path), file.shown)
+    return _with_mods(load_model_recipe(read_text(file.path), file.shown), file)
+
+
+def _with_mods(recipe: ModelRecipe, file: RecipeFile) -> ModelRecipe:
     return replace(recipe, issues=in_order((*recipe.issues, *missing_mods(recipe, file))))
 
 
@@ -206,8 +211,15 @@ class Judged:
 
 
 def linted(file: RecipeFile, rules: Sequence[Rule], judged: Judged | None = None) -> Linted:
-    """What lint says of a file, its mods among it. Raises UsageError when it cannot be read."""
-    recipe, asked = load_file(file), judged or Judged()
+    """What lint says of a file, its mods among it: of a recipe, or of the launches of another tool.
+
+    Raises UsageError when it cannot be read.
+    """
+    text, asked = read_text(file.path), judged or Judged()
+    launches = launches_of(text, file.shown)
+    if launches is not None:
+        return lint_launches(launches, file.shown, rules, release=asked.release, image=asked.image)
+    recipe = _with_mods(load_model_recipe(text, file.shown), file)
     case = lint_case(recipe, own_releases())
     release = asked.release or (asked.image.release if asked.image else None) or case.release
     sizes = None

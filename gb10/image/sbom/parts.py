@@ -278,14 +278,15 @@ def _inside(draft: _Draft, identity: str) -> None:
     """The nested projects of a source or of upstream's wheel."""
     part = draft.parts[identity]
     for name, found in draft.nested.of(part.name, part.version).items():
-        git = f"git+{found.git}@{_tag(name, found.version)}"
+        # CUTLASS's tags begin with v, and a header of its names the bare release; a commit has 40 digits.
+        tag = f"v{found.version}" if found.version[:1].isdigit() and len(found.version) < 40 else found.version
         draft.add(
             Part(
                 id=f"nested-{part.id}-{name}",
                 kind="nested",
                 name=name,
                 version=found.version,
-                git=git,
+                git=f"git+{found.git}@{tag}",
                 purl=github_purl(found.git, found.version),
                 comment=f"inside of {part.name} {part.version}",
             ),
@@ -338,11 +339,6 @@ def _mod(mod: RecordedMod) -> Part:
         version=mod.sha256[:12],
         comment=f"its run.sh changed the image when it was built{network}; sha256 over its files {mod.sha256}",
     )
-
-
-def _tag(name: str, version: str) -> str:
-    """CUTLASS's tags begin with v, and a header of its names the bare release."""
-    return f"v{version}" if version[:1].isdigit() and len(version) < 40 and name else version
 
 
 def _as_installed(part: Part, one: Distribution | None) -> Part:

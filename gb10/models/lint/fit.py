@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from gb10.errors import UsageError
@@ -27,7 +28,7 @@ from gb10.models.memory.engines.budget import Budget, Machine, gib
 from gb10.models.memory.estimating import NEARLY_FULL, Estimate, estimate
 from gb10.models.memory.figures import load_figures
 from gb10.models.memory.launch import Drafts, Engine, Launch
-from gb10.models.memory.model import known_model
+from gb10.models.memory.model import Model, known_model
 from gb10.models.memory.weights.weight import Ranks
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import render_recipe
@@ -294,10 +295,17 @@ class Fit:
         return f"{gib(budget.serving)} of {gib(budget.total)} a node{requests} (recipe memory)"
 
 
-def fit_of(recipe: ModelRecipe, request: RenderRequest, rendered: RenderedRecipe | None = None) -> Fit:
+def fit_of(
+    recipe: ModelRecipe,
+    request: RenderRequest,
+    rendered: RenderedRecipe | None = None,
+    *,
+    sizes: Model | None = None,
+) -> Fit:
     """The estimate of a recipe on as many nodes as it asks for. Never raises: what is not known is None.
 
-    ``rendered``: what it was rendered to already, if its command does not depend on the nodes.
+    ``rendered``: what it was rendered to already, if its command does not depend on the nodes. ``sizes`` are the
+    model's, where its files were read; else those of the checkout count.
     """
     try:
         if rendered is not None and rendered.serve is not None:
@@ -307,11 +315,17 @@ def fit_of(recipe: ModelRecipe, request: RenderRequest, rendered: RenderedRecipe
     except UsageError as error:
         return Fit(recipe=recipe, launch=error, estimate=None)
     try:
-        model = known_model(served.model)
+        model = sizes or known_model(served.model)
         found = estimate(model, served.launch, Machine(figures=load_figures())) if model is not None else None
     except UsageError:
         found = None
     return Fit(recipe=recipe, launch=served.launch, estimate=found)
+
+
+@lru_cache(maxsize=8)
+def estimate_once(model: Model, launch: Launch) -> Estimate:
+    """The estimate on a Spark; several rules of one lint ask for the same. Raises UsageError."""
+    return estimate(model, launch, Machine(figures=load_figures()))
 
 
 def requests_of(budget: Budget, found: Estimate) -> str:

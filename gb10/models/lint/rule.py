@@ -141,8 +141,8 @@ def applies(rule: Rule, case: LintCase) -> bool:
     """Whether a rule is about this engine and release; of an unknown release only rules for all releases are."""
     if (rule.engines and case.engine not in rule.engines) or rule.mended_by in case.patches:
         return False
-    if not rule.releases:
-        return True
+    if not rule.releases or case.unknown:
+        return not rule.releases
     try:
         return _releases(rule.releases).contains(Version(case.release), prereleases=True)
     except InvalidVersion:

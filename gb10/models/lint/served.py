@@ -65,12 +65,14 @@ SERVE: Final[Mapping[str, re.Pattern[str]]] = {
 }
 SHELL: Final = re.compile(r"\s*(?:\S*/)?(?:ba|da|z)?sh\s+-\w*c\b")
 """``bash -c``, ``/bin/sh -lc``."""
-RELEASE: Final = re.compile(r"[:/-]v?(\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)(?=[-_]|$)")
+RELEASE: Final = re.compile(r"(?:[:/]v?|-v|-(?=0\.))(\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)(?=[-_]|$)")
+"""Behind a dash a model's version stands, too: ``vllm-glm-4.7`` is of no release, ``spark-vllm-0.33.0`` is."""
 EUGR: Final = "vllm-node"
 PLAIN_BUILDS: Final = (EUGR, f"{EUGR}-tf5")
 """What eugr's launcher builds of vLLM itself; its other names are forks."""
 FORKED: Final = re.compile(r"--exp-\w+")
 """The options of that build that take a fork."""
+NVIDIA: Final = ("nvcr.io/nvidia/vllm", "nvcr.io/nvidia/sglang", "nvcr.io/nvidia/pytorch")
 MOVING: Final = re.compile(r"(latest|nightly|stable|main|dev)([-_.].*)?")
 OPTION: Final = re.compile(r"-{1,2}[A-Za-z]")
 SHORT: Final[Mapping[str, str]] = {
@@ -212,9 +214,9 @@ def release_of(recipe: ModelRecipe, engine: str | None, releases: Mapping[str, s
 
 
 def release_named(image: str) -> str:
-    """The release that an image's tag names; empty for none."""
+    """The release that an image's tag names; empty for none. Tags of NVIDIA name months: 26.08."""
     found = RELEASE.search(image)
-    return found[1] if found else ""
+    return found[1] if found and not image.startswith(NVIDIA) else ""
 
 
 def _declared(recipe: ModelRecipe) -> str:

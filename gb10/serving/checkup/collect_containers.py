@@ -22,7 +22,7 @@ from gb10.serving.doctor.rule_files import left_out, load_doctor_rules, load_sli
 from gb10.serving.run.service import read_labels
 
 LARGEST_PLAN: Final = 4 << 20
-UNTUNED: Final = "no-tuned-file"
+UNTUNED: Final = ("no-tuned-file", "tuned-file-without-dtype")
 ASKED, LISTED = 4, 5000
 TAIL: Final = 2 << 20
 """Bytes of the end of a log that are kept for a bundle."""
@@ -133,7 +133,7 @@ def _one(engine: Engine, host: str, container: ServingContainer) -> CollectedCon
 
 def _notes(engine: Engine, container: ServingContainer, scan: Scan) -> dict[str, str]:
     """What files are near those that the engine asked for in vain; nothing of a container that ended."""
-    asked = dict.fromkeys(hit.value for hit in scan.hits if hit.rule.code == UNTUNED)
+    asked = dict.fromkeys(hit.value for hit in scan.hits if hit.rule.code in UNTUNED)
     found = {}
     for path in list(asked)[:ASKED] if container.runs else ():
         folder = str(PurePosixPath(path).parent)

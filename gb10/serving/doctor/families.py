@@ -1,28 +1,31 @@
-"""Families of errors: each is seen by structure (exception, numbers, names), not by one wording. Pure.
+"""The families of errors, in the order in which they are asked. Pure.
 
-A family takes a case and returns a verdict, or None when the case is not of it. Its remedy depends on what the log
-and the image say.
+Each is seen by structure (exception, numbers, names), not by one wording. A family takes a case and returns a verdict,
+or None when the case is not of it; its remedy depends on what the log and the image say.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Final
 
 from gb10.serving.doctor.diagnosis import Verdict
-from gb10.serving.doctor.log_exceptions import Raised
-from gb10.serving.doctor.log_scan import Scan
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Case:
-    """One error of a log. ``raised`` without a type is a line that is no exception."""
-
-    raised: Raised
-    chain: tuple[Raised, ...]
-    scan: Scan
-
+from gb10.serving.doctor.error_case import Case
+from gb10.serving.doctor.families_gpu import GPU_FAMILIES, LATE_GPU_FAMILIES
+from gb10.serving.doctor.families_network import NETWORK_FAMILIES
+from gb10.serving.doctor.families_packages import LATE_PACKAGE_FAMILIES, PACKAGE_FAMILIES
+from gb10.serving.doctor.families_settings import LATE_SETTING_FAMILIES, SETTING_FAMILIES
 
 Family = Callable[[Case], Verdict | None]
-FAMILIES: tuple[Family, ...] = ()
+FAMILIES: Final[tuple[Family, ...]] = (
+    *PACKAGE_FAMILIES,
+    *NETWORK_FAMILIES,
+    *SETTING_FAMILIES,
+    *GPU_FAMILIES,
+    *LATE_SETTING_FAMILIES,
+    *LATE_PACKAGE_FAMILIES,
+    *LATE_GPU_FAMILIES,
+)
+LONGEST: Final = 2000
+"""Characters of a message that families look at."""
 
 
 def verdict_of(case: Case) -> Verdict | None:

@@ -2,18 +2,19 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
 from gb10.core.log_words import FOLLOWS, PREFIX
 from gb10.serving.doctor.diagnosis import Finding, Verdict
 from gb10.serving.doctor.doctor_rule import DoctorRule
-from gb10.serving.doctor.families import Case, verdict_of
+from gb10.serving.doctor.error_case import Case
+from gb10.serving.doctor.families import LONGEST, verdict_of
 from gb10.serving.doctor.log_exceptions import STRICT, Raised
 from gb10.serving.doctor.log_scan import Scan, Scanner
 from gb10.serving.doctor.log_time import Moment
-from gb10.serving.doctor.rule_files import load_doctor_rules
+from gb10.serving.doctor.rule_files import load_doctor_rules, load_releases
 from gb10.serving.doctor.stages import StageFile
 from gb10.serving.doctor.stopped import stopped_starts
 
@@ -40,6 +41,16 @@ LOST: Final = re.compile(
     r"|root cause|Root Cause|has been cancelled|Aborted|Fatal Python error"
 )
 """What is printed when another process went away."""
+NO_MODULE: Final = re.compile(r"No module named '([\w.]{3,80})'")
+NO_MEMORY: Final = "driver-out-of-memory"
+USED_UP: Final = (
+    "memory-is-taken",
+    "memory-guard-ended-it",
+    "memory-does-not-fit",
+    "kernel-ended-it",
+    "cache-does-not-fit",
+)
+"""Findings by which memory ran out: only then the driver's own line is an error."""
 WRAPS: Final = ("RayTaskError(", "UserCodeException")
 LOOKUPS: Final = frozenset(
     ("KeyError", "AttributeError", "StopIteration", "ModuleNotFoundError", "IndexError", "LookupError")
@@ -121,9 +132,20 @@ def judge_logs(scans: Mapping[str, Scan], stages: StageFile | None = None) -> tu
     found = [
         _seen(events, echoes.get(kind, 0), scans[events[0].log]) for kind, events in kinds.items() if kind in chosen
     ]
+    if any(one.code in USED_UP and one.level == "error" for one in found):
+        found = [_as_error(one) if one.code == NO_MEMORY else one for one in found]
     if stages is not None:
         found += stopped_starts(scans, stages, {one.where for one in found if one.level == "error"})
     return tuple(found)
+
+
+def _as_error(one: Finding) -> Finding:
+    """A note of the driver that is an error, because memory also ran out."""
+    if not isinstance(one.rule, DoctorRule):
+        return one
+    rule = one.rule
+    verdict = Verdict(code=rule.code, meaning=rule.meaning, action=rule.action, evidence=rule.evidence)
+    return replace(one, rule=verdict)
 
 
 def _events(log: str, scan: Scan) -> list[_Event]:
@@ -139,20 +161,25 @@ def _events(log: str, scan: Scan) -> list[_Event]:
         if raised.quiet:
             continue
         event = _of_exception(log, scan, raised)
-        rules = [by_rule[number] for number in numbers if number in by_rule]
-        if event.rule is None and (rules or raised.line in noted):
-            continue
-        if isinstance(event.rule, Verdict):
-            hits = [hit for hit in hits if hit.number not in numbers or not hit.is_error]
+        rules = {by_rule[number].kind for number in numbers if number in by_rule}
+        if (rules and event.kind not in rules) or (event.rule is None and raised.line in noted):
+            continue  # a rule knows this very error
+        if rules:
+            hits = [hit for hit in hits if hit.number not in numbers or hit.kind != event.kind]
         errors.append(event)
     ruled = {event.number for event in hits}
     for line in scan.trouble:
         if line.number in taken or line.number in ruled:
             continue
         text = Raised(type="", message=line.text, line=line.number)
-        verdict = verdict_of(Case(raised=text, chain=(text,), scan=scan))
+        verdict = _judged(text, (text,), scan)
         errors.append(_Event(log, line.number, line.moment, verdict, line.text, head=_head(line.text)))
     return _once_near([*hits, *errors])
+
+
+def _judged(raised: Raised, chain: tuple[Raised, ...], scan: Scan) -> Verdict | None:
+    short = replace(raised, message=raised.message[:LONGEST])
+    return verdict_of(Case(raised=short, chain=chain, scan=scan, releases=load_releases()))
 
 
 def _head(text: str) -> str:
@@ -165,7 +192,7 @@ def _of_exception(log: str, scan: Scan, raised: Raised) -> _Event:
     root = root_of(raised)
     verdict, about = None, root
     for one in dict.fromkeys((root, *raised.chain)):
-        verdict = verdict_of(Case(raised=one, chain=raised.chain, scan=scan))
+        verdict = _judged(one, raised.chain, scan)
         if verdict:
             about = one
             break
@@ -219,6 +246,9 @@ def _echo_of(event: _Event, first: _Event | None, texts: Mapping[str, str]) -> s
     if first is None or isinstance(event.rule, DoctorRule):
         return None
     text = event.value
+    module = NO_MODULE.search(text)
+    if module and event.log == first.log and 0 <= event.number - first.number < NEAR and module[1] in first.value:
+        return first.kind  # the next way to import what failed before
     if event.rule is None:
         name = raised.name if raised else ""
         if name in ENDS or name.startswith(WRAPS) or FOLLOWS.search(text) or LOST.search(text):

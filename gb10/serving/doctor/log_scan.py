@@ -27,7 +27,7 @@ MANY: Final = 20_000
 """Lines with the same text that are looked at, each."""
 TAIL: Final = 4096
 """Bytes of the end of a log, for its progress bar."""
-TROUBLE: Final = (b"rror", b"ERROR", b"xception", b"ailed", b"annot ", b"illed")
+TROUBLE: Final = (b"rror", b"ERROR", b"xception", b"ailed", b"annot ", b"illed", b"fatal")
 """Parts of words that speak of trouble: a line that has one may be an error that no rule knows."""
 ENGINE_MARKS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "vllm": (b"vLLM API server version", b"Initializing a V1 LLM engine", b"(EngineCore", b"-packages/vllm/"),

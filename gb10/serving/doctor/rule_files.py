@@ -1,5 +1,6 @@
 """The rules of the checkout: those of ``doctor``, and the slimming rules that explain a missing library."""
 
+import json
 import tomllib
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
@@ -13,6 +14,7 @@ from gb10.core.installation import ROOT
 from gb10.image.recipe.slim_rules import RULES as SLIM
 from gb10.image.recipe.slim_rules import Rule, read_rules
 from gb10.serving.doctor.doctor_rule import DoctorRule, RuleFile
+from gb10.serving.doctor.engine_releases import Releases, read_releases
 from gb10.serving.doctor.stages import StageFile
 
 FOLDER: Final = "recipes/doctor"
@@ -34,6 +36,12 @@ def load_stages() -> StageFile:
     return StageFile.model_validate(
         tomllib.loads((ROOT / FOLDER / "stages.toml").read_text(encoding="utf-8")), strict=False
     )
+
+
+@cache
+def load_releases() -> Releases:
+    """What is known of the engines' releases."""
+    return read_releases(json.loads((ROOT / FOLDER / "releases.json").read_text(encoding="utf-8")))
 
 
 @cache

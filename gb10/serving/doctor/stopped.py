@@ -77,7 +77,8 @@ def _verdict(
         _others(waiting, here),
         text.usual if text else "",
     ]
-    action = text.look if text else "Read the logs of all ranks together."
+    known = _known(scan, reached)
+    action = known or (text.look if text else "Read the logs of all ranks together.")
     return Verdict(
         code=CODE,
         level="warning",
@@ -85,6 +86,30 @@ def _verdict(
         action=action,
         evidence="the order of the lines that the engines print at a start; recipes/doctor/stages.toml",
     )
+
+
+def _known(scan: Scan, reached: Reached) -> str:
+    """What is known of starts of this engine that stop here; empty where nothing is."""
+    start, facts = scan.start, scan.facts
+    if start.engine != "sglang" or start.nodes < 2:
+        return ""
+    if reached.stage == "capture":
+        return (
+            "SGLang on several nodes is known to wait for itself in the capture (sglang#19991): start with"
+            " --disable-cuda-graph, or take a release that has the fix. Else: is memory used up, and is the"
+            " other node's log at the same place?"
+        )
+    if reached.stage == "connect" and facts.nccl_is_up:
+        fabric = next(iter(facts.fabric.items()), None)
+        head = (start.option("dist_init_addr") or "").rpartition(":")[0]
+        own = f"{fabric[1]} of {fabric[0]}" if fabric else head or "of the ConnectX network"
+        return (
+            f"NCCL is up over {own}, so what stops is SGLang's message queue between the nodes: it takes the address of"
+            " this node's host name or default route (Wi-Fi, or the 10 GbE port), where the other node does not reach"
+            f" it. Set SGLANG_HOST_IP on each node to its address of NCCL's network ({own} here; `hostname -I` and"
+            " `ip route get 1.1.1.1` show the one that is taken now). ./build.py run sets it."
+        )
+    return ""
 
 
 def _span(first: Moment | None, last: Moment | None) -> str:

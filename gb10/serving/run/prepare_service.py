@@ -20,6 +20,7 @@ from gb10.models.issue import Issue, errors_of, lines_of
 from gb10.models.lint.fit import fit_of
 from gb10.models.load.host_access import host_request
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.memory.model import Model
 from gb10.models.needs.image_need import image_need, key_of
 from gb10.models.recipe_privileges import Power, model_files, replaced_by_run, unsupported_by_run
 from gb10.models.registries.recipe_file import RecipeFile, find_recipe
@@ -91,6 +92,8 @@ class RecipeSource:
     file: RecipeFile | None = None
     weights: WeightsLock | None = None
     """The lock of weights that were pulled."""
+    sizes: Model | None = None
+    """The model's sizes, where its files were read."""
 
 
 def load_source(env: Mapping[str, str], name: str) -> RecipeSource:
@@ -257,7 +260,7 @@ def prepare_recipe(
     render = replace(request.render, nodes=addresses)
     rendered = render_locked(runs, render, source.weights)
     sized = None if recipe.format == "v1" else replace(rendered, image=recipe.container)
-    fit = fit_of(recipe, request.render, sized)
+    fit = fit_of(recipe, request.render, sized, sizes=source.sizes)
     issues = fit.issues(lenient=request.even_if_too_large)
     if errors_of(issues):
         raise refused(recipe, issues)

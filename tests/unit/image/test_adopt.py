@@ -10,7 +10,7 @@ import yaml
 from gb10.cli import main
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store
-from gb10.errors import UsageError
+from gb10.errors import PublishError, UsageError
 from gb10.image.adopt.adopted import Adopted, Line
 from gb10.image.adopt.adopting import Wanted, adopt, unchecked_error
 from gb10.image.adopt.dockerfile import expand, parse_dockerfile
@@ -181,6 +181,28 @@ def test_settings_of_an_image(tmp_path: Path) -> None:
     assert "hf_x" not in repr(found)
 
 
+def test_a_variable_of_the_base_is_asked_for_once(tmp_path: Path) -> None:
+    text = f"FROM {BASE}\nENV PATH=/x:$PATH\nENV A=$NONE.\nRUN echo $HOME > /x\n"
+    (tmp_path / "Dockerfile").write_text(text)
+    asked = []
+
+    def ask(reference: str) -> dict[str, str]:
+        asked.append(reference)
+        return {"PATH": "/bin", "HOME": "/h"}
+
+    found = adopt(library(tmp_path), Wanted(place=tmp_path), ask)
+    assert found.env == {"PATH": "/x:/bin", "A": "."}
+    assert "export" not in found.mods[0].script
+    assert asked == [BASE]
+
+    def refuse(reference: str) -> dict[str, str]:
+        raise PublishError(f"{reference} does not answer")
+
+    found = adopt(library(tmp_path), Wanted(place=tmp_path), refuse)
+    assert [line.verdict for line in found.lines][1:3] == ["unchecked", "unchecked"]
+    assert "does not answer" in found.remarks[0]
+
+
 def test_the_recipe_and_its_mods_are_what_gb10_reads(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")
     (tmp_path / "run.sh").write_text("true\n")
@@ -215,7 +237,7 @@ def test_what_is_not_in_the_folder_is_unchecked_with_an_exit_code_of_its_own(
     error = unchecked_error(found, tmp_path)
     assert error is not None
     assert error.code == 13
-    monkeypatch.setenv("GB10_CACHE_DIR", str(tmp_path / "s"))
+    monkeypatch.setenv("GB10_CACHE_DIR", str(tmp_path / "s"))  # no line reads a variable of the base
     recipe = tmp_path / "theirs.yaml"
     assert main(["adopt", str(tmp_path), "-o", str(recipe), "--json"]) == 13
     document = json.loads(capsys.readouterr().out)

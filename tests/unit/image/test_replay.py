@@ -22,8 +22,9 @@ from gb10.image.plan.plan_record import labels, record
 from gb10.image.plan.values import Plan, wheel_inputs
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.request.optional_layers import drop_optional_layers
 from gb10.image.request.plan_replay import LARGEST, Given, plan_again, read_record, require_same, with_servers
-from gb10.image.request.planning import drop_optional_layers, with_targets
+from gb10.image.request.planning import with_targets
 from tests.recipes import SHIPPED, small_recipe
 
 DIFF = b"""diff --git a/vllm/env_override.py b/vllm/env_override.py

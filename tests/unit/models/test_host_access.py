@@ -134,6 +134,7 @@ def test_a_list_without_end_is_refused() -> None:
         ("vllm serve org/m --chat-template=/t/x.jinja", "org/m", ["/t/x.jinja"]),
         ("vllm serve /var/cache/gb10/huggingface/m", None, []),
         ("vllm serve /models/../etc", None, []),
+        ("vllm serve /h/hub/models--o--m/snapshots/abc", None, ["/h/hub/models--o--m"]),
         ("vllm serve ./m --tokenizer ~/t", None, []),
         ("vllm serve org/m --served-model-name /a", None, []),
     ],

@@ -1,0 +1,183 @@
+"""Diffs of others, hunk by hunk, on a release that lies here as a pinned archive."""
+
+import datetime
+import io
+import json
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from gb10.core.reporter import Reporter
+from gb10.core.store import Store, file_sha256
+from gb10.errors import UsageError
+from gb10.image.patches.foreign import find_foreign
+from gb10.image.patches.hunks import DiffFate, adopt_diffs, series_files, series_troubles, write_series
+from gb10.image.patches.release_files import Library
+from gb10.image.patches.series import parse_header
+from gb10.image.patches.write import file_diff
+
+LINES = [f"line {number}\n" for number in range(1, 41)]
+OLD = "".join(LINES)
+RELEASE = {"vllm/a.py": OLD, "vllm/same.py": "x = 1\n", "vllm/sub/moved.py": "y\n", "docs/a.md": "text\n"}
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Library:
+    """A library with one release of vLLM: its archive is in the store already."""
+    archive = tmp_path / "vllm-0.33.0.tar.gz"
+    with tarfile.open(archive, "w:gz") as out:
+        for name, text in RELEASE.items():
+            info = tarfile.TarInfo(f"vllm-0.33.0/{name}")
+            info.size = len(text)
+            out.addfile(info, io.BytesIO(text.encode()))
+    sha256 = file_sha256(archive)
+    pin = {"filename": archive.name, "sha256": sha256, "size": archive.stat().st_size}
+    source = {"projects": ["vllm"], "layout": {"packages": ["vllm"]}, "releases": {"0.33.0": pin}}
+    other = {**source, "projects": ["sglang"], "layout": {"packages": ["sglang"]}}
+    root = tmp_path / "patches"
+    root.mkdir()
+    (root / "releases.lock.json").write_text(json.dumps({"sources": {"vllm": source, "sglang": other}}))
+    store = Store(tmp_path / "store")
+    place = store.entry("downloads", sha256)
+    place.mkdir(parents=True)
+    archive.rename(place / archive.name)
+    return Library(root=root, store=store, env={}, reporter=Reporter({}, verbosity=-1))
+
+
+def judged(library: Library, folder: Path, diffs: Mapping[str, bytes]) -> tuple[DiffFate, ...]:
+    folder.mkdir(exist_ok=True)
+    for name, text in diffs.items():
+        (folder / name).write_bytes(text)
+    return adopt_diffs(library, folder, {"vllm": Version("0.33.0")})
+
+
+def changed(*edits: tuple[int, str], start: str = OLD) -> str:
+    lines = start.splitlines(keepends=True)
+    for number, text in edits:
+        lines[number - 1] = text
+    return "".join(lines)
+
+
+def diff(before: str | None, after: str | None, path: str = "vllm/a.py") -> bytes:
+    return file_diff(path, None if before is None else before.encode(), None if after is None else after.encode())
+
+
+def outcomes(fate: DiffFate) -> list[str]:
+    return [one.outcome for one in fate.hunks]
+
+
+def test_each_hunk_has_a_fate_of_its_own(library: Library, tmp_path: Path) -> None:
+    theirs = changed((5, "line 5 of another release\n"))
+    odd = changed(*((number, f"odd {number}\n") for number in range(26, 38)), start=theirs)
+    new = changed((1, "mine\n"), (7, "seven\n"), (31, "thirty one\n"), start=odd)
+    (fate,) = judged(library, tmp_path / "d", {"1.diff": diff(odd, new)})
+    assert outcomes(fate) == ["conflict", "gone"]
+    assert "line 5 of another release" in fate.hunks[0].why or "the context changed" in fate.hunks[0].why
+    assert fate.hunks[0].clean
+    assert b"+seven" in fate.hunks[0].three_way
+    assert not fate.fits
+    assert len(series_troubles((fate,))) == 2
+
+
+def test_a_conflict_shows_both_sides(library: Library, tmp_path: Path) -> None:
+    theirs = changed((10, "ten of theirs\n"))
+    (fate,) = judged(library, tmp_path / "d", {"1.diff": diff(theirs, changed((10, "ten of mine\n")))})
+    (hunk,) = fate.hunks
+    assert (hunk.outcome, hunk.clean) == ("conflict", False)
+    text = hunk.three_way.decode()
+    assert text.startswith("<<<<<<< the release, vllm/a.py:7\n")
+    assert text.index("line 10\n") < text.index("=======") < text.index("ten of mine\n") < text.index(">>>>>>>")
+
+
+def test_what_the_release_has_is_not_needed(library: Library, tmp_path: Path) -> None:
+    before = changed((3, "three of before\n"))
+    (fate,) = judged(library, tmp_path / "d", {"1.diff": diff(before, changed((30, "mine\n")))})
+    assert outcomes(fate) == ["already-upstream", "applies"]
+    assert fate.fits
+    assert b"three of before" not in fate.text
+    assert b"+mine" in fate.text
+
+
+@pytest.mark.parametrize(
+    "prefix", ["", "usr/local/lib/python3.12/dist-packages/", "opt/venv/lib/python3.12/site-packages/"]
+)
+def test_any_prefix_is_read(library: Library, tmp_path: Path, prefix: str) -> None:
+    text = diff(OLD, changed((20, "mine\n"))).replace(b"vllm/a.py", f"{prefix}vllm/a.py".encode())
+    (fate,) = judged(library, tmp_path / "d", {"1.diff": text})
+    assert outcomes(fate) == ["applies"]
+    assert fate.text == diff(OLD, changed((20, "mine\n")))
+
+
+def test_whole_files(library: Library, tmp_path: Path) -> None:
+    fates = judged(
+        library,
+        tmp_path / "d",
+        {
+            "1.diff": diff(None, "x = 1\n", "vllm/same.py"),
+            "2.diff": diff(None, "x = 2\n", "vllm/same.py"),
+            "3.diff": diff(None, "x = 3\n", "vllm/new.py"),
+            "4.diff": diff("y\n", "z\n", "vllm/moved.py"),
+            "5.diff": diff("y\n", None, "vllm/none.py"),
+            "6.diff": diff(OLD, changed((2, "two\n"))) + diff("other\n", "more\n", "docs/a.md"),
+        },
+    )
+    assert [outcomes(fate) for fate in fates] == [
+        ["already-upstream"], ["conflict"], ["applies"], ["gone"], ["already-upstream"], ["applies", "left-out"],
+    ]  # fmt: skip
+    assert "of that name: vllm/sub/moved.py" in fates[3].hunks[0].why
+
+
+def test_a_series_meets_what_those_before_it_left(library: Library, tmp_path: Path) -> None:
+    first = changed((10, "ten\n"))
+    second = changed((10, "ten again\n"))
+    folder = tmp_path / "d"
+    fates = judged(library, folder, {"b.patch": diff(first, second), "a.patch": diff(OLD, first)})
+    assert all(fate.fits for fate in fates)
+    (folder / "series").write_text("b.patch -p1\na.patch\nlost.patch\n")
+    assert [(fate.name, fate.fits) for fate in judged(library, folder, {})] == [
+        ("b.patch", False), ("a.patch", True), ("lost.patch", False),
+    ]  # fmt: skip
+    (folder / "series").write_text("../x\n")
+    with pytest.raises(UsageError, match="leads out"):
+        judged(library, folder, {})
+
+
+def test_the_series_is_written_in_our_form(library: Library, tmp_path: Path) -> None:
+    mail = b"From: a\nSubject: [PATCH 2/3] faster,\n and smaller\n\n" + diff(OLD, changed((2, "two\n")))
+    fates = judged(
+        library,
+        tmp_path / "d",
+        {"0007-Fast er.patch": mail, "8.diff": diff(changed((9, "x\n")), changed((9, "z\n"))), "9.diff": b"none"},
+    )
+    files = series_files(fates, datetime.date(2026, 11, 27))
+    assert sorted(files) == ["vllm/0001-fast-er.patch", "vllm/conflicts/0002-8.txt", "vllm/series"]
+    assert files["vllm/series"] == b"0001-fast-er.patch\n# 8.diff: does not apply\n"
+    header = parse_header(files["vllm/0001-fast-er.patch"].decode(), "vllm", "0001-fast-er.patch")
+    assert header.subject == "faster, and smaller"
+    assert header.get("X-Applies-To") == "vllm ==0.33.0"
+    write_series(files, tmp_path / "mine")
+    assert [path.name for path in find_foreign(tmp_path / "mine/vllm")] == ["0001-fast-er.patch"]
+    with pytest.raises(UsageError, match="is there already"):
+        write_series(files, tmp_path / "mine")
+
+
+def test_what_is_no_diff_or_for_another_source_is_a_problem(library: Library, tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    folder.mkdir()
+    (folder / "1.patch").symlink_to("/etc/passwd")
+    fates = judged(
+        library,
+        folder,
+        {"2.patch": b"<html>", "3.patch": diff("a\n", "b\n", "sglang/a.py"), "4.patch": diff("a\n", "b\n", "../a.py")},
+    )
+    assert not any(fate.fits or fate.text for fate in fates)
+    assert "not followed" in fates[0].problem
+    assert "a web page" in fates[1].problem
+    assert "not vllm" in fates[2].problem
+    assert "not one below" in fates[3].problem
+    both = {"vllm": Version("0.33.0"), "sglang": Version("0.33.0")}
+    (fate,) = adopt_diffs(library, folder / "3.patch", both)
+    assert outcomes(fate) == ["gone"]
