@@ -188,6 +188,8 @@ def test_a_base_is_read_once_and_its_tag_is_resolved_once(ctx: Context, place: P
     served.forget()
     assert inspect_base(ctx, named, "linux/arm64") == first
     assert served.log.read_text() == ""
+    nowhere = f"nowhere.invalid/base@{first.digest}"  # the digest alone counts: no name is looked up
+    assert inspect_base(ctx, nowhere, "linux/arm64") == replace(first, reference=nowhere)
     assert inspect_base(ctx, tag, "linux/arm64") == first
     assert served.received("GET", "/blobs/") == []
     read = files_of(ctx, first, ["/etc/os-release", "/usr/lib/os-release", "/usr/lib", "/none", TORCH])

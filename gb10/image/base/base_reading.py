@@ -1,8 +1,9 @@
 """Reading an image of others: its manifest, each layer once, then what its Python finds. Nothing is unpacked or run."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from gb10.containers.connection import Engine
@@ -42,7 +43,8 @@ AT_ONCE: Final = 2
 class Source:
     """An image before its layers are read: its name by the digest of the manifest, its layers, its config."""
 
-    repository: Repository
+    repository: Callable[[], Repository]
+    """Opens the repository at the first call: logins, and whether the registry needs TLS, are asked for then."""
     reference: str
     layers: tuple[SentBlob, ...]
     config: SentConfig
@@ -84,7 +86,7 @@ def files_of(ctx: Context, base: BaseImage, paths: Sequence[str], *, engine: Eng
     contents = dict[str, bytes]()
     for layer, rows in sorted(wanted.items()):
         blob = source.layers[layer]
-        blocks = source.repository.stream(blob.digest, blob.size)
+        blocks = source.repository().stream(blob.digest, blob.size)
         left = MOST_BYTES - sum(map(len, contents.values()))
         read, digest = contents_of(blocks, {number: names[0] for number, names in rows.items()}, left)
         if digest != blob.digest:
@@ -176,14 +178,18 @@ def _described(source: Source, indexes: Sequence[LayerIndex], wanted: Wanted) ->
 
 def _source(ctx: Context, engine: Engine | None, reference: str, platform: str) -> Source:
     name, digest = split_digest(reference)
-    repository = open_repository(ctx.env, name, login_for(engine, ctx.env, name))
+
+    @cache
+    def repository() -> Repository:
+        return open_repository(ctx.env, name, login_for(engine, ctx.env, name))
+
     content, found = _manifest(ctx, repository, digest or split_reference(name)[1])
     entries = sent(content, SentIndex, reference).manifests
     if entries is not None:
         content, found = _manifest(ctx, repository, for_platform(entries, platform, reference))
     manifest = sent(content, SentManifest, reference)
     own = manifest.config.digest
-    text = kept_document(ctx, own) or keep_document(ctx, own, repository.blob(own))
+    text = kept_document(ctx, own) or keep_document(ctx, own, repository().blob(own))
     config = sent(text, SentConfig, reference)
     if f"{config.os}/{config.architecture}" != platform:
         it_is = "/".join(filter(None, (config.os, config.architecture, config.variant)))
@@ -204,12 +210,12 @@ def _source(ctx: Context, engine: Engine | None, reference: str, platform: str) 
     return Source(repository=repository, reference=f"{plain}@{found}", layers=manifest.layers, config=config)
 
 
-def _manifest(ctx: Context, repository: Repository, reference: str) -> tuple[bytes, str]:
+def _manifest(ctx: Context, repository: Callable[[], Repository], reference: str) -> tuple[bytes, str]:
     """A manifest and its digest; of a digest that was read before, the kept one."""
     kept = kept_document(ctx, reference) if ":" in reference else None
     if kept is not None:
         return kept, reference
-    found = find_manifest(repository, reference)
+    found = find_manifest(repository(), reference)
     return keep_document(ctx, found.digest, found.content), found.digest
 
 
@@ -228,7 +234,7 @@ def _layers(ctx: Context, source: Source) -> list[LayerIndex]:
 
             def read(blob: SentBlob) -> LayerIndex:
                 def counted() -> Iterator[bytes]:
-                    for block in source.repository.stream(blob.digest, blob.size):
+                    for block in source.repository().stream(blob.digest, blob.size):
                         ctx.stop.check()
                         ctx.reporter.advance(task, len(block))
                         yield block

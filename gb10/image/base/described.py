@@ -13,6 +13,7 @@ from gb10.image.base.found_packages import Found, distributions
 from gb10.image.base.pythons import (
     Python,
     check_machine,
+    is_python,
     look_at,
     path_folders,
     pythons_elsewhere,
@@ -22,6 +23,7 @@ from gb10.image.base.pythons import (
 from gb10.image.recipe.base_image import BaseImage, BaseLayer
 
 ENGINES: Final = ("vllm", "sglang")
+MOST_PYTHONS: Final = 64
 CHOOSE: Final = "name the one that is meant: `python: PATH` in the recipe's base"
 
 
@@ -88,20 +90,23 @@ def _chosen(tree: FileTree, reference: str, settings: SentSettings, wanted: Want
     """
     environment, folders = _environment(settings), path_folders(_environment(settings))
     started = started_by(tree, _plain(_command(settings)), folders)
-    programs = [wanted.python] if wanted.python else [*([started] if started else ()), *pythons_on_path(tree, folders)]
-    programs += [] if wanted.python else pythons_elsewhere(tree)
-    candidates = list[Candidate]()
+    programs = [*([started] if started else ()), *pythons_on_path(tree, folders), *pythons_elsewhere(tree)]
+    if wanted.python:
+        if not is_python(tree, wanted.python):
+            there = "\n".join(dict.fromkeys(programs)) or "it holds no Python"
+            raise UsageError(f"{reference} has no Python {wanted.python}", where=there, hint="name one of these")
+        programs = [wanted.python]
+    if len(programs) > MOST_PYTHONS:
+        raise UsageError(f"{reference} has more than {MOST_PYTHONS} Pythons", hint=CHOOSE)
+    candidates, seen = list[Candidate](), set[tuple[str, ...]]()
     for program in dict.fromkeys(programs):
         python = look_at(tree, program)
-        if python and all(one.python.site_packages != python.site_packages for one in candidates):
-            candidates.append(
-                Candidate(python=python, found=distributions(tree, python, environment, settings.user or ""))
-            )
+        places = tuple(tree.real(one) or one for one in python.site_packages) if python else ()
+        if python and places not in seen:
+            seen.add(places)
+            found = distributions(tree, python, environment, settings.user or "")
+            candidates.append(Candidate(python=python, found=found))
     if not candidates:
-        if wanted.python:
-            raise UsageError(
-                f"{reference} has no Python {wanted.python}", hint="./build.py show IMAGE lists its Pythons"
-            )
         raise UsageError(
             f"{reference} holds no Python",
             hint="build on an image that holds vLLM or SGLang; `python: PATH` in the recipe's base names a Python in an"

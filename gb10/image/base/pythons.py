@@ -16,7 +16,6 @@ NAMED: Final = re.compile(r"python(3(?:\.\d{1,2})?)?")
 VERSIONED: Final = re.compile(r"python(3\.\d{1,2})")
 MACHINES: Final = {"elf 183": "arm64", "elf 62": "amd64"}
 """ELF's numbers of machines, as the platform of an image is written."""
-MOST_PYTHONS: Final = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +53,7 @@ def pythons_elsewhere(tree: FileTree) -> Iterator[str]:
     bins = sorted(
         path for path, node in tree.walk() if isinstance(node, Folder) and path.endswith("/bin") and "python3" in node
     )
-    for folder in bins[:MOST_PYTHONS]:
+    for folder in bins:
         if is_python(tree, f"{folder}/python3"):
             yield f"{folder}/python3"
 

@@ -126,6 +126,26 @@ def test_two_pythons_with_an_engine_are_an_error_that_names_both_and_the_way_out
     assert base(both, Env=VENV_PATH, wanted={"python": "/usr/bin/python3"}).engine == "vllm"
 
 
+def test_one_python_by_two_names_is_one() -> None:
+    files = [*DEBIAN, *VENV, *package(VENV_SITE, "vllm", "0.33.0")]
+    links: list[File] = [("venv", "/opt/venv", "l"), ("bin", "usr/bin", "l")]
+    assert base([*links, *files], Env=["PATH=/venv/bin:/bin"]).interpreter == "/venv/bin/python3"
+
+
+def test_a_python_that_is_meant_and_is_none_is_an_error_that_lists_the_others() -> None:
+    for path in ("/usr/bin/python9", "/usr/lib/python3.12/os.py", "python3"):
+        with pytest.raises(UsageError) as caught:
+            base(DEBIAN, wanted={"python": path})
+        assert (caught.value.where, caught.value.message.endswith(path)) == ("/usr/bin/python3", True)
+
+
+def test_of_too_many_pythons_one_must_be_named() -> None:
+    many = [file for number in range(70) for file in python(f"opt/p{number}")]
+    with pytest.raises(UsageError, match="more than 64 Pythons"):
+        base(many)
+    assert base(many, wanted={"python": "/opt/p7/bin/python3"}).site_packages[0].startswith("/opt/p7/")
+
+
 @pytest.mark.parametrize("layers", [[], [[("usr/bin/python3", "#!/bin/sh\n", "x")]], [DEBIAN, [("usr", "", "f")]]])
 def test_no_python_is_an_error(layers: list[list[File]]) -> None:
     with pytest.raises(UsageError, match="holds no Python"):
