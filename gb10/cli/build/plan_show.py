@@ -13,6 +13,7 @@ from gb10.core.reporter import terminal
 from gb10.errors import UncheckedError
 from gb10.image.build.estimate import Needs, obstacles, step_seconds
 from gb10.image.build.image_build import CacheStatus
+from gb10.image.build.proving import received, say_received
 from gb10.image.context import Context
 from gb10.image.plan.values import Plan, Step
 from gb10.image.publish.sharing import wheel_cache
@@ -40,6 +41,7 @@ def print_plan(
     Raises ``unchecked`` afterwards; the JSON document has its reason.
     """
     problems = obstacles(ctx, plan, found.cached)
+    say_received(ctx.reporter, received(ctx, plan))
     if as_json:
         present = {"hit": {step.name: found.cached[step.name] for step in plan.steps}, "needs": asdict(found.needs)}
         stop = {"problem": "; ".join(problems)} if problems else {}

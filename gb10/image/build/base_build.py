@@ -18,7 +18,7 @@ from gb10.core import proc
 from gb10.core.fetch import store_paths
 from gb10.core.machine import uv_platform
 from gb10.core.store import Store
-from gb10.errors import BuildError
+from gb10.errors import BuildError, PublishError
 from gb10.image.base.base_files import read_base_files
 from gb10.image.build.bases import Bases, make_rootfs
 from gb10.image.build.contexts import (
@@ -65,14 +65,18 @@ def ready_base(ctx: Context, base: BaseImage, engine: Engine) -> None:
     refuse_triggers(engine, require_image(engine, base.reference))
 
 
-def try_patched(ctx: Context, plan: Plan) -> None:
-    """Apply the diffs to the files of the base, unless the store has the result.
+def try_patched(ctx: Context, plan: Plan) -> tuple[str, ...]:
+    """Apply the diffs to the files of the base, unless the store has the result. Raises PatchError.
 
-    Raises PatchError, and UncheckedError when the files cannot be read.
+    Returns what could not be checked, and why: files that neither the engine nor the registry gives.
     """
     for step in plan.of_kind("patched"):
-        if not _entry(ctx.store, step).exists():
-            _patch(ctx, plan)
+        try:
+            if not _entry(ctx.store, step).exists():
+                _patch(ctx, plan)
+        except PublishError as error:
+            return (f"{step.about}: {error.message}",)
+    return ()
 
 
 def _patch(ctx: Context, plan: Plan) -> dict[str, bytes]:

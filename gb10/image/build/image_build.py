@@ -151,12 +151,11 @@ class ImageBuild:
         """Try patches on what they change, and the names of CMake targets on what the store has: for ``--dry-run``.
 
         A wheel or archive that patches change is fetched. Returns the error to raise after the plan is shown when one
-        cannot be fetched. Raises PatchError, UsageError, and UncheckedError for files of an image of others that cannot
-        be read.
+        cannot be fetched. Raises PatchError, UsageError.
         """
-        try_patched(self.ctx, self.plan)
-        unchecked = (*try_patches(self.ctx, self.plan), *try_sources(self.ctx, self.plan))
-        try_targets(self.ctx, self.plan)
+        ctx, plan = self.ctx, self.plan
+        unchecked = (*try_patched(ctx, plan), *try_patches(ctx, plan), *try_sources(ctx, plan))
+        try_targets(ctx, plan)
         if not unchecked:
             return None
         return UncheckedError(

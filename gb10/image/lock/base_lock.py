@@ -29,6 +29,7 @@ from gb10.image.recipe.on_image import OnImage, derived
 
 NEWEST_GLIBC: Final = 40
 """The N of the newest manylinux_2_N that uv knows."""
+PROJECT: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,98}[a-z0-9])?", re.ASCII)
 NAME: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 PAIR: Final = re.compile(rf"(?<![\w.=<>~!-])({NAME})([<>=!~]\S*)?\s+depends\s+on\s+({NAME})([<>=!~]\S*[^\s,.])?")
 """As uv writes it: who requires, in which releases, what, and which releases of that."""
@@ -120,7 +121,7 @@ def _added(
             f"{base.reference} has no glibc that could be read: no wheel is known to fit", hint="leave out requirements"
         )
     platform = Platform(python=base.python, architecture=architecture, glibc=min(minor, NEWEST_GLIBC))
-    present = {name: one.version for name, one in base.installed.items() if _is_version(one.version)}
+    present = present_in(base)
     constraints = (*recipe.constraints, *(f"{name}=={version}" for name, version in sorted(present.items())))
     index = main_index(ctx.env)
     resolver = Resolver(ctx.store, ctx.env, index.url, recipe.model_copy(update={"constraints": constraints}))
@@ -135,6 +136,15 @@ def _added(
         except UsageError as error:
             raise misfit(error, base, recipe.requirements) from error
     return added_wheels(index.session, found)
+
+
+def present_in(base: BaseImage) -> dict[str, str]:
+    """The distributions that do not move, and their versions; one that no index could have is nobody's requirement."""
+    return {
+        name: one.version
+        for name, one in base.installed.items()
+        if PROJECT.fullmatch(name) and _is_version(one.version)
+    }
 
 
 def _is_version(text: str) -> bool:

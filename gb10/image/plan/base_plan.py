@@ -25,6 +25,9 @@ from gb10.image.recipe.on_image import OnImage, derived
 PLACER: Final = "inside/install/placed.py"
 """What lays files over a base."""
 NAMED: Final = re.compile(r"[A-Za-z0-9._:/\[\]-]+@sha256:[0-9a-f]{64}", re.ASCII)
+NO_TAG: Final = re.compile(r"[^A-Za-z0-9_.-]+", re.ASCII)
+LONGEST: Final = 60
+"""Characters of an engine's version in a tag: whoever built the image wrote it."""
 PATCHED: Final = "patched"
 ADDED: Final = "added"
 
@@ -106,7 +109,7 @@ def base_step(base: BaseImage) -> Step:
 def on_image_tags(recipe: Recipe, options: Options, key: str) -> tuple[str, ...]:
     """The one tag of an image on an image of others; it holds the key and never moves."""
     cuda = f"-cu{recipe.cuda.replace('.', '')}" if recipe.cuda else ""
-    version = recipe.version.replace("+", "-")
+    version = NO_TAG.sub("-", recipe.version)[:LONGEST].strip("-.") or "unknown"
     tag = f"{recipe.repository}:{version}{cuda}-sm{options.arch.digits}"
     tag = tag if options.platform == options.arch.platform else f"{tag}-{options.target}"
     return (f"{tag}-{key[:12]}",)

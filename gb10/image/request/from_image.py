@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from packaging.version import InvalidVersion, Version
+
 from gb10.containers.reference import is_reference
 from gb10.errors import UsageError
 from gb10.image.context import Context, build_architecture
@@ -20,7 +22,7 @@ from gb10.image.plan.values import Plan
 from gb10.image.recipe.arch import Arch
 from gb10.image.recipe.base_image import BaseImage
 from gb10.image.recipe.locked import Lock
-from gb10.image.recipe.on_image import OnImage
+from gb10.image.recipe.on_image import NO_ENGINE, OnImage
 from gb10.image.request.given_diffs import from_web, named_source
 
 
@@ -139,6 +141,14 @@ def refuse_options(given: Mapping[str, bool]) -> None:
     if wrong in ("--kernels", "--for-model"):
         raise UsageError(f"{wrong} compiles no kernels for an image of others yet", hint=KERNELS)
     raise UsageError(f"--from excludes {wrong}", hint="--from keeps what the image holds; leave out one of them")
+
+
+def release_of(base: BaseImage) -> tuple[str, str]:
+    """The engine and the release by which a mod says whether it fits; an image without, or of no release, is 0."""
+    try:
+        return base.engine or NO_ENGINE, str(Version(base.version))
+    except InvalidVersion:
+        return base.engine or NO_ENGINE, "0"
 
 
 def require_engine(base: BaseImage, wanted: str | None, where: str) -> None:

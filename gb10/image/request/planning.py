@@ -33,6 +33,7 @@ from gb10.image.request.from_image import (
     plain_engine,
     plan_over,
     refuse_options,
+    release_of,
     require_engine,
 )
 from gb10.image.request.given_diffs import by_source, from_web, with_urls, with_wholes
@@ -158,7 +159,9 @@ def _plan_on(ctx: Context, request: Request, given: OnImage, lock: Lock, named: 
     if lock.base is None:
         raise UsageError("the lock names no image", hint="lock it again: ./build.py lock --engine FILE")
     require_engine(lock.base, given.engine, named)
+    engine, version = release_of(lock.base)
     recipe = derived(given, lock.base, build_inputs(ctx)[0])
+    recipe = recipe.model_copy(update={"engine": engine, "version": version})  # for mods alone
     over = Over(
         arch=parse_arch(request.arch),
         patches=request.patches,

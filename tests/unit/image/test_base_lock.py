@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import LockStaleError, UsageError
-from gb10.image.lock.base_lock import check_on_image, given_digest, misfit, write_stand_ins
+from gb10.image.lock.base_lock import check_on_image, given_digest, misfit, present_in, write_stand_ins
 from gb10.image.lock.lockfile import load_any
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.on_image import ImageBase, OnImage
@@ -50,6 +50,13 @@ def test_what_the_image_holds_stands_in_for_files_that_no_index_has(tmp_path: Pa
     assert names == ["flashinfer_python-0.6.7-py3-none-any.whl", "torch-2.10.0+cu130-py3-none-any.whl"]
     with zipfile.ZipFile(tmp_path / names[1]) as wheel:
         assert b"Version: 2.10.0+cu130\n" in wheel.read("torch-2.10.0+cu130.dist-info/METADATA")
+
+
+def test_names_that_no_index_has_reach_no_resolver() -> None:
+    hostile = {"../../x": "1", "a @ https://example.org/a.whl": "1", "b": "1 ; evil", "c\nd": "1", "e": "1.0+cu130"}
+    assert present_in(base(installed={}, versions={})) == {}
+    found = present_in(base(versions=hostile))
+    assert set(found) == {"vllm", "torch", "flashinfer-python", "e"}
 
 
 def test_a_recipe_on_an_image_is_told_from_one_of_ours(tmp_path: Path) -> None:

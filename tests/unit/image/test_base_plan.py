@@ -6,14 +6,17 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
+from gb10.containers.reference import check_reference
 from gb10.errors import UsageError
 from gb10.image.lock.lockfile import load_recipe, lock_text
 from gb10.image.plan.base_plan import plan_on_image
 from gb10.image.plan.plan_record import as_recorded, labels, record
 from gb10.image.plan.render import bake, dockerfile, scanned
+from gb10.image.recipe.base_image import Installed
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock
 from gb10.image.recipe.on_image import ImageBase, OnImage
+from gb10.image.request.from_image import release_of
 from gb10.image.request.plan_replay import read_record
 from tests.recipes import SHIPPED
 from tests.unit.image.test_plan_schema import SCHEMA
@@ -131,3 +134,17 @@ def test_a_base_that_no_dockerfile_can_name_is_refused(reference: str) -> None:
             SHIPPED.toolkit,
             WHOLE.options,
         )
+
+
+@pytest.mark.parametrize("version", ["1\nRUN evil", "x" * 500, "1!2.0+a b", "\x1b[31m", ""])
+def test_a_version_that_its_author_made_up_is_no_line_of_a_dockerfile_and_no_bad_tag(version: str) -> None:
+    installed = {"vllm": Installed(name="vllm", version=version, folder="/x")}
+    plan = plan_on(base(installed=installed), patches=(PATCH,))
+    assert check_reference(plan.tags[0]) == plan.tags[0]
+    assert not any(line.startswith("RUN evil") for line in dockerfile(plan, SHIPPED.templates).splitlines())
+    assert release_of(plan.lock.base or base())[0] == "vllm"
+
+
+def test_a_release_that_is_none_is_older_than_all() -> None:
+    assert release_of(base()) == ("vllm", "0.34.0.dev12+gabc")
+    assert release_of(base(engine="", installed={})) == ("image", "0")

@@ -1,15 +1,18 @@
 """What is published on an image of others, what is not, and which problems are the image's own."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from gb10.errors import PublishError, UsageError, VerifyError
+from gb10.image.context import open_context
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checking import refuse
-from gb10.image.proof.scans import Below, as_received, own_findings, planned_subject
+from gb10.image.proof.scans import Below, as_received, below_of, own_findings, planned_subject
 from gb10.image.publish.base_terms import refuse_zstd, require_republishable
 from gb10.image.recipe.allowances import Allowances
+from gb10.image.recipe.base_image import Installed
 from gb10.inside.scan.hazards import Hazard
 from gb10.inside.scan.scan import Scan
 from tests.unit.made_up_base import PATCH, base, plan_on
@@ -53,6 +56,13 @@ BELOW = Below(
     environment=("HF_TOKEN=of-its-author",),
     read=True,
 )
+
+
+def test_a_torch_that_does_not_know_the_gpu_is_known_before_anything_is_built(tmp_path: Path) -> None:
+    old = base(cuda="12.4", installed={"torch": Installed(name="torch", version="2.6.0+cu124", folder="/x")})
+    ctx = open_context({"HOME": str(tmp_path), "GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=-1)
+    found = [(check.name, problem.found) for check, problem in as_received(below_of(ctx, old), subject())]
+    assert ("torch", "torch 2.6.0+cu124 for CUDA 12.4") in found
 
 
 def test_problems_of_the_base_are_received_and_block_nothing() -> None:
