@@ -14,7 +14,8 @@ from gb10.image.plan.catalog import ROOT
 from gb10.inside.compile import pack_package, package, package_backend
 from gb10.inside.compile.pack_package import Built, local, placed, platform_tag, read_built
 from gb10.inside.compile.pack_wheel import Wheel
-from gb10.inside.compile.package_backend import build_system, check_requirements, check_torch, compile_on_import, loadfrom gb10.inside.scan.binary import Binary, Unit
+from gb10.inside.compile.package_backend import build_system, check_requirements, check_torch, compile_on_import, load
+from gb10.inside.scan.binary import Binary, Unit
 
 SPEC = "gb10.inside.compile.build_python"
 
