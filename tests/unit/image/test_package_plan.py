@@ -1,5 +1,6 @@
 """A package in a recipe: what its entry may say, what its stage reads, what moves its key."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from gb10.core.document import parse_document
 from gb10.errors import UsageError
+from gb10.image.build.costs import WHOLE_PEAK, kernel_cost, peaks
 from gb10.image.lock.lockfile import input_digest, load_lock, load_recipe, lock_path
 from gb10.image.patches.selection import plan_patches
 from gb10.image.plan.catalog import ROOT
@@ -191,3 +193,10 @@ def test_a_patch_by_hand_of_a_package_is_a_use_of_it(inputs: Inputs, tmp_path: P
     assert key(inputs) != plan.step("conv").key
     with pytest.raises(UsageError, match="unknown source convert"):
         plan_patches(SHIPPED.patches, recipe, lock, "arm64", [f"convert={diff}"], toolkit=toolkit)
+
+
+def test_a_compiler_of_a_package_gets_the_memory_that_torchs_headers_take(inputs: Inputs) -> None:
+    plan = plan_image(*inputs)
+    told = json.loads(peaks(SHIPPED, plan, plan.step("conv")))
+    assert told["other"] == WHOLE_PEAK
+    assert [one.peak >> 20 for one in kernel_cost(SHIPPED, plan, plan.step("conv"))] == [WHOLE_PEAK]
