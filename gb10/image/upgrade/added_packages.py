@@ -131,7 +131,7 @@ def _entry(ctx: Context, recipe: Recipe, lock: Lock, pinned: str) -> Entry:
             f"the index has no source of {pinned}: no source archive, and no wheel for every machine",
             where=redact(index.url),
             hint="take its commit from git: sources: {NAME: {git: URL, commit: …}} and a wheel of method package, "
-            "docs/build.md",
+            "docs/wheels.md",
         )
     file = Artifact(link.filename, sha256_of(link), size_of(index.session, link), index=recipe.index_of.get(name, ""))
     if file.size > LARGEST:
@@ -174,7 +174,7 @@ def _jit(name: str, tree: Tree) -> str:
         raise UsageError(
             f"{name} is a wheel with sources, and no one module of it compiles them by torch.utils.cpp_extension.load",
             where=f"modules that do: {listed}",
-            hint="write the entry by hand, with jit: MODULE, or take its commit from git: docs/build.md",
+            hint="write the entry by hand, with jit: MODULE, or take its commit from git: docs/wheels.md",
         )
     return found[0].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
