@@ -22,6 +22,8 @@ from gb10.image.recipe.image_recipe import ALL, WHOLE
 from gb10.image.recipe.kernel_sets import COSTS, UNITS, entries
 
 UNMEASURED: Final = {"units": 1, "cpu_s": 60, "peak_mib": 1024}
+WHOLE_PEAK: Final = 2560
+"""MiB of a compiler of a package that nobody measured: a file with torch's headers takes 2,070 (warp-rnnt, x86-64)."""
 LAUNCHERS_SINCE: Final = Version("0.7")
 """The first release line of FlashInfer with a launcher in its ninja files; 0.6.7 has none."""
 
@@ -41,7 +43,9 @@ def kernel_cost(catalog: Catalog, plan: Plan, step: Step) -> tuple[Family, ...]:
     """The families that a wheel or a program compiles. A family without a measurement counts as UNMEASURED."""
     costs = measured(catalog)
     names = [*target_families(plan, step), *map(family, entries(step.kernels or {}))]
-    return tuple(part for name in names for part in _parts(name, costs.get(name, UNMEASURED)))
+    whole = step.kind == "wheel" and plan.recipe.wheels[step.name].method in WHOLE
+    unmeasured = {**UNMEASURED, "peak_mib": WHOLE_PEAK} if whole else UNMEASURED
+    return tuple(part for name in names for part in _parts(name, costs.get(name, unmeasured)))
 
 
 def _parts(module: str, cost: Mapping[str, Any]) -> Iterator[Family]:

@@ -1,6 +1,7 @@
 """``patches/releases.lock.json``: each source's layout, and the releases that its patches are checked against."""
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -106,6 +107,15 @@ class Releases(Model):
     def layouts(self) -> dict[str, Layout]:
         """The layout of each source."""
         return {name: source.layout for name, source in self.sources.items()}
+
+    def with_own(self, projects: Mapping[str, str]) -> "Releases":
+        """With sources of a recipe's own, by name, each with its project: not pinned, patched as their archives are."""
+        own = {
+            name: SourceReleases.model_construct(projects=(project,), releases={})
+            for name, project in projects.items()
+            if name not in self.sources
+        }
+        return self.model_copy(update={"sources": {**self.sources, **own}}) if own else self
 
     def source(self, name: str) -> SourceReleases:
         """One source; raises UsageError that lists them."""

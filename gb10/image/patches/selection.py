@@ -57,7 +57,7 @@ def plan_patches(
     """
     lock = used_sources(recipe, lock)
     locked = locked_releases(lock, target)
-    releases = load_releases(root)
+    releases = load_releases(root).with_own(recipe.whole_sources)
     places = {source: find_place(releases, source, lock, locked) for source in recipe.patches}
     modules = _modules(recipe, toolkit) if toolkit else None
     series = [use for source, place in places.items() for use in _from_series(root, source, lock, place, modules)]

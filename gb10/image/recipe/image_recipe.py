@@ -299,6 +299,12 @@ class Recipe(Model):
         return {name: wheel for name, wheel in self.wheels.items() if wheel.method != "source" or wheel.targets}
 
     @property
+    def whole_sources(self) -> dict[str, str]:
+        """The sources that are built by their own build, whatever it is, each with its project."""
+        names = (wheel.source for wheel in self.wheels.values() if wheel.method in WHOLE)
+        return {name: self.project(name) for name in names}
+
+    @property
     def all_tools(self) -> tuple[str, ...]:
         """The requirements of all build stages."""
         return (*self.tools, *(tool for wheel in self.wheels.values() for tool in wheel.tools))

@@ -50,7 +50,7 @@ def by_source(ctx: Context, recipe: Recipe, lock: Lock, target: Architecture, te
     Raises PatchError and UsageError for what is no diff, or for paths of no source.
     """
     root = ctx.catalog.patches
-    releases, used = load_releases(root), used_sources(recipe, lock)
+    releases, used = load_releases(root).with_own(recipe.whole_sources), used_sources(recipe, lock)
     locked = locked_releases(used, target)
     found, origins = list[str](), dict[str, str]()
     for text in texts:
@@ -89,7 +89,7 @@ def named_source(text: str) -> tuple[str, str]:
 
 def _parts(ctx: Context, recipe: Recipe, part: Part, place: Place | None, name: str) -> Iterator[Part]:
     """A part of a diff; one of a bundled source also as a change of the source that bundles it."""
-    releases = load_releases(ctx.catalog.patches)
+    releases = load_releases(ctx.catalog.patches).with_own(recipe.whole_sources)
     if place is None or not place.folder:
         yield part
         if place and releases.source(part.source).told and any(one.method == "aot" for one in recipe.built.values()):

@@ -45,8 +45,10 @@ GIVEN: Final = ("torch", "ninja")
 LARGEST: Final = 1 << 30
 """Bytes of a source."""
 LARGEST_TEXT: Final = 1 << 20
-FORCE: Final = re.compile(r"(?:getenv|environ\.get)\(\s*[\"']([A-Z][A-Z0-9_]{0,98}_FORCE_BUILD)[\"']")
-JIT: Final = re.compile(r"(?m)^\s*(?:from torch\.utils\.cpp_extension import .*\bload\b|.*\bcpp_extension\.load\()")
+FORCE: Final = re.compile(r"(?:getenv|environ\.get)\(\s{0,99}[\"']([A-Z][A-Z0-9_]{0,98}_FORCE_BUILD)[\"']")
+IMPORT: Final = "from torch.utils.cpp_extension import "
+CALL: Final = "cpp_extension.load("
+"""How a module compiles when it is imported."""
 CODE: Final = (".cu", ".cpp", ".cc", ".cxx", ".c", ".pyx")
 
 
@@ -129,7 +131,7 @@ def _entry(ctx: Context, recipe: Recipe, lock: Lock, pinned: str) -> Entry:
             f"the index has no source of {pinned}: no source archive, and no wheel for every machine",
             where=redact(index.url),
             hint="take its commit from git: sources: {NAME: {git: URL, commit: …}} and a wheel of method package, "
-            "docs/build.md",
+            "docs/wheels.md",
         )
     file = Artifact(link.filename, sha256_of(link), size_of(index.session, link), index=recipe.index_of.get(name, ""))
     if file.size > LARGEST:
@@ -166,15 +168,21 @@ def entry_of(name: str, source: Source, tree: Tree, recipe: Recipe, lock: Lock) 
 
 def _jit(name: str, tree: Tree) -> str:
     """The module of a wheel that compiles when it is imported. Raises UsageError for none, and for several."""
-    found = [path for path in tree.paths() if path.endswith(".py") and JIT.search(_text(tree, path))]
+    found = [path for path in tree.paths() if path.endswith(".py") and compiles_on_import(_text(tree, path))]
     if len(found) != 1:
         listed = ", ".join(found[:5]) or "none"
         raise UsageError(
             f"{name} is a wheel with sources, and no one module of it compiles them by torch.utils.cpp_extension.load",
             where=f"modules that do: {listed}",
-            hint="write the entry by hand, with jit: MODULE, or take its commit from git: docs/build.md",
+            hint="write the entry by hand, with jit: MODULE, or take its commit from git: docs/wheels.md",
         )
     return found[0].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def compiles_on_import(text: str) -> bool:
+    """Whether a module calls torch's ``load``, by the line that imports it, or by its name. Pure."""
+    lines = (line.strip() for line in text.split("\n"))
+    return any(CALL in line or (line.startswith(IMPORT) and "load" in re.findall(r"\w+", line)) for line in lines)
 
 
 def build_tools(tree: Tree, setup: str, recipe: Recipe) -> tuple[str, ...]:

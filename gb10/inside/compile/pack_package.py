@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from email.parser import Parser
 from pathlib import Path
 
+from gb10.inside.compile import package
 from gb10.inside.compile.pack_wheel import MACHINES, Wheel, glibc_minor, local_version, pack
 from gb10.inside.compile.package_backend import refused
 from gb10.inside.scan.binary import mapped, scan_file
@@ -130,14 +131,28 @@ def module_of(name: str, content: bytes, options: argparse.Namespace) -> dict[st
             "its build takes a compiler that is not CC or CXX: patch it, or set its own variable in environment",
         )
     code = {one for one in found.codes if one.startswith("sm_")}
-    if found.codes and code != {wanted}:
-        listed = ", ".join(sorted(found.codes))
+    listed = ", ".join(sorted(found.codes))
+    if found.codes and wanted not in code:
         raise refused(
-            f"{name} holds {listed}, not {wanted}",
+            f"{name} holds {listed}, nothing of which is for {options.arch}",
+            "it is for other GPUs; or set the project's own variable for GPUs in environment in the recipe",
+        )
+    others = {*found.codes} - {wanted} - foreign_code(options.built)
+    if others:
+        raise refused(
+            f"{name} holds {listed}, not {wanted} alone",
             "its build takes an nvcc that is not CUDA_HOME's or PATH's, or brings compiled code along: patch it",
         )
+    if code - {wanted}:
+        print(f"{name}: files for other GPUs alone hold {', '.join(sorted(code - {wanted}))}", flush=True)
     digest = hashlib.sha256(content).hexdigest()
     return {"file": name, "cubins": sorted(code), "units": sum(one.count for one in found.units), "sha256": digest}
+
+
+def foreign_code(built: Path) -> set[str]:
+    """The code of files that the project compiles for other GPUs alone, as package_compiler.py noted it."""
+    path = built / package.FOREIGN
+    return {*path.read_text(encoding="utf-8").split()} if path.exists() else set()
 
 
 def check_symbols(libraries: dict[str, bytes], work: Path, options: argparse.Namespace) -> None:

@@ -25,6 +25,8 @@ PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 COMPILER = Path(__file__).with_name("package_compiler.py")
 HOOK = "from gb10.inside.compile.build_python import answer_for_target\n\nanswer_for_target()\n"
 INCLUDE = Path("/usr/include")
+FOREIGN = "foreign.txt"
+"""In OUT: the code of files that a project compiles for other GPUs alone."""
 
 
 def main() -> None:
@@ -116,6 +118,7 @@ def lay_out_compilers(options: argparse.Namespace) -> None:
         "cc": options.cc,
         "c++": options.cxx,
         "arch": options.arch,
+        "foreign": str(options.out / FOREIGN),
         "gencode": f"-gencode={options.gencode}",
         "environment": cache_settings(options.work, options.source, real, options.cxx),
     }

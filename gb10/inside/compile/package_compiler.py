@@ -4,8 +4,9 @@
 
 A package's build chooses GPUs in many ways: a list of its own, a variable, the GPU of the machine. So nvcc's words for
 them are replaced by the arch of the image here, where all ways meet. A call whose list has nothing that a GPU of this
-arch runs is for other GPUs: it is an error, not compiled for what its author did not mean. Also replaced: the compiler
-that nvcc takes for host code, by the target's. Several threads are left out: ccache gives up, and there is one arch.
+arch runs is for other GPUs: it stays as its author wrote it, and FOREIGN notes its code, so that pack_package.py knows
+whence it comes. Also replaced: the compiler that nvcc takes for host code, by the target's. Several threads are left
+out: ccache gives up, and there is one arch.
 """
 
 import json
@@ -46,24 +47,23 @@ def main() -> int:
         print(f"error: {native} compiles for the machine that builds, not for the image's", file=sys.stderr)
         return 1
     if kind == "nvcc":
-        if wrong := foreign(words, config["arch"]):
-            print(f"error: {wrong}", file=sys.stderr)
-            return 1
-        words = device_words(words, config)
+        others = foreign(words, config["arch"])
+        if others:
+            note(Path(config["foreign"]), f"{' '.join(others)}\n")
+        words = device_words(words, config, own=bool(others))
     elif "-shared" in words and not set(words) & {*COMPILES}:
         words = [*words, *LINK]
     return run([config[kind], *words], config["environment"])
 
 
-def foreign(words: Sequence[str], arch: str) -> str:
-    """Why a call is for other GPUs; empty when a GPU of the arch runs some of its code, or it names no GPU."""
+def foreign(words: Sequence[str], arch: str) -> list[str]:
+    """The code that a call is for, when it is for other GPUs alone: ``sm_100f``. None where it names no GPU."""
     named = [value for option, value in options_of(words) if option in ARCHES]
     codes = [code for value in named for code in CODE.finditer(value)]
     major, minor = (int(part) for part in arch.rstrip("af").split("."))
     if not codes or any(reaches(value, major, minor) for value in named):
-        return ""
-    found = ", ".join(sorted({code[0] for code in codes}))
-    return f"this file is compiled for {found} alone, and nothing of that runs on {arch}"
+        return []
+    return sorted({code[0] for code in codes})
 
 
 def reaches(value: str, major: int, minor: int) -> bool:
@@ -97,10 +97,13 @@ def options_of(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield word, words[index + 1]
 
 
-def device_words(words: Sequence[str], config: dict[str, Any]) -> list[str]:
-    """nvcc's words: one arch, the target's host compiler, names that are the same in each run."""
+def device_words(words: Sequence[str], config: dict[str, Any], *, own: bool = False) -> list[str]:
+    """nvcc's words: one arch, the target's host compiler, names that are the same in each run.
+
+    ``own``: its own GPUs stay, as they do for PTX.
+    """
     kept, index = list[str](), 0
-    ptx = any(word in TO_PTX for word in words)
+    ptx = own or any(word in TO_PTX for word in words)
     dropped = (*HOST, *THREADS, *(() if ptx else ARCHES))
     while index < len(words):
         word = words[index]
@@ -144,10 +147,15 @@ def run(argv: list[str], settings: dict[str, str]) -> int:
             "cpu_s": round(usage.ru_utime + usage.ru_stime, 2),
             "peak_kib": usage.ru_maxrss,
         }
-        log = os.open(settings["GB10_LAUNCH_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        os.write(log, f"{json.dumps(line)}\n".encode())
-        os.close(log)
+        note(Path(settings["GB10_LAUNCH_LOG"]), f"{json.dumps(line)}\n")
     return code
+
+
+def note(path: Path, line: str) -> None:
+    """Append a line, whole: compilers run at the same time."""
+    log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(log, line.encode())
+    os.close(log)
 
 
 if __name__ == "__main__":

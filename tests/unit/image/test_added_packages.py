@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 import tarfile
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +19,12 @@ from gb10.image.plan.catalog import ROOT
 from gb10.image.recipe.image_recipe import Recipe, Source, WheelBuild
 from gb10.image.recipe.locked import Lock, LockedWheel, LockedWheels
 from gb10.image.upgrade.added_packages import (
+    FORCE,
     OURS,
     Entry,
     add_packages,
     build_tools,
+    compiles_on_import,
     entry_of,
     inserted,
     missing,
@@ -162,6 +165,16 @@ def test_only_lines_are_added_and_comments_stay(recipe: Recipe) -> None:
     assert [line for line in text.splitlines() if line not in new] == TEXT.splitlines()
     assert found.wheels["conv"] == made.build
     assert found.sources["one"] == recipe.sources["one"]
+
+
+@pytest.mark.parametrize(
+    "text", ["\n" * (1 << 20), " " * (1 << 20), "getenv(" + " " * (1 << 20), "getenv(" * (1 << 17)]
+)
+def test_long_files_are_searched_in_bounded_time(text: str) -> None:
+    begin = time.process_time()
+    assert not compiles_on_import(text)
+    assert not FORCE.findall(text)
+    assert time.process_time() - begin < 2
 
 
 def test_a_section_that_is_not_there_comes_at_the_end() -> None:

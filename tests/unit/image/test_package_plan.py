@@ -1,16 +1,20 @@
 """A package in a recipe: what its entry may say, what its stage reads, what moves its key."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from gb10.core.document import parse_document
 from gb10.errors import UsageError
+from gb10.image.build.costs import WHOLE_PEAK, kernel_cost, peaks
 from gb10.image.lock.lockfile import input_digest, load_lock, load_recipe, lock_path
+from gb10.image.patches.selection import plan_patches
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import plan_image
-from gb10.image.plan.options import Options, PatchUse
+from gb10.image.plan.options import Options
 from gb10.image.plan.plan_record import record, recorded_plan
 from gb10.image.plan.render import wheel_dockerfile
 from gb10.image.plan.values import Plan, wheel_inputs
@@ -176,7 +180,23 @@ def test_a_recipe_without_such_sources_keeps_its_digest() -> None:
     assert input_digest(plain) == load_lock(lock_path(RECIPE)).input_digest != input_digest(own)
 
 
-def test_a_patch_by_hand_of_a_package_is_a_use_of_it(inputs: Inputs) -> None:
-    use = PatchUse(source="conv", project="conv", name="a", sha256=SHA, installable=True)
-    plan = plan_image(*inputs[:3], replace(inputs[3], patches=(use,)))
-    assert [one.name for one in wheel_inputs(plan, "conv").origins[0].patches] == ["a"]
+DIFF = "--- a/csrc/a.h\n+++ b/csrc/a.h\n@@ -1 +1,2 @@\n+// ours\n int a;\n"
+
+
+def test_a_patch_by_hand_of_a_package_is_a_use_of_it(inputs: Inputs, tmp_path: Path) -> None:
+    diff = tmp_path / "own.diff"
+    diff.write_text(DIFF, encoding="utf-8")
+    recipe, lock, toolkit, options = inputs
+    patches = plan_patches(SHIPPED.patches, recipe, lock, "arm64", [f"conv={diff}"], toolkit=toolkit)
+    plan = plan_image(recipe, lock, toolkit, replace(options, patches=patches))
+    assert [one.name for one in wheel_inputs(plan, "conv").origins[0].patches] == ["own.diff"]
+    assert key(inputs) != plan.step("conv").key
+    with pytest.raises(UsageError, match="unknown source convert"):
+        plan_patches(SHIPPED.patches, recipe, lock, "arm64", [f"convert={diff}"], toolkit=toolkit)
+
+
+def test_a_compiler_of_a_package_gets_the_memory_that_torchs_headers_take(inputs: Inputs) -> None:
+    plan = plan_image(*inputs)
+    told = json.loads(peaks(SHIPPED, plan, plan.step("conv")))
+    assert told["other"] == WHOLE_PEAK
+    assert [one.peak >> 20 for one in kernel_cost(SHIPPED, plan, plan.step("conv"))] == [WHOLE_PEAK]

@@ -15,6 +15,7 @@ from gb10.inside.compile import pack_package, package, package_backend
 from gb10.inside.compile.pack_package import Built, local, placed, platform_tag, read_built
 from gb10.inside.compile.pack_wheel import Wheel
 from gb10.inside.compile.package_backend import build_system, check_requirements, check_torch, compile_on_import, load
+from gb10.inside.scan.binary import Binary, Unit
 
 SPEC = "gb10.inside.compile.build_python"
 
@@ -218,6 +219,33 @@ def test_a_library_says_what_it_holds(library: Path) -> None:
     options.machine = "aarch64" if options.machine == "x86_64" else "x86_64"
     with pytest.raises(SystemExit, match=r"package: conv/lib\.so is for .*\nhint: its build takes a compiler"):
         pack_package.module_of("conv/lib.so", content, options)
+
+
+@pytest.mark.parametrize(
+    ("codes", "noted", "says"),
+    [
+        (("sm_121a",), "", ""),
+        (("sm_121a", "sm_100f"), "compute_100f sm_100f\n", ""),
+        (("sm_121a", "sm_100f"), "", r"holds sm_100f, sm_121a, not sm_121a alone"),
+        (("sm_121a", "compute_80"), "", r"holds compute_80, sm_121a, not sm_121a alone"),
+        (("sm_90a",), "compute_90a sm_90a\n", r"holds sm_90a, nothing of which is for 12\.1a"),
+        (("compute_80",), "", r"nothing of which is for 12\.1a"),
+    ],
+)
+def test_it_holds_the_arch_and_others_only_where_the_project_says_so(
+    library: Path, monkeypatch: pytest.MonkeyPatch, codes: tuple[str, ...], noted: str, says: str
+) -> None:
+    options, machine = of_machine(library), os.uname().machine
+    units = tuple(Unit(codes={code: 1}, count=1) for code in codes)
+    read = Binary(path="a.so", kind="elf", size=1, machine=machine, units=units)
+    monkeypatch.setattr(pack_package, "scan_file", lambda path, name: read)
+    if noted:
+        (library.parent / package.FOREIGN).write_text(noted, encoding="utf-8")
+    if says:
+        with pytest.raises(SystemExit, match=says):
+            pack_package.module_of("a.so", b"", options)
+    else:
+        assert pack_package.module_of("a.so", b"", options)["cubins"] == sorted(codes)
 
 
 def test_the_tag_has_the_glibc_that_it_needs_and_a_newer_one_is_refused(library: Path) -> None:
