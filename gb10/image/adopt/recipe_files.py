@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from gb10.errors import UsageError
 from gb10.image.adopt.adopted import Adopted, Line
 from gb10.image.adopt.build_files import BuildFile
 
+COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 WIDEST: Final = 160
 """Characters of a line of theirs in a comment."""
 RECORD: Final = """what: Commands that {name} runs in its image, as `adopt` found them.
@@ -132,15 +134,21 @@ def _left_out(adopted: Adopted) -> Iterator[str]:
             yield ""
             yield f"# {title}:"
             for line in lines:
-                yield f"#   {rows_of(line)}  {shown(line.text if line.instruction != 'RUN' else f'RUN {line.text}')}"
+                yield f"#   {rows_of(line)}  {shown(text_of(line))}"
                 yield f"#       {shown(line.why)}"
     if adopted.wheels:
         yield ""
         yield "# What it compiles takes a wheel method in a recipe with sources:"
         for wheel in adopted.wheels:
-            pin = wheel.ref or "COMMIT"
+            pin = wheel.ref if COMMIT.fullmatch(wheel.ref) else f"COMMIT of {wheel.ref or 'its branch'}"
             yield f"#   sources: {shown(f'{{{wheel.name}: {{git: {wheel.url}, commit: {pin}}}}}')}"
             yield f"#   wheels: {shown(f'{{{wheel.name}: {{method: package, source: {wheel.name}}}}}')}"
+
+
+def text_of(line: Line) -> str:
+    """The instruction, or the command of a RUN with its instruction before it."""
+    known = line.text.upper().startswith(line.instruction)
+    return line.text if known else f"{line.instruction} {line.text}"
 
 
 def rows_of(line: Line) -> str:

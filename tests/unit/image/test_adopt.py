@@ -153,6 +153,26 @@ def test_a_diff_on_site_packages_is_a_patch_unless_a_command_came_before(tmp_pat
     assert not found.patches  # an overlay lies above patches
 
 
+def test_what_would_leave_a_broken_image_is_left_out_with_the_rest(tmp_path: Path) -> None:
+    """A package that is removed for one that is not taken, and what reads a mount or a file that nobody makes."""
+    found = adopted(
+        tmp_path,
+        "RUN pip uninstall -y vllm || true; git clone https://github.com/a/b /b && pip install /b\n"
+        "RUN pip uninstall -y old\n"
+        "RUN --mount=type=bind,from=x/y,source=/deb,target=/debs cd /debs && apt-get install -y ./*.deb\n"
+        "RUN curl -LsSf https://a.b/i.sh | sh && . $HOME/.local/bin/env\n"
+        "RUN d=/src && git init $d && git -C $d fetch https://a/b && V=$(cat $d/version) && git -C $d log > /v\n"
+        "RUN curl -L https://github.com/c/d/archive/v2.tar.gz | tar xz -C /d && pip install /d\n"
+        "RUN pip install --upgrade pip wheel\n",
+    )
+    assert [(line.first, line.verdict) for line in found.lines if line.verdict in ("mod", "taken")] == [
+        (1, "taken"), (3, "mod"),
+    ]  # fmt: skip
+    assert found.mods[0].script.count("pip uninstall") == 1
+    assert [(wheel.name, wheel.ref) for wheel in found.wheels] == [("b", ""), ("d", "v2")]
+    assert line_of(found, "pip install --upgrade").verdict == "no-effect"
+
+
 def test_other_stages_are_left_out_by_reason(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text(
         f"FROM {BASE} AS made\nRUN git clone https://github.com/a/b.git /b\nFROM alpine AS vain\nRUN x\n"
