@@ -265,3 +265,16 @@ def ring() -> tuple[Spark, ...]:
 def switched(count: int) -> tuple[Spark, ...]:
     """Sparks at a switch, port 1; a network for each half."""
     return tuple(Spark(number=at, cables={"p1": (f"10.0.0.{at}/24", f"10.0.1.{at}/24")}) for at in range(1, count + 1))
+
+
+def circle(count: int, *, length: int = 24) -> tuple[Spark, ...]:
+    """Sparks in a ring: port 0 of each goes to port 1 of the next; a network for each half of each cable."""
+
+    def halves(cable: int, end: int) -> tuple[str, str]:
+        if length == 24:
+            return f"10.0.{cable}.{end}/24", f"10.1.{cable}.{end}/24"
+        return f"10.0.0.{4 * cable + end}/{length}", f"10.1.0.{4 * cable + end}/{length}"
+
+    return tuple(
+        Spark(number=at + 1, cables={"p0": halves(at, 1), "p1": halves((at - 1) % count, 2)}) for at in range(count)
+    )

@@ -72,6 +72,5 @@ def deployment(
         render=request or RenderRequest(), nodes=",".join(hosts) or None, containers=options or ContainerSettings()
     )
     source = RecipeSource(recipe=recipe or odd_recipe(max(1, len(hosts))))
-    return deployment_of(
-        prepare_recipe(Reporter({}), source, asked, nodes_of(hosts)), form, Fabric(resource=rdma, functions=functions)
-    )
+    prepared = prepare_recipe(Reporter({}), source, asked, nodes_of(hosts))
+    return deployment_of(prepared, form, Fabric(resource=rdma, functions=functions))

@@ -3,12 +3,24 @@
 ``python3 -m bootstrap tests/mutations.py --count 60 --seed 7`` copies the tree, changes one comparison, ``and``,
 ``not``, condition or number of ``gb10/`` at a time in the copy, and runs the unit and golden test files that import the
 changed module. The checkout itself is never changed. ``--neighbours`` tries a mutant that survived with more test
-files: those that import a module which imports the changed one.
+files: those that import a module which imports the changed one. ``--integration`` tries what still survives with the
+files of tests/integration that name its module, but for tests marked ``slow`` or ``long``: what talks to a server, a
+registry or an engine is tested there, with the real one. It needs the network, and up to minutes for each survivor; the
+store is its own and filled anew.
 
-Numbers of a module's or a class's constants are not changed: a test of a limit or of a table would repeat its number.
+What no test could notice, or only by repeating a number, is not changed:
 
-Exit code 0: at least 90 % of the mutants were caught; 1: fewer; 2: the tests fail without a mutation, or an entry of
-EQUIVALENT fits no line.
+* numbers of a module's or a class's constants: limits and tables;
+* seconds of waits and the sizes of caches, pools and blocks (UNSEEN, TAKEN, ``1 << 20``): they change how fast
+  something is or how much memory it takes, not what it does;
+* where a long text is cut (``text[:2000]``, CUT and more): one character more is as good;
+* ``<`` against ``<=`` where one side is the clock: it never stands at the limit.
+
+A mutant runs in a PID namespace of its own (unshare of util-linux), with a limit of its memory: with one changed
+comparison, what ends the processes of a session ends those of everybody else.
+
+Exit code 0: at least 90 % of the mutants were caught; 1: fewer; 2: the tests fail without a mutation, before or after
+the others, or an entry of EQUIVALENT fits no line.
 """
 
 import argparse
@@ -17,34 +29,49 @@ import contextlib
 import os
 import random
 import re
-import resource
 import secrets
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SUITES: Final = ("tests/unit", "tests/golden")
-PYTEST: Final = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--in-memory")
+INTEGRATION: Final = ("tests/integration",)
 LEAST: Final = 0.9
 """The share of mutants that the tests must catch."""
 MEMORY: Final = 8 << 30
 """Bytes of address space of a run: a mutant may never end, and keep all that it makes."""
+ISOLATED: Final = (
+    *("prlimit", f"--as={MEMORY}"),
+    *("unshare", "--pid", "--fork", "--kill-child", "--mount-proc"),
+    *(("--user", "--map-current-user") if os.geteuid() else ()),
+)
+"""A run sees no process but its own, and all of them end with it."""
+PYTEST: Final = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--in-memory")
+UNSEEN: Final = frozenset(
+    {"timeout", "maxsize", "pool_maxsize", "max_workers", "bufsize", "buffering", "compresslevel"}
+)
+"""Keyword arguments whose numbers no test notices."""
+TAKEN: Final = frozenset({"sleep", "wait", "lru_cache", "ThreadPoolExecutor"})
+"""Functions whose numbers are seconds or sizes."""
+CUT: Final = 20
+"""From so many characters on, a slice's end is where a long text is cut; below, it is part of what a user sees."""
+CLOCKS: Final = frozenset({"monotonic", "time", "perf_counter", "monotonic_ns", "time_ns"})
 EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
-    ('"why": self.why[:20_000],', "20_000", "20001"): "a limit: one character more is as good",
     (
         "scale = box.width * box.height / total if total else 0",
         "0",
         "1",
     ): "without values nothing is laid out, so nothing is scaled",
+    ('self._made = (float("-inf"), 0.0)', "0.0", "1.0"): "what was made so long ago is made anew",
+    ('self._made: tuple[float, float] = (float("-inf"), 0.0)', "0.0", "1.0"): "what was made so long ago is made anew",
     (
         "return len(os.sched_getaffinity(0))",
         "0",
@@ -132,9 +159,7 @@ def mutants_of(source: Source) -> Iterator[Mutant]:
 
     A condition of ``==``, ``is``, ``in`` or ``not`` is not negated besides: that would be the same mutant again.
     """
-    tables = [node for node in ast.walk(source.tree) if isinstance(node, ast.Module | ast.ClassDef)]
-    constants = [one for table in tables for one in table.body if isinstance(one, ast.Assign | ast.AnnAssign)]
-    tabled = {id(node) for constant in constants for node in ast.walk(constant)}
+    apart = {id(number) for node in ast.walk(source.tree) for part in unnoticed(node) for number in ast.walk(part)}
     for node in nodes(source.tree):
         match node:
             case ast.Compare():
@@ -146,13 +171,52 @@ def mutants_of(source: Source) -> Iterator[Mutant]:
                     yield from swapped(source, node.op, left, right)
             case ast.UnaryOp(op=ast.Not()):
                 yield source.mutant(source.begin(node), source.begin(node) + len("not"), "")
-            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool) and id(node) not in tabled:
+            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool) and id(node) not in apart:
                 yield source.mutant(source.begin(node), source.end(node), str(value + 1))
             case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
                 yield from negated(source, test)
             case ast.comprehension(ifs=tests):
                 for test in tests:
                     yield from negated(source, test)
+
+
+def unnoticed(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a node whose numbers are not changed; the module's docstring says why."""
+    match node:
+        case ast.Module(body=body) | ast.ClassDef(body=body):
+            yield from (one for one in body if isinstance(one, ast.Assign | ast.AnnAssign))
+        case ast.Call(func=function, args=args, keywords=keywords):
+            yield from (one.value for one in keywords if one.arg in UNSEEN)
+            yield from filter(is_size, args)
+            if name_of(function) in TAKEN:
+                yield from (*args, *(one.value for one in keywords))
+            if name_of(function) == "read":  # one byte more tells a file that is too large
+                yield from (one.right for one in args if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Add))
+            if name_of(function) == "get_close_matches":  # the first one is named
+                yield from (one.value for one in keywords if one.arg == "n")
+        case ast.Compare(comparators=sides):
+            yield from filter(is_size, sides)
+        case ast.BinOp(op=ast.Add(), right=right) if is_size(right):
+            yield right
+        case ast.Slice(upper=ast.Constant(value=int(end)) as upper) if end >= CUT:
+            yield upper
+
+
+def is_size(node: ast.expr) -> bool:
+    """``1 << 20`` by itself; times something, it is a unit."""
+    match node:
+        case ast.BinOp(op=ast.LShift(), left=ast.Constant(), right=ast.Constant()):
+            return True
+    return False
+
+
+def name_of(function: ast.expr) -> str:
+    """``sleep`` of ``sleep`` and ``time.sleep``."""
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def reads_clock(side: ast.expr) -> bool:
+    return any(isinstance(node, ast.Call) and name_of(node.func) in CLOCKS for node in ast.walk(side))
 
 
 def nodes(node: ast.AST) -> Iterator[ast.AST]:
@@ -169,6 +233,8 @@ def nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 def swapped(source: Source, op: ast.cmpop | ast.boolop, left: ast.expr, right: ast.expr) -> Iterator[Mutant]:
     old, new = SWAPPED[type(op)]
+    if isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) and (reads_clock(left) or reads_clock(right)):
+        return
     start, end = source.end(left), source.begin(right)
     pattern = rf"\b{old}\b".replace(" ", r"\s+") if old.isidentifier() or " " in old else re.escape(old)
     found = re.search(pattern.encode(), source.content[start:end])
@@ -212,10 +278,10 @@ def module_file(name: str) -> Path | None:
     return None
 
 
-def tests_by_module() -> dict[str, list[str]]:
-    """For each module that a unit or golden test file names, these files."""
+def tests_by_module(suites: Iterable[str] = SUITES) -> dict[str, list[str]]:
+    """For each module that a test file of these suites names, these files."""
     found: dict[str, list[str]] = {}
-    for test in sorted(path for suite in SUITES for path in (ROOT / suite).rglob("test_*.py")):
+    for test in sorted(path for suite in suites for path in (ROOT / suite).rglob("test_*.py")):
         for module in named_modules(test):
             found.setdefault(module, []).append(str(test.relative_to(ROOT)))
     return found
@@ -258,10 +324,14 @@ class Copy:
         """What the tests say, "passed", "failed" or "no end", and their output; no process of theirs is left."""
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen(
-                [*PYTEST, *tests], cwd=self.tree, env=self.env, stdout=output, stderr=output, start_new_session=True
+                [*ISOLATED, *PYTEST, "-m", "not slow and not long", *tests],
+                cwd=self.tree,
+                env=self.env,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
             try:
-                resource.prlimit(process.pid, resource.RLIMIT_AS, (MEMORY, MEMORY))
                 verdict = "failed" if process.wait(limit) else "passed"
             except subprocess.TimeoutExpired:
                 verdict = "no end"
@@ -283,6 +353,40 @@ class Copy:
             path.write_bytes(original)
 
 
+@dataclass(kw_only=True, slots=True)
+class Trial:
+    """Which test files notice a mutant: those that name its module, then the others that were wanted."""
+
+    copy: Copy
+    limit: float
+    naming: Mapping[str, Sequence[str]]
+    near: Mapping[str, Sequence[str]]
+    real: Mapping[str, Sequence[str]]
+    fit: dict[str, bool] = field(default_factory=dict)
+    """Whether an integration test file passes without a mutation."""
+
+    def of(self, mutant: Mutant) -> str:
+        """``caught``, ``caught by`` whom, or ``SURVIVED``."""
+        if not self.copy.survives(mutant, self.naming[mutant.path], self.limit):
+            return "caught"
+        near = self.near.get(mutant.path)
+        if near and not self.copy.survives(mutant, near, 3 * self.limit):
+            return "caught by neighbours"
+        for test in self.real.get(mutant.path, ()):
+            if test not in self.fit:
+                self.fit[test] = self.passes(test)
+            if self.fit[test] and not self.copy.survives(mutant, [test], 5 * self.limit):
+                return f"caught by {test}"
+        return "SURVIVED"
+
+    def passes(self, test: str) -> bool:
+        """Whether an integration test file passes without a mutation; one that does not is named, and left out."""
+        passed = self.copy.run([test], 10 * self.limit)[0] == "passed"
+        if not passed:
+            print(f"    {test} fails without a mutation", flush=True)
+        return passed
+
+
 def main() -> int:
     """Choose mutants, see that the tests pass without, then with each of them; print who survived."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -291,6 +395,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=120, metavar="S", help="seconds for the tests of one mutant")
     parser.add_argument("--only", default="", metavar="PREFIX", help="mutate files below this path alone")
     parser.add_argument("--neighbours", action="store_true", help="try survivors with the tests of what imports them")
+    parser.add_argument("--integration", action="store_true", help="try survivors with integration tests as well")
     parser.add_argument("--list", action="store_true", help="print the chosen mutants and run nothing")
     options = parser.parse_args()
     naming = tests_by_module()
@@ -306,34 +411,40 @@ def main() -> int:
     if options.list:
         print(*chosen, sep="\n")
         return 0
-    start = time.monotonic()
     near = tests_of_importers(naming) if options.neighbours else {}
+    real = tests_by_module(INTEGRATION) if options.integration else {}
     with tempfile.TemporaryDirectory(prefix="gb10-mutations-", ignore_cleanup_errors=True) as folder:
-        copy = Copy(Path(folder))
+        trial = Trial(copy=Copy(Path(folder)), limit=options.limit, naming=naming, near=near, real=real)
         used = {test for m in chosen for test in (*naming[m.path], *near.get(m.path, ()))}
-        verdict, output = copy.run(sorted(used), 10 * options.limit)
+        verdict, output = trial.copy.run(sorted(used), 10 * options.limit)
         if verdict != "passed":
             print(output, f"the tests fail without a mutation: {verdict}", sep="\n")
             return 2
         verdicts = dict[Mutant, str]()
         for number, mutant in enumerate(chosen, 1):
-            verdicts[mutant] = "SURVIVED"
-            if not copy.survives(mutant, naming[mutant.path], options.limit):
-                verdicts[mutant] = "caught"
-            elif near.get(mutant.path) and not copy.survives(mutant, near[mutant.path], 3 * options.limit):
-                verdicts[mutant] = "caught by neighbours"
+            verdicts[mutant] = trial.of(mutant)
             print(f"{number:3} {verdicts[mutant]} {mutant}", flush=True)
-    counts = Counter(verdicts.values())
+        # A mutant may leave something in the store that makes a test fail for every later one.
+        spoilt = [test for test, fit in trial.fit.items() if fit and not trial.passes(test)]
     survivors = [mutant for mutant, verdict in verdicts.items() if verdict == "SURVIVED"]
-    caught = len(chosen) - len(survivors)
-    first, total = counts["caught"], len(chosen)
-    print(f"\n{first} of {total} caught ({first / total:.0%}) by the test files that name the module")
-    if options.neighbours:
-        print(f"{caught} ({caught / total:.0%}) with the test files that name a module which imports it")
-    print(f"{time.monotonic() - start:.0f} s; survivors:")
+    print_sums(Counter(verdicts.values()))
+    print("survivors:")
     for mutant in survivors:
         print(f"  {mutant}\n    {' '.join(naming[mutant.path])}")
-    return 0 if caught >= LEAST * total else 1
+    if spoilt:
+        return 2
+    return 0 if len(chosen) - len(survivors) >= LEAST * len(chosen) else 1
+
+
+def print_sums(counts: Counter[str]) -> None:
+    """The share that was caught, by those test files that were tried one after another."""
+    total, caught = counts.total(), counts["caught"]
+    print(f"\n{caught} of {total} caught ({caught / total:.0%}) by the test files that name the module")
+    if near := counts["caught by neighbours"]:
+        caught += near
+        print(f"{caught} ({caught / total:.0%}) with the test files that name a module which imports it")
+    if real := total - caught - counts["SURVIVED"]:
+        print(f"{caught + real} ({(caught + real) / total:.0%}) with the integration tests that name it")
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ from typing import Annotated
 import typer
 
 from gb10.cli import tell
-from gb10.cli.verb import JsonOption, QuietOption, VerboseOption, inject, print_json, verb_app
+from gb10.cli.verb import AllowUncheckedOption, JsonOption, QuietOption, VerboseOption, inject, print_json, verb_app
 from gb10.containers.buildx.build_cache import check_cache
 from gb10.errors import Gb10Error, UsageError
 from gb10.image.context import Context, open_context
 
-__all__ = ["JsonOption", "QuietOption", "VerboseOption", "print_json", "verb_app"]
+__all__ = ["AllowUncheckedOption", "JsonOption", "QuietOption", "VerboseOption", "print_json", "verb_app"]
 
 ZSTD = re.compile(r"zstd(?::([1-9]|1[0-9]|20))?")
 ZSTD_LEVEL = 3

@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # the copy's types; at run time nothing here names it
     from typer._click.core import Command, Context
     from typer._click.exceptions import ClickException, MissingParameter, NoArgsIsHelpError, NoSuchOption, UsageError
     from typer._click.formatting import HelpFormatter
+    from typer._click.globals import get_current_context
     from typer._click.shell_completion import CompletionItem
 else:
     USAGE_ERROR: Final = typer.BadParameter.__mro__[1]
@@ -23,6 +24,7 @@ else:
     NoArgsIsHelpError = EXCEPTIONS.NoArgsIsHelpError
     Command, Context = CORE.Command, CORE.Context
     HelpFormatter = importlib.import_module(f"{CLICK}.formatting").HelpFormatter
+    get_current_context = importlib.import_module(f"{CLICK}.globals").get_current_context
     CompletionItem = importlib.import_module(f"{CLICK}.shell_completion").CompletionItem
 
 __all__ = [
@@ -35,4 +37,5 @@ __all__ = [
     "NoArgsIsHelpError",
     "NoSuchOption",
     "UsageError",
+    "get_current_context",
 ]

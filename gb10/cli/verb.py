@@ -50,6 +50,9 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout.")]
 VerboseOption = Annotated[int, typer.Option("-v", "--verbose", count=True, show_default=False, help="Print details.")]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but the result and errors.")]
+AllowUncheckedOption = Annotated[
+    bool, typer.Option("--allow-unchecked", help="Exit 0, not 13, when a part could not be looked at.")
+]
 
 
 class Subcommands(TyperGroup):

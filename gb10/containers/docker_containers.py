@@ -72,24 +72,33 @@ def create_container(engine: Engine, options: ContainerOptions, files: Mapping[s
 
 def _arguments(options: ContainerOptions) -> dict[str, Any]:
     """The options in the words of the SDK."""
+    host = options.host
     return {
         "name": options.name,
         "entrypoint": list(options.command),
         "command": [],
         "environment": dict(options.environment),
-        "labels": dict(options.labels),
-        "volumes": {source: {"bind": target, "mode": "rw"} for source, target in options.volumes.items()},
-        "mounts": [Mount(target, source, type="bind", read_only=True) for source, target in options.mounts.items()],
+        "labels": dict(options.all_labels),
+        "volumes": [f"{one.source}:{one.target}:{'ro' if one.read_only else 'rw'}" for one in options.named_volumes],
+        "mounts": [Mount(one.target, one.source, type="bind", read_only=one.read_only) for one in options.binds],
         "device_requests": [DeviceRequest(count=-1, capabilities=[["gpu"]])] if options.gpus else [],
-        "devices": [f"{device}:{device}:rwm" for device in options.devices],
-        "ulimits": [Ulimit(name="memlock", soft=-1, hard=-1)] if options.memlock else [],
+        "devices": list(options.all_devices),
+        "ulimits": [Ulimit(name=name, soft=soft, hard=hard) for name, (soft, hard) in options.ulimits.items()],
         "mem_limit": options.memory,
         "memswap_limit": options.memory,
         "oom_score_adj": options.oom_score_adj,
-        "ipc_mode": "host",
+        "ipc_mode": host.ipc,
+        "shm_size": host.own_shared_memory,
         "network_mode": "host",
         "restart_policy": {"Name": "unless-stopped"} if options.restart else None,
         "platform": options.platform,
+        "privileged": host.privileged,
+        "user": host.user or None,
+        "cpuset_cpus": host.cpuset or None,
+        "hostname": host.hostname or None,
+        "cap_add": list(host.cap_add),
+        "security_opt": list(host.security_opt),
+        "extra_hosts": dict(host.extra_hosts),
         "detach": True,
     }
 

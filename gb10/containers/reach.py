@@ -83,16 +83,13 @@ def _reachable(env: Mapping[str, str], store: Store) -> tuple[Engine | None, Ski
         if endpoint.origin == DEFAULT_ORIGIN:
             return None, Skipped(f"no Docker at the {reason}", denied)
         message = f"the container engine that {endpoint.origin} names cannot be used"
-        raise denied or EngineError(message, where=reason, hint=_hint(endpoint)) from error
+        hint = "start that container engine, or choose another: docker context use NAME, or DOCKER_HOST"
+        if endpoint.context is None:
+            hint = "start that container engine, correct DOCKER_HOST, or unset it to let gb10 choose"
+        raise denied or EngineError(message, where=reason, hint=hint) from error
 
 
 def _denied(endpoint: Endpoint, error: UnreachableError) -> EngineError:
     named = "" if endpoint.origin == DEFAULT_ORIGIN else f"\nnamed by {endpoint.origin}"
     where = f"{endpoint.host.removeprefix('unix://')}: {error}{named}"
     return EngineError("you may not use Docker", where=where, hint=MEMBER)
-
-
-def _hint(endpoint: Endpoint) -> str:
-    if endpoint.context is None:
-        return "start that container engine, correct DOCKER_HOST, or unset it to let gb10 choose"
-    return "start that container engine, or choose another: docker context use NAME, or DOCKER_HOST"

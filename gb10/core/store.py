@@ -24,11 +24,6 @@ Waiting = Callable[[str], AbstractContextManager[None]]
 """Gets the holder of a lock; entered while a run waits for it."""
 
 
-def silently(_: str) -> AbstractContextManager[None]:
-    """Wait without a word."""
-    return nullcontext()
-
-
 def holder(handle: TextIO) -> str:
     """Who holds a lock, by its file: another step of this command, else the process, since when and its command."""
     handle.seek(0)
@@ -165,7 +160,7 @@ class Store:
         aside.replace(path)
 
     @contextmanager
-    def locked(self, name: str, waiting: Waiting = silently) -> Iterator[None]:
+    def locked(self, name: str, waiting: Waiting = lambda _: nullcontext()) -> Iterator[None]:
         """Hold an advisory lock. ``waiting`` gets the holder, and is entered while we wait. Freed by a crash."""
         with self._lock(name) as handle:
             if not lock_now(handle):

@@ -13,11 +13,13 @@ from gb10.errors import UsageError
 
 ROOMS: Final = {
     "answers": "answers",
+    "bases": "base",
     "checkouts": "checkout",
     "commits": "commit",
     "diffs": "diff",
     "downloads": "download",
     "explain": "explain",
+    "placed": "placed",
     "programs": "program",
     "proofs": "image",
     "resolved": "resolved",

@@ -41,7 +41,7 @@ def errors_of(issues: Iterable[Issue]) -> tuple[Issue, ...]:
 
 def in_order(issues: Iterable[Issue]) -> tuple[Issue, ...]:
     """Each issue once, in the order of the file, the worst of a line first."""
-    return tuple(sorted(set(issues), key=lambda one: (one.line, LEVELS.index(one.level), one.code, one.text)))
+    return tuple(sorted(dict.fromkeys(issues), key=lambda one: (one.line, LEVELS.index(one.level), one.code, one.text)))
 
 
 def lines_of(issues: Sequence[Issue]) -> list[str]:

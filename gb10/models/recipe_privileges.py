@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from gb10.containers.container_options import HostMount
+from gb10.models.load.host_access import host_request
 from gb10.models.load.model_recipe import ModelRecipe, Step, own_section
 from gb10.models.needs.image_need import known_engine, read_arguments
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
@@ -18,8 +20,17 @@ HOOKS: Final[Mapping[str, str]] = {
     "post_exec": "runs in the head's container",
     "post_commands": "runs on the machine that launches",
 }
-RIGHTS: Final = ("privileged", "devices", "cap_add", "security_opt", "network", "ipc", "user", "entrypoint")
-"""Keys of executor_config that change what a container may do."""
+RIGHTS: Final = frozenset(
+    ("volumes", "devices", "cap_add", "security_opt", "privileged", "user", "ipc", "extra_hosts", "labels")
+)
+"""Keys of the host's side that change what a container may do, or what others do with it."""
+ALWAYS: Final = frozenset({("ipc", "host")})
+"""What every container of `run` has."""
+OTHERWISE: Final[Mapping[str, str]] = {
+    "entrypoint": "the first process is gb10's, which starts the engine's command",
+    "network": "a service has the network of its node",
+}
+"""Keys of executor_config that `run` cannot do."""
 FETCHED: Final = re.compile(r"--(?:vllm-repo|apply-[a-z]+-prs?|apply-preset-[a-z-]+)\b")
 """Build arguments that bring code of somebody's into the image."""
 PLACEHOLDER: Final = re.compile(r"\{[A-Za-z_]\w*\}")
@@ -50,8 +61,7 @@ def powers_of(
     found = (
         *_hooks(recipe),
         *mod_powers(recipe, mods),
-        *_paths(recipe),
-        *_rights(recipe),
+        *_host(recipe),
         *_image(recipe, chosen=chosen_image),
         *_started(recipe, rendered or _on_its_nodes(recipe)),
     )
@@ -73,20 +83,20 @@ def mod_powers(recipe: ModelRecipe, mods: Sequence[str]) -> Iterator[Power]:
             yield _power(recipe, text, "mods", index, used=True)
 
 
-def _paths(recipe: ModelRecipe) -> Iterator[Power]:
-    for at in (("executor_config", "volumes"), ("volumes",)):
-        value: object = recipe.values
-        for step in at:
-            value = value.get(step) if isinstance(value, Mapping) else None
-        entries = [f"{name}:{one}" for name, one in value.items()] if isinstance(value, Mapping) else value
-        for one in entries if isinstance(entries, list) else [entries] if entries else ():
-            yield _power(recipe, f"mounts a path of the host: {_short(one)}", *at)
+def _host(recipe: ModelRecipe) -> Iterator[Power]:
+    """What its containers get of their host, and what `run` does not give them."""
+    for one in host_request(recipe).asked:
+        if one.key in RIGHTS and (one.key, one.value) not in ALWAYS:
+            yield Power(text=f"its containers get of the host: {one.text}", line=one.line, used=True)
+    yield from _launched_otherwise(recipe)
 
 
-def _rights(recipe: ModelRecipe) -> Iterator[Power]:
-    for key, value in recipe.section("executor_config").items():
-        if key in RIGHTS and value not in (None, False, "", [], {}):
-            yield _power(recipe, f"its containers run with {key}: {_short(value)}", "executor_config", key)
+def _launched_otherwise(recipe: ModelRecipe) -> Iterator[Power]:
+    """Another entry point or network: `run` starts the server itself, on the node's network."""
+    for key, what in OTHERWISE.items():
+        value = recipe.section("executor_config").get(key)
+        if value not in NOTHING and str(value).lower() not in DONE.get(key, ()):
+            yield _power(recipe, f"its containers run with {key}: {_short(value)}; {what}", "executor_config", key)
 
 
 def _image(recipe: ModelRecipe, *, chosen: bool) -> Iterator[Power]:
@@ -149,13 +159,11 @@ def _short(value: object) -> str:
 
 EXECUTOR: Final[Mapping[str, str]] = {
     "shm_size": "its containers have the node's own shared memory, of the size that it has there (--ipc host)",
-    "ulimit": "its containers have Docker's limits; with RDMA they may lock all memory",
     "memory_limit": "the limit is what the model is known to take, or --memory GIB",
     "restart_policy": "--restart starts a container again",
     "auto_remove": "a container that ended stays, with its log, until stop or the next run",
     "gpus": "its containers see all GPUs of their node",
     "gpu_access_mode": "its containers see all GPUs of their node",
-    "labels": "the labels are those that status and stop read",
 }
 """Keys of executor_config that change no right, and what `run` does in their place."""
 TOP: Final[Mapping[str, str]] = {
@@ -184,29 +192,52 @@ FILES: Final = frozenset(
     }
 )
 """Options that name files of a model."""
+SNAPSHOT: Final = re.compile(r"^(/.*/models--[^/]+)/snapshots/[^/]+(?:/.*)?$")
+"""A model in the Hub's cache on a machine, and the folder of its repository."""
 SERVERS: Final = ("serve", "trtllm-serve")
 OURS: Final = ("/var/cache/gb10", "/gb10")
 """Where `run` itself puts files."""
 
 
-def undone_by_run(recipe: ModelRecipe, command: str | None = None) -> tuple[Power, ...]:
-    """All of it in the order of the file; ``command`` is the engine's as it runs, with its values."""
-    others = (*_hooks(recipe), *_paths(recipe), *_rights(recipe))
-    rights = (one for one in others if not _same(recipe, one))
-    found = (*rights, *_settings(recipe), *_folders(recipe, command or recipe.command or ""))
+def unsupported_by_run(recipe: ModelRecipe, command: str | None = None) -> tuple[Power, ...]:
+    """What a recipe asks for and `run` cannot do, in the order of the file: it must not start without it in silence.
+
+    ``command`` is the engine's as it runs, with its values.
+    """
+    found = (*_hooks(recipe), *_launched_otherwise(recipe), *_relative(recipe, command or recipe.command or ""))
     return tuple(sorted(dict.fromkeys(found), key=lambda one: (one.line, one.text)))
 
 
-def _same(recipe: ModelRecipe, power: Power) -> bool:
-    """Whether a right is one that every container of `run` has."""
-    asked = recipe.section("executor_config")
-    kept = [key for key in RIGHTS if key in DONE and str(asked.get(key)).lower() in DONE[key]]
-    return any(power.text.startswith(f"its containers run with {key}: ") for key in kept)
+def replaced_by_run(recipe: ModelRecipe) -> tuple[Power, ...]:
+    """Settings in whose place `run` has something of its own, in the order of the file."""
+    return tuple(sorted(dict.fromkeys(_settings(recipe)), key=lambda one: (one.line, one.text)))
+
+
+def undone_by_run(recipe: ModelRecipe, command: str | None = None) -> tuple[Power, ...]:
+    """Both together."""
+    found = (*unsupported_by_run(recipe, command), *replaced_by_run(recipe))
+    return tuple(sorted(found, key=lambda one: (one.line, one.text)))
+
+
+def model_files(command: str, model: str | None) -> tuple[HostMount, ...]:
+    """The files of a model that a command names by absolute paths, read-only at the same paths.
+
+    They are optional: where a node lacks one, the image may hold it. Of a snapshot in the Hub's cache it is the whole
+    repository: a snapshot holds links to files beside it.
+    """
+    found = list[HostMount]()
+    named = (one.rstrip("/") for one in (*_named(model or ""), *_of_command(command)))
+    for path in dict.fromkeys(SNAPSHOT.sub(r"\1", one) for one in named):
+        inside = any(f"{path}/".startswith(f"{one.source}/") for one in found)
+        if path.startswith("/") and ".." not in path.split("/") and not path.startswith(OURS) and not inside:
+            found.append(HostMount(source=path, target=path, read_only=True, optional=True))
+    return tuple(found)
 
 
 def _settings(recipe: ModelRecipe) -> Iterator[Power]:
+    own = host_request(recipe).access.own_shared_memory
     for key, value in recipe.section("executor_config").items():
-        if key in EXECUTOR:
+        if key in EXECUTOR and not (key == "shm_size" and own):
             yield from _setting(recipe, value, EXECUTOR[key], "executor_config", key)
     for key, what in TOP.items():
         yield from _setting(recipe, recipe.values.get(key), what, key)
@@ -214,15 +245,15 @@ def _settings(recipe: ModelRecipe) -> Iterator[Power]:
 
 def _setting(recipe: ModelRecipe, value: object, what: str, *at: str) -> Iterator[Power]:
     if value not in NOTHING and str(value).lower() not in DONE.get(at[-1], ()):
-        yield _undone(recipe, f"{at[-1]} {_one_line(value)}; {what}", *at)
+        yield _power(recipe, f"{at[-1]} {_short(value)}; {what}", *at)
 
 
-def _folders(recipe: ModelRecipe, command: str) -> Iterator[Power]:
-    """Files of a model that are named by a path: none of the host's is mounted."""
+def _relative(recipe: ModelRecipe, command: str) -> Iterator[Power]:
+    """Files of a model by a path that means another folder on each node."""
     for path in dict.fromkeys((*_named(recipe.model or ""), *_of_command(command))):
-        if not path.startswith(OURS):
-            text = f"mount {_one_line(path)}; nothing of the host is mounted there, so the image must hold it"
-            yield _undone(recipe, text, "model" if path == recipe.model else "command")
+        if not path.startswith("/"):
+            text = f"mount {_short(path)}; write the absolute path that it has on each node"
+            yield _power(recipe, text, "model" if path == recipe.model else "command")
 
 
 def _of_command(command: str) -> Iterator[str]:
@@ -254,12 +285,3 @@ def _named(text: str) -> Iterator[str]:
     path = text.rpartition("=")[2]
     if FOLDER.fullmatch(path):
         yield path
-
-
-def _undone(recipe: ModelRecipe, text: str, *at: Step) -> Power:
-    return Power(text=text, line=recipe.line(*at))
-
-
-def _one_line(value: object) -> str:
-    text = " ".join(str(value).split())
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

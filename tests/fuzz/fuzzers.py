@@ -17,18 +17,24 @@ from gb10.core.fields import ARCHITECTURES
 from gb10.core.folder_files import write_files
 from gb10.errors import Gb10Error
 from gb10.image.context import open_context
-from gb10.image.lock.lockfile import check_lock, load_lock, load_recipe
+from gb10.image.lock.lockfile import check_lock, load_any, load_lock, load_recipe
 from gb10.image.mods.declaration import ModRecord
 from gb10.image.mods.read import load_mod
 from gb10.image.patches.diff import FileDiff
 from gb10.image.patches.foreign import apply_foreign, load_foreign
+from gb10.image.patches.on_base import apply_on, place_diff
 from gb10.image.patches.record import Record
+from gb10.image.patches.releases import load_releases
 from gb10.image.patches.source_tree import Changed, open_tree
 from gb10.image.plan.catalog import ROOT
+from gb10.image.plan.plan_record import record
+from gb10.image.plan.render import dockerfile, placed
 from gb10.image.proof.reading import scan_path
 from gb10.image.recipe.image_recipe import Layout
 from gb10.image.recipe.kernel_sets import model_set
+from gb10.image.request.from_image import on_base
 from gb10.image.request.kernel_choice import read_config
+from gb10.image.request.plan_replay import Given, plan_again, read_record
 from gb10.image.request.recipe_mods import load_file
 from gb10.inside.scan.binary import scan_buffer
 from gb10.models.importing.import_result import ImportChoices, recipe_text
@@ -42,6 +48,7 @@ from gb10.models.render.rendered import PEERS, RenderRequest
 from gb10.models.render.rendering import render_recipe
 from gb10.sources.index.client import project_of
 from tests.fuzz import mutate
+from tests.fuzz.bases import read_base, some_base
 from tests.fuzz.command_lines import run_command_line, some_command_line
 from tests.fuzz.dockerfiles import DIFF, read_dockerfile, read_hunks, some_dockerfile
 from tests.fuzz.folders import build_folder, some_folder
@@ -50,6 +57,8 @@ from tests.fuzz.pages import HTML, JSON, read_as
 from tests.fuzz.releases import read_metadata, some_metadata
 from tests.fuzz.streams import read_stream, some_stream
 from tests.fuzz.tokens import DIFF_TOKENS, HTML_TOKENS, JSON_TOKENS, YAML_TOKENS
+from tests.recipes import SHIPPED
+from tests.unit.made_up_base import PATCH, WHEEL, base, plan_on
 
 Mutate = Callable[[random.Random], bytes]
 
@@ -75,7 +84,11 @@ def files(*patterns: str) -> tuple[bytes, ...]:
 @lru_cache
 def recipes() -> tuple[bytes, ...]:
     """Recipes, and the records of mods and patches, each behind the letter of its kind."""
-    kinds = {"R": ("recipes/images/*.yaml",), "M": ("mods/*/mod.yaml",), "P": ("patches/*/*.yaml",)}
+    kinds = {
+        "R": ("recipes/images/*.yaml", "tests/unit/data/on_image.yaml"),
+        "M": ("mods/*/mod.yaml",),
+        "P": ("patches/*/*.yaml",),
+    }
     return tuple(kind.encode() + text for kind, patterns in kinds.items() for text in files(*patterns))
 
 
@@ -97,7 +110,7 @@ def read_document(data: bytes, room: Path) -> None:
         parse_document(text, Record, where="x.yaml", what="record")
     else:
         (room / "x.yaml").write_bytes(data[1:])
-        load_recipe(room / "x.yaml")
+        load_any(room / "x.yaml")
 
 
 @lru_cache
@@ -207,6 +220,32 @@ def _before(diff: FileDiff) -> tuple[str, bytes]:
     return diff.path, b"".join(line for hunk in diff.hunks for line in hunk.old)
 
 
+def read_patch_on_base(data: bytes, _: Path) -> None:
+    """A diff on an image of others that has its files at each place where they may lie, and on one that has none."""
+    on, releases = on_base(base()), load_releases(ROOT / "patches")
+    given = place_diff(data, "x.diff", on, releases)
+    before = {path: _before(file.diff)[1] for file in given.files for path in file.paths if file.diff.kind != "add"}
+    for there in (before, {}):
+        found = apply_on([given], on, lambda _, there=there: there)  # type: ignore[misc]
+        assert all(path.startswith("/") and "/../" not in f"{path}/" for path in found)
+
+
+@lru_cache
+def records() -> tuple[bytes, ...]:
+    """The record of an image on an image of others, with a few entries of each list."""
+    plan = plan_on(base(), patches=(PATCH,), added=(WHEEL,), env={"A": "b"})
+    return (json.dumps(_short(record(plan))).encode(),)
+
+
+def read_plan_on_base(data: bytes, room: Path) -> None:
+    """The record that such an image holds, as ``rebuild`` reads it; what is planned of it is one Dockerfile."""
+    found = read_record(data, "plan.json")
+    plan = plan_again(SHIPPED, found, Given(), room)
+    text = dockerfile(plan, SHIPPED.templates)
+    stages = [line.split(" AS ")[1] for line in text.splitlines() if line.startswith("FROM ")]
+    assert stages == ["base-build", "base", *placed(plan), "assembled", "proof", "record", "image"]
+
+
 def contents() -> Sequence[bytes]:
     """What archives hold."""
     return (b"#!/bin/sh\ntrue\n", *binaries())
@@ -256,7 +295,7 @@ def read_model_recipe(data: bytes, room: Path) -> None:
     recipe = load_file(RecipeFile(room / "x.yaml"))
     json.dumps(recipe_document(recipe))
     try:
-        json.dumps([issue.document for issue in lint(recipe, load_rules())])
+        json.dumps([issue.document for issue in lint(recipe, load_rules()).issues])
     except Gb10Error as error:
         raise AssertionError("one recipe must not end the check of a folder") from error
     mended_text(data.decode("utf-8"), "x.yaml")
@@ -291,6 +330,7 @@ def read_foreign_recipe(data: bytes, _: Path) -> None:
 
 
 FUZZERS: Final[Mapping[str, Fuzzer]] = {
+    "base": Fuzzer(make=some_base, read=read_base, count=600),
     "yaml": Fuzzer(make=some_document, read=read_document, count=150),
     "page-json": Fuzzer(make=lambda rng: mutate.of_json(rng, JSON, JSON_TOKENS), read=read_as("json"), count=600),
     "page-html": Fuzzer(make=lambda rng: mutate.of_bytes(rng, HTML, HTML_TOKENS), read=read_as("html"), count=600),
@@ -305,6 +345,14 @@ FUZZERS: Final[Mapping[str, Fuzzer]] = {
     "lock": Fuzzer(make=lambda rng: mutate.of_json(rng, locks(), JSON_TOKENS), read=read_lock, count=400),
     "patch": Fuzzer(
         make=lambda rng: mutate.of_bytes(rng, files("patches/*/*.patch"), DIFF_TOKENS), read=read_patch, count=500
+    ),
+    "patch-on-base": Fuzzer(
+        make=lambda rng: mutate.of_bytes(rng, files("patches/*/*.patch"), DIFF_TOKENS),
+        read=read_patch_on_base,
+        count=300,
+    ),
+    "plan-on-base": Fuzzer(
+        make=lambda rng: mutate.of_json(rng, records(), JSON_TOKENS), read=read_plan_on_base, count=200
     ),
     "metadata": Fuzzer(make=some_metadata, read=read_metadata, count=200),
     "stream": Fuzzer(make=some_stream, read=read_stream, count=300),

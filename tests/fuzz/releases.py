@@ -9,10 +9,10 @@ from typing import Final
 from packaging.version import Version
 
 from gb10.image.lock.lockfile import load_recipe
+from gb10.image.lock.moves import Next, demands, no_longer, pins
 from gb10.image.patches.diff import check_diff
 from gb10.image.plan.catalog import ROOT
 from gb10.image.recipe.image_recipe import Recipe
-from gb10.image.upgrade.moves import Next, demands, no_longer, pins
 from gb10.image.upgrade.proposal import edited
 from tests.fuzz import mutate
 

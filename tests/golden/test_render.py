@@ -15,6 +15,7 @@ from gb10.image.recipe.arch import parse_arch
 from tests.golden.conftest import Golden
 from tests.golden.small import plan_for
 from tests.recipes import CUTLASS, SHIPPED
+from tests.unit.made_up_base import MOD, OVERLAY, PATCH, WHEEL, base, plan_on
 
 OWN = PatchUse(source="small", project="small", name="0001-a", sha256="1" * 64, installable=False, compiled=True)
 
@@ -97,12 +98,12 @@ def test_plan(golden: Golden) -> None:
 
 
 def test_no_template_names_a_network_or_a_frontend() -> None:
-    compiling = {"program.Dockerfile.j2", "targets.Dockerfile.j2", "wheel.Dockerfile.j2"}
+    compiling = {"package.Dockerfile.j2", "program.Dockerfile.j2", "targets.Dockerfile.j2", "wheel.Dockerfile.j2"}
     for name, text in SHIPPED.templates.items():
         assert "syntax=" not in text, name
         # The two others: a mod that declares it, a compile cache that is shared; as the golden Dockerfiles show.
         declared = text.count('RUN --network={{ "default" if mod.network else "none" }}')
-        assert declared == (name == "image.Dockerfile.j2")
+        assert declared == (name in {"image.Dockerfile.j2", "on_image.Dockerfile.j2"})
         shared = text.count("RUN --network={{ ccache.network(shared) }}")
         assert shared == (name in compiling)
         declared += shared
@@ -112,3 +113,9 @@ def test_no_template_names_a_network_or_a_frontend() -> None:
 
 def test_templates_are_all_read() -> None:
     assert {path.name for path in Path(ROOT / "templates").iterdir()} == set(SHIPPED.templates)
+
+
+def test_an_image_on_an_image_of_others(golden: Golden) -> None:
+    """The base's own user comes back after the mods; nothing of the base is scanned."""
+    plan = plan_on(base(), patches=(PATCH,), mods=(MOD,), overlay=OVERLAY, added=(WHEEL,), env={"A": "b"})
+    golden("render/on_image.Dockerfile", without_keys(dockerfile(plan, SHIPPED.templates)))

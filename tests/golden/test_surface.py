@@ -241,6 +241,7 @@ OWN = {
     "GB10_LOAD_KEY": "`OPENAI_API_KEY`, for the load generator that is started",
     "GB10_NEWLINE": "a newline, as an argument of a build stage",
     "GB10_PROBE_ROOT": "a folder that stands for / when facts of a machine are read: for tests",
+    "GB10_TARGET": "what a package's build asks of its machine, answered for the image's",
 }
 """What gb10 sets for programs that it starts."""
 

@@ -30,7 +30,7 @@ parser.add_argument("--headless", action="store_true")
 parser.add_argument("--distributed-executor-backend")
 parser.add_argument("--served-model-name")
 parser.add_argument("--revision")
-options = parser.parse_args()
+options, _ = parser.parse_known_args()  # the real one knows more
 NAME = options.served_model_name or options.model
 held: list[object] = []
 

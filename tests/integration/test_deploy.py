@@ -16,6 +16,7 @@ from gb10.containers.container_options import command_words, run_words
 from gb10.containers.packages import unpack
 from gb10.core.proc import capture
 from gb10.core.store import open_store
+from gb10.errors import UsageError
 from gb10.models.render.nodes import PORT
 from gb10.serving.deploy.deployment import HUB_FILE, HUB_PLACE, Deployment
 from gb10.serving.deploy.forms import FORMS
@@ -69,6 +70,61 @@ def test_compose_reads_every_value_as_it_is(tools: Tools, tmp_path: Path) -> Non
         assert read["entrypoint"] == list(options.command)
         assert gpu_reserved(read)
         assert (read["mem_limit"], read["ipc"]) == (str(1 << 30), "host")
+
+
+ASKED: Final = {
+    "volumes": ["/data:/d", "/w:/w:ro", "kv:/kv:ro"],
+    "devices": ["/dev/dri"],
+    "cap_add": ["SYS_NICE"],
+    "user": "1000:1000",
+    "privileged": True,
+}
+ALSO: Final = {"ulimit": ["nofile=1:2"], "security_opt": ["no-new-privileges"], "ipc": "private", "shm_size": "1g"}
+"""What a pod cannot be given, but for the size of its shared memory."""
+
+
+def test_what_a_recipe_asks_of_the_host_is_in_each_form(tools: Tools, tmp_path: Path, sparkrun: Path) -> None:
+    """Read back by compose, the schemas of Kubernetes, systemd and sparkrun."""
+    more: dict[str, Any] = {
+        "executor_config": {**ASKED, **ALSO},
+        "gb10": {"engine": "vllm", "host": {"hostname": "a", "cpuset": "0-3"}},
+    }
+    found = deployment("compose", "one", recipe=odd_recipe(1, **more), options=OPTIONS)
+    [file] = written(tmp_path, {one.name: one.text for one in FORMS["compose"](found)})
+    assert tools.compose(file, "config", "--quiet") == ""
+    read = json.loads(tools.compose(file, "config", "--format", "json"))["services"]["server"]
+    mounts = {one["target"]: (one["type"], one["source"], one.get("read_only", False)) for one in read["volumes"]}
+    assert mounts["/d"] == ("bind", "/data", False)
+    assert mounts["/w"] == ("bind", "/w", True)
+    assert mounts["/kv"] == ("volume", "kv", True)
+    assert (read["cap_add"], read["user"], read["privileged"]) == (["SYS_NICE"], "1000:1000", True)
+    assert (read["ipc"], read["shm_size"], read["hostname"]) == ("private", str(1 << 30), "a")
+    assert (read["cpuset"], read["security_opt"]) == ("0-3", ["no-new-privileges"])
+    assert read["ulimits"]["nofile"] == {"soft": 1, "hard": 2}
+    assert "/dev/dri" in str(read["devices"])
+
+    [(name, text)] = {one.name: one.text for one in FORMS["systemd"](found)}.items()
+    assert "gb10" not in tools.unit(name, text)
+    words = tools.words_of(name)
+    assert [word for word in run_words(found.containers[0]) if word not in words] == []
+
+    pod = deployment("k8s", "one", recipe=odd_recipe(executor_config={**ASKED, "shm_size": "1g"}), options=OPTIONS)
+    [objects] = written(tmp_path, {one.name: one.text for one in FORMS["k8s"](pod)})
+    tools.kubernetes(objects)
+    [workload, _] = [one for one in yaml.safe_load_all(objects.read_text(encoding="utf-8")) if one]
+    spec = workload["spec"]["template"]["spec"]
+    assert {"name": "host-0", "hostPath": {"path": "/data"}} in spec["volumes"]
+    assert {"name": "host-1", "mountPath": "/w", "readOnly": True} in spec["containers"][0]["volumeMounts"]
+    assert spec["containers"][0]["securityContext"] == {"privileged": True, "runAsUser": 1000, "runAsGroup": 1000}
+    with pytest.raises(UsageError, match=r"cannot give a pod what .*: ulimit, security_opt, cpuset\n"):
+        FORMS["k8s"](deployment("k8s", "one", recipe=odd_recipe(1, **more), options=OPTIONS))
+
+    other = deployment("sparkrun", "one", recipe=odd_recipe(executor_config={**ASKED, **ALSO}), options=OPTIONS)
+    text = next(one.text for one in FORMS["sparkrun"](other))
+    assert yaml.safe_load(text)["executor_config"]["devices"] == ["/dev/dri:/dev/dri:rwm"]
+    assert tools.sparkrun(tmp_path, sparkrun, text, ("one",)) is not None
+    with pytest.raises(UsageError, match="sparkrun has no key for what the recipe asks of its host: cpuset, hostname"):
+        FORMS["sparkrun"](deployment("sparkrun", "one", recipe=odd_recipe(1, **more), options=OPTIONS))
 
 
 def gpu_reserved(service: dict[str, Any]) -> bool:

@@ -178,7 +178,7 @@ def test_a_container_of_others_is_known_by_what_is_installed(engine: Engine) -> 
         until(lambda: bool(sdk.containers.get("theirs").logs()), "its log")
         document = doctor()
     (found,) = (one for one in document["containers"] if one["name"] == "theirs")
-    (note,) = (one["note"] for one in document["findings"] if one["code"] == "no-tuned-file")
+    (note,) = (one["note"] for one in document["findings"] if one["code"] == "tuned-file-without-dtype")
     assert note == f"{name},dtype=fp8_w8a8.json differs in type"
     assert (found["engine"], found["release"], found["plan"]) == ("vllm", "0.19.1", None)
     assert "tile-too-large" not in found["dropped"]

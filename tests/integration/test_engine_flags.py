@@ -24,7 +24,7 @@ def test_the_flags_are_those_of_the_locked_wheel(tmp_path: Path, engine: str) ->
     (wheel,) = (file for step in plan.of_kind("layer") for file in step.files if file.filename.startswith(f"{engine}-"))
     fetch_locked(ctx, [wheel])
     (path,) = store_paths(ctx.store, [wheel])
-    argv = [sys.executable, str(ROOT / "scripts/engine_flags.py"), str(path), str(tmp_path)]
+    argv = [sys.executable, str(ROOT / "scripts/engine_flags.py"), "--out", str(tmp_path), str(path)]
     subprocess.run(argv, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    (made,) = tmp_path.iterdir()
+    (made,) = tmp_path.glob("*.json")
     assert made.read_text(encoding="utf-8") == (FLAGS / made.name).read_text(encoding="utf-8")

@@ -521,3 +521,88 @@ def test_a_row_whose_server_dies_has_the_line_that_tells_why(engine: Engine, tmp
     assert unknown["result"] == "FAIL"
     assert "nothing" in unknown["why"] + unknown["cause"]
     assert containers(engine) == []
+
+
+HOST_SIDE = """executor_config:
+  volumes: [{data}:/data, gb10-test-kv:/kv]
+  devices: [/dev/fuse]
+  cap_add: [SYS_PTRACE]
+  ulimit: [nofile=4096:8192]
+  ipc: private
+  shm_size: 96m
+  labels: {{team: a}}
+gb10:
+  host: {{hostname: spark-a, cpuset: "0", extra_hosts: [hub.local:10.0.0.2]}}
+"""
+
+
+def test_a_service_gets_of_its_host_what_the_recipe_asks(engine: Engine, tmp_path: Path) -> None:
+    """Each entry of the file is seen from inside the container; a folder of a model is read-only, one that is nowhere
+    is left out."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "models/m").mkdir(parents=True)
+    (tmp_path / "models/m/config.json").write_text("{}\n", encoding="utf-8")
+    path = recipe(tmp_path, "host", more=HOST_SIDE.format(data=tmp_path / "data"))
+    model = str(tmp_path / "models/m")
+    path.write_text(path.read_text(encoding="utf-8").replace("org/host", model), encoding="utf-8")
+    planned = called("run", str(path), *CPU, "--dry-run", "--", "--revision", "x")
+    assert f"read at start: whether localhost has {model}" in planned[2]
+    assert f"--mount type=bind,source={model},target={model},readonly" in planned[1]
+    ran("run", str(path), *CPU, "--detach")
+    script = f"""
+    touch /data/written && ! touch {model}/x 2>/dev/null && cat {model}/config.json && touch /kv/x
+    test -c /dev/fuse && ulimit -n && hostname && grep Cpus_allowed_list /proc/1/status && grep hub.local /etc/hosts
+    grep CapEff /proc/1/status && df -k /dev/shm | tail -1
+    """
+    with closing(client(engine)) as sdk:
+        container = sdk.containers.get("gb10-host-0")
+        code, output = container.exec_run(["bash", "-ec", script])
+        labels = container.labels
+        volumes = {one.name for one in sdk.volumes.list()}
+    assert code == 0, output
+    assert isinstance(output, bytes)
+    words = output.decode().split()
+    assert words[:3] == ["{}", "4096", "spark-a"]
+    assert words[words.index("Cpus_allowed_list:") + 1] == "0"
+    assert words[words.index("hub.local") - 1] == "10.0.0.2"
+    assert int(words[words.index("CapEff:") + 1], 16) >> 19 & 1, "SYS_PTRACE is capability 19"
+    assert str(96 << 10) in words
+    assert labels["team"] == "a"
+    assert "gb10-test-kv" in volumes
+    assert (tmp_path / "data/written").is_file()
+    assert json.loads(ran("run", str(path), *CPU, "--detach", "--json"))["unchanged"] is True
+    ran("stop", "host")
+    with closing(client(engine)) as sdk:
+        sdk.volumes.get("gb10-test-kv").remove()
+    (tmp_path / "models").rename(tmp_path / "gone")
+    code, _, said = called("run", str(path), *CPU, "--detach")
+    assert f"no node has {model}: it is not mounted, and the image must hold it" in said
+    assert code == 0, said  # the stand-in reads no model
+    ran("stop", "host")
+
+
+def test_a_folder_that_leads_elsewhere_is_not_given_to_a_recipe_of_others(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    theirs, allowed, secret = (tmp_path / name for name in ("theirs", "allowed", "secret"))
+    for folder in (theirs, allowed / "plain", secret):
+        folder.mkdir(parents=True)
+    (allowed / "link").symlink_to(secret)
+    (allowed / "near").symlink_to(allowed / "plain")
+    for name, place in (("far", "link"), ("near", "near"), ("none", "nothing")):
+        path = recipe(theirs, name, more=f"executor_config: {{volumes: [{allowed / place}:/data]}}")
+        text = path.read_text(encoding="utf-8").replace(IMAGE, "vllm/vllm-openai:v0.33.0")
+        path.write_text(text, encoding="utf-8")
+    ran("recipe", "add", str(theirs))
+    how = (*CPU, "--image", IMAGE, "--detach", "--trust", "--allow-path", str(allowed))
+    code, words = failed("run", "@theirs/far", *how)
+    assert (code, f"{allowed / 'link'} leads to {secret}, which you have not allowed" in words) == (2, True), words
+    code, words = failed("run", "@theirs/none", *how)
+    assert (code, f"localhost: no {allowed / 'nothing'}" in words) == (2, True), words
+    assert containers(engine) == []
+    ran("run", "@theirs/near", *how)
+    with closing(client(engine)) as sdk:
+        mounts = sdk.containers.get("gb10-near-0").attrs["HostConfig"]["Mounts"]
+    assert [one["Source"] for one in mounts] == [str(allowed / "plain")]
+    ran("stop", "near")

@@ -1,5 +1,6 @@
 """Modules of explain's process, which run over an engine: loaded here without one, and without torch."""
 
+import importlib
 import importlib.util
 import sys
 from types import ModuleType
@@ -12,11 +13,13 @@ CHILD = "gb10.image.explain.child"
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, **values: object) -> ModuleType:
-    """A module of this name with these values, and the packages that it lies in."""
+    """A module of this name with these values, and the packages that it lies in: our own are the real ones."""
     parts = name.split(".")
     for count in range(1, len(parts)):
         package = ".".join(parts[:count])
-        if package not in sys.modules:
+        if CHILD.startswith(parts[0]):
+            importlib.import_module(package)
+        elif package not in sys.modules:
             monkeypatch.setitem(sys.modules, package, ModuleType(package))
     module = ModuleType(name)
     module.__dict__.update(values)

@@ -28,6 +28,7 @@ from gb10.errors import Gb10Error, UsageError
 from gb10.image.build.image_build import ImageBuild
 from gb10.image.context import Context
 from gb10.image.inspect.build_log import keep_image_build
+from gb10.image.publish.base_terms import require_republishable
 from gb10.image.publish.publishing import names_in, publish, require_publishable
 from gb10.image.publish.sharing import take_missing
 from gb10.image.request.planning import Request, make_plan
@@ -40,6 +41,7 @@ app = verb_app("""Build an image, prove what it holds, tag it.
 ./build.py image --engine sglang --tag my/sglang:test
 ./build.py image --patch ~/fix.diff --mod fixed-memory      # with your own changes
 ./build.py image --recipe qwen3-0.6b                        # what this model recipe needs
+./build.py image --from vllm/vllm-openai@sha256:… --patch ~/fix.diff   # above an image of others
 ./build.py image --dry-run                                  # print the plan only
 ./build.py image --push registry.example/gb10/vllm
 
@@ -80,6 +82,8 @@ def image(
     plan = make_plan(ctx, asked)
     names = names_in(tuple(push or ()), plan.tags[-1], plan.tags)
     require_publishable(plan.local_only if names else (), plan.tags[-1])
+    if names and plan.base:
+        require_republishable(plan.base, plan.base.labels)
     build = ImageBuild(ctx, plan, rebuild or ())
     build.check_torch()
     if dry_run:

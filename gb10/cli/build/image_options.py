@@ -8,6 +8,7 @@ from typing import Annotated, TypeVar, get_args
 
 import typer
 
+from gb10.cli.typer_click import get_current_context
 from gb10.cli.values import (
     ArchOption,
     EngineOption,
@@ -57,7 +58,8 @@ RefOption = Annotated[
     typer.Option(
         "--ref",
         metavar="NAME=VERSION",
-        help="Use another release of a source, resolved once. Repeatable.\n`--NAME-ref VERSION` is the same.\n"
+        help="Use another release of a source; torch and FlashInfer follow an engine's. Repeatable.\n"
+        "`--NAME-ref VERSION` is the same.\n"
         "NAME=git:URL@COMMIT: what this commit changes of the locked release.",
     ),
 ]
@@ -91,6 +93,15 @@ TargetsOption = Annotated[
         "--targets",
         metavar="A,B",
         help="Compile these CMake targets of the engine, or `all`; the rest is upstream's wheel.",
+    ),
+]
+FromOption = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="NAME@sha256:…",
+        help="Build on this image of others, as it is, with --patch, --mod and --overlay above it.\n"
+        "NAME:TAG is resolved once, and its digest printed.",
     ),
 ]
 ForModelOption = Annotated[
@@ -176,13 +187,23 @@ def of_image(
     slim: SlimOption = "publishable",
     recipe: RecipeOption = None,
     trust: TrustOption = False,
+    from_: FromOption = None,
 ) -> Request:
     """The request for the image: its wheels, and the layers on top of them."""
     extent = extent_of(slim)
+    if from_ and recipe:
+        raise UsageError("--from excludes --recipe", hint="--from keeps what the image holds; leave out one of them")
     asked = with_recipe(asked, recipe, _say, trust=trust) if recipe else asked
     left = tuple(dict.fromkeys((*asked.without, *(without or ()))))
     mods = (*asked.mods, *(mod or ()))
-    return replace(asked, overlay=overlay, mods=mods, mod_network=mod_network, without=left, slim=extent)
+    asked = replace(asked, overlay=overlay, mods=mods, mod_network=mod_network, without=left, slim=extent)
+    return replace(asked, base=from_, named_engine=is_given("engine")) if from_ else asked
+
+
+def is_given(name: str) -> bool:
+    """Whether the command line has this option: a default says nothing of what the user wants."""
+    source = get_current_context().get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _say(line: str) -> None:

@@ -13,9 +13,11 @@ from gb10.cli.verb import print_table
 from gb10.core.files import digest
 from gb10.errors import UsageError
 from gb10.image.context import Context
-from gb10.image.lock.lockfile import check_lock, load_lock, load_recipe, lock_path, write_lock
+from gb10.image.lock.base_lock import check_on_image, lock_on_image
+from gb10.image.lock.lockfile import check_lock, load_any, load_lock, lock_path, write_lock
 from gb10.image.lock.relock import lock_recipe
 from gb10.image.plan.catalog import DEFAULT_ENGINE
+from gb10.image.recipe.on_image import OnImage
 from gb10.image.upgrade.news import News, document
 from gb10.image.upgrade.outcomes import Patched
 from gb10.image.upgrade.proposal import Proposal, check_writable, propose, write
@@ -184,8 +186,18 @@ def lock(
         raise UsageError("--to needs --upgrade engine", hint=f"./build.py lock --upgrade engine --to {to}")
     if check and ENGINE in named:
         raise UsageError("--check writes nothing, and --upgrade engine writes a recipe", hint="leave one of them out")
+    recipe = load_any(path)
+    if isinstance(recipe, OnImage) and ENGINE in named:
+        raise UsageError(
+            "--upgrade engine moves a recipe of our own, and this one takes the engine of an image",
+            where=str(path),
+            hint=f"name another image in {path.name}, or take the tag's new digest: --upgrade base",
+        )
     if check:
-        check_lock(load_recipe(path), load_lock(lock_path(path)), path)
+        if isinstance(recipe, OnImage):
+            check_on_image(recipe, load_lock(lock_path(path)), path)
+        else:
+            check_lock(recipe, load_lock(lock_path(path)), path)
         ctx.reporter.say(f"{lock_path(path).name} matches {path.name}")
         _print(lock_path(path), written=False, as_json=as_json)
         return
@@ -194,7 +206,10 @@ def lock(
             _upgrade(ctx, path, to, tuple(name for name in named if name != ENGINE), as_json=as_json)
             return
         with ctx.reporter.task(f"resolve {path.name}"):
-            made = lock_recipe(path, store=ctx.store, env=ctx.env, upgrade=named)
+            if isinstance(recipe, OnImage):
+                made = lock_on_image(ctx, recipe, path, named)
+            else:
+                made = lock_recipe(path, store=ctx.store, env=ctx.env, upgrade=named)
         write_lock(lock_path(path), made)
     _print(lock_path(path), written=True, as_json=as_json)
 

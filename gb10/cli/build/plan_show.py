@@ -131,6 +131,10 @@ def _about_wheel(plan: Plan, step: Step) -> str:
     build, arch = plan.recipe.wheels[step.name], plan.options.arch
     if build.method == "source":
         return f"{build.source}'s targets {', '.join(build.targets)}, for {arch}"
+    if build.method == "package":
+        return f"the package {build.source}, for {arch}, compiled as {arch.torch}"
+    if build.method == "library":
+        return f"{build.source}, for files of {build.replaces}, for {arch}, compiled as {arch.torch}"
     whose = "our" if build.method == "extension" else "FlashInfer"
     return f"{whose} kernels, set {build.kernels}, for {arch}"
 

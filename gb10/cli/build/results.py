@@ -8,6 +8,7 @@ from gb10.cli.common import print_json
 from gb10.cli.receipt import Receipt, write_receipt
 from gb10.core.reporter import Reporter
 from gb10.image.build.image_build import Verified
+from gb10.image.build.proving import Received, say_received
 from gb10.image.build.wheels import Wheel
 from gb10.image.proof.report import render_summary
 from gb10.image.publish.publishing import Published
@@ -24,7 +25,17 @@ def image_document(reporter: Reporter, verified: Verified) -> dict[str, object]:
         "hit": verified.hit,
         "gpu_code": {str(fit): count for fit, count in verified.verdict.counts.items()},
         "timings": [asdict(timing) for timing in reporter.timings],
+        **({"base": received_document(verified.received)} if verified.received else {}),
     }
+
+
+def received_document(one: Received) -> dict[str, object]:
+    """What is wrong with an image of others, as data. Without ``read`` its files were not looked at."""
+    rows = [
+        {"check": check.name, "severity": check.severity, "file": problem.file, "found": problem.found}
+        for check, problem in one.findings
+    ]
+    return {"image": one.reference, "read": one.read, "received": rows}
 
 
 def print_image(reporter: Reporter, verified: Verified, published: Sequence[Published], *, as_json: bool) -> None:
@@ -37,6 +48,7 @@ def print_image(reporter: Reporter, verified: Verified, published: Sequence[Publ
         reporter.say(f"  {timing.name:28} {'hit' if timing.hit else f'{timing.seconds:.1f} s'}")
     for line in summary(verified):
         reporter.say(line)
+    say_received(reporter, verified.received)
     print(verified.digest)
     print_published(reporter, published)
 

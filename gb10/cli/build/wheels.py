@@ -1,5 +1,9 @@
 """``wheels``: compile only the wheels of an image."""
 
+from typing import Annotated
+
+import typer
+
 from gb10.cli.build.image_options import of_wheels, with_image_options
 from gb10.cli.build.plan_show import print_plan
 from gb10.cli.build.results import wheels_document
@@ -17,7 +21,17 @@ from gb10.image.build.image_build import ImageBuild
 from gb10.image.context import Context
 from gb10.image.publish.sharing import take_missing
 from gb10.image.request.planning import Request, make_plan
+from gb10.image.upgrade.added_packages import add_packages
 
+AddOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--add",
+        metavar="NAME==VERSION",
+        help="Write this package into the recipe of --engine FILE, lock it, compile it. Repeatable.\n"
+        "With --dry-run: print what would be written.",
+    ),
+]
 app = verb_app("""Compile the wheels of an image recipe: SASS for the given arch, cross-compiled on another machine.
 
 \b
@@ -26,6 +40,7 @@ app = verb_app("""Compile the wheels of an image recipe: SASS for the given arch
 ./build.py wheels --arch 12.1a                      # beside the wheels for 12.1f
 ./build.py wheels --for-model Qwen/Qwen3-30B-A3B    # the FlashInfer kernels that one model needs
 ./build.py wheels --targets _moe_C_stable_libtorch  # vLLM's wheel with one CMake target compiled here
+./build.py wheels --engine my.yaml --add exllamav3==1.6.5  # a CUDA package of the index, written into my.yaml
 
 The store keeps each wheel under its key; wheels/ gets a link. stdout has the paths.
 """)
@@ -38,6 +53,7 @@ def wheels(
     *,
     ctx: Context,
     asked: Request,
+    add: AddOption = None,
     rebuild: RebuildOption = None,
     builder: BuilderOption = None,
     dry_run: DryRunOption = False,
@@ -45,7 +61,16 @@ def wheels(
 ) -> None:
     """Compile only the wheels."""
     ctx = building(ctx, builder)
-    plan = make_plan(ctx, asked).wheels_only()
+    names: tuple[str, ...] = ()
+    if add:
+        added = add_packages(ctx, ctx.catalog.recipe(asked.engine), add)
+        if dry_run:
+            print(added.difference, end="")
+            return
+        added.write()
+        names = tuple(entry.name for entry in added.entries)
+        ctx.reporter.say(f"{added.path}: {', '.join(names)} added and locked")
+    plan = make_plan(ctx, asked).wheels_only(names)
     build = ImageBuild(ctx, plan, rebuild or ())
     if dry_run:
         unchecked = build.try_inputs()

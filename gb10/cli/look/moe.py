@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.common import JsonOption, print_json, reported, verb_app, with_context
+from gb10.cli.common import AllowUncheckedOption, JsonOption, print_json, reported, verb_app, with_context
 from gb10.cli.look.moe_seed import seed
 from gb10.cli.look.moe_show import (
     GroupOption,
@@ -16,22 +16,28 @@ from gb10.cli.look.moe_show import (
     as_document,
     judge_for_release,
     print_compiled,
+    print_names,
     print_verdicts,
+    read_asked,
     refuse,
+    refuse_names,
 )
 from gb10.cli.look.moe_tune import tune
 from gb10.cli.values import EngineOption
 from gb10.containers.images import find_image
 from gb10.containers.reference import is_reference
+from gb10.core.checked import refuse_unchecked, rows_of
 from gb10.errors import UsageError
 from gb10.image.build.inspect import no_image
 from gb10.image.build.stage import engine_with_images
 from gb10.image.context import Context, build_architecture
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.moe.asked_names import compare_names
 from gb10.image.moe.compiled_rows import Compiled, compile_rows
 from gb10.image.moe.file_verdict import FileVerdict, judge_files, write_layer
 from gb10.image.moe.image_files import read_image
 from gb10.image.moe.input_files import Batch, Sizes, read_input_files
+from gb10.image.moe.left_out_rows import left_out
 from gb10.image.moe.release_lookups import Judge
 from gb10.image.plan.catalog import DEFAULT_ENGINE
 
@@ -58,6 +64,10 @@ CompileOption = Annotated[
     bool,
     typer.Option("--compile", help="Compile each row by the release's Triton for 12.1: bytes, registers, spills, MMA."),
 ]
+LogOption = Annotated[
+    Path | None,
+    typer.Option("--log", metavar="FILE", help="The server's log: the names that it asked for, against the files."),
+]
 TargetArgument = Annotated[
     str, typer.Argument(metavar="FILE|DIR|IMAGE", help="A tuned file, a directory of them, or an image.")
 ]
@@ -77,9 +87,20 @@ def check(
     rows: RowsOption = False,
     layer: LayerOption = None,
     compile_rows_too: CompileOption = False,
+    log: LogOption = None,
+    allow_unchecked: AllowUncheckedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check what an engine does with tuned files on a GB10.
+
+    \b
+    name      is the file found by the engine's own look-up, under the name that it has
+    rows      would each row run on a GB10: keys, sizes, shared memory
+    compiled  with --compile: registers, spills, matrix instructions
+    log       with --log: the names that the engine asked for, and what differs from those that are there
+
+    A part that could not be looked at is a row; then the exit code is 13 where nothing is wrong. Without --log nobody
+    knows which name a model asks for.
 
     \b
     ./build.py moe check ~/tuned                                    # for the vLLM of the lock
@@ -87,24 +108,36 @@ def check(
     ./build.py moe check FILE.json --compile                        # and what the compiler makes of each row
     ./build.py moe check ~/dense --layer tuned && ./build.py image --overlay tuned
     ./build.py moe check gb10/vllm:0.33.0-cu130-sm121f --json
+    ./build.py moe check ~/tuned --log server.log                   # why is my file not used
 
     A directory is read as VLLM_TUNED_CONFIG_FOLDER or SGLANG_MOE_CONFIG_DIR would be; dense FP8 files as a layer.
-    Exit 9: a file is not read, stops the engine, or has a row that cannot run or computes wrong numbers.
+    Exit 9: a file is not read, stops the engine, or has a row that cannot run or computes wrong numbers; or the log
+    asks for a name that no file has.
     """
     sizes = Sizes(topk=topk, group=group_size)
     with ctx.reporter.task("the engine's own look-up"):
         judge, batch = _given(ctx, target, engine, release, triton)
         verdicts = judge_files(judge, batch, sizes)
     compiled = _compiled(ctx, judge, batch, verdicts, sizes) if compile_rows_too else ()
-    print_json(as_document(judge, verdicts, compiled)) if as_json else print_verdicts(judge, verdicts, rows=rows)
-    if not as_json:
+    asked = read_asked(log) if log else ()
+    names = compare_names(asked, [given.path for given in batch.files])
+    unchecked = tuple(left_out(verdicts, compiled if compile_rows_too else None, names if log else None))
+    if as_json:
+        print_json(as_document(judge, verdicts, compiled, names, unchecked))
+    else:
+        print_verdicts(judge, verdicts, rows=rows)
         print_compiled(compiled)
+        print_names(names)
+        for row in rows_of(unchecked):
+            print(row)
     if layer:
         python = load_recipe(ctx.catalog.recipe(engine)).python
         for place in write_layer(judge, batch, verdicts, layer, python):
             ctx.reporter.say(f"{layer}: /{place}")
     with reported(as_json):
         refuse(judge, verdicts, compiled)
+        refuse_names(names)
+        refuse_unchecked(unchecked, allowed=allow_unchecked)
 
 
 def _compiled(

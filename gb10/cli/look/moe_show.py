@@ -3,13 +3,18 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from gb10.core.checked import NotChecked, documents_of
+from gb10.core.files import read_plain_file
+from gb10.core.printing import printable
 from gb10.errors import UsageError, VerifyError
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.moe.asked_names import AskedName, Comparison, asked_names
 from gb10.image.moe.compiled_rows import Compiled
 from gb10.image.moe.file_verdict import FileVerdict, TunedRow, differing_verdicts
 from gb10.image.moe.release_lookups import Judge, open_judge
@@ -20,7 +25,13 @@ TAKEN = {"cuda": "the engine's CUDA kernel takes these, not Triton", "default": 
 FIELDS = {"BLOCK_SIZE_M": "M", "BLOCK_SIZE_N": "N", "BLOCK_SIZE_K": "K", "GROUP_SIZE_M": "group"}
 
 
-def as_document(judge: Judge, verdicts: Sequence[FileVerdict], compiled: Sequence[Compiled]) -> dict[str, Any]:
+def as_document(
+    judge: Judge,
+    verdicts: Sequence[FileVerdict],
+    compiled: Sequence[Compiled],
+    names: Sequence[Comparison] = (),
+    unchecked: Sequence[NotChecked] = (),
+) -> dict[str, Any]:
     """All verdicts as data, schema gb10/moe-check/v1."""
     return {
         "schema": "gb10/moe-check/v1",
@@ -30,6 +41,8 @@ def as_document(judge: Judge, verdicts: Sequence[FileVerdict], compiled: Sequenc
         "limit": LIMIT,
         "files": [{**asdict(verdict), "good": verdict.good} for verdict in verdicts],
         "compiled": [{**asdict(row), "found": row.found.model_dump()} for row in compiled],
+        "asked": [{**asdict(one), "good": one.good} for one in names],
+        "unchecked": documents_of(unchecked),
     }
 
 
@@ -67,6 +80,42 @@ def print_compiled(compiled: Sequence[Compiled]) -> None:
             print(f"      {kernel.shared:,} bytes, {kernel.registers} registers{stack}{spills}, {mma}")
         if row.found.problem:
             print(f"      {row.found.problem}")
+
+
+LARGEST_LOG = 256 << 20
+
+
+def read_asked(log: Path) -> tuple[AskedName, ...]:
+    """The names that a log asks for; raises UsageError for what is no file, or too large a one."""
+    text = read_plain_file(log, LARGEST_LOG, "give the part of the server's start")
+    return asked_names(text.decode("utf-8", "replace").splitlines())
+
+
+def print_names(names: Sequence[Comparison]) -> None:
+    """Each name that the log asks for, and the nearest files."""
+    for one in names:
+        times = f", {one.asked.count} times" if one.asked.count > 1 else ""
+        print()
+        print(printable(f"the log asks for {one.asked.path} ({one.family}; line {one.asked.line}{times})"))
+        if one.asked.outcome == "used":
+            print("  used")
+        elif one.there:
+            print(printable(f"  not found then; {one.there} has the name: was it mounted there?"))
+        else:
+            print("  not found, and no file that is here has this name")
+            for line in (*one.differs, one.advice):
+                print(printable(f"  {line}") if line else "", end="\n" if line else "")
+
+
+def refuse_names(names: Sequence[Comparison]) -> None:
+    """Raise VerifyError for a name that the engine asked for, and no file has."""
+    lost = [one for one in names if not one.good]
+    if lost:
+        raise VerifyError(
+            f"the engine asked for {len(lost)} name{'s' * (len(lost) > 1)} that no file has",
+            where="\n".join(printable("; ".join((one.asked.name, *one.differs[:1]))) for one in lost[:20]),
+            hint="\n".join(dict.fromkeys(one.advice for one in lost if one.advice)) or "moe tune makes such a file",
+        )
 
 
 def _merged(rows: Iterable[TunedRow]) -> list[TunedRow]:

@@ -1,5 +1,6 @@
 """``show``: what an image holds, or what differs between two."""
 
+import shlex
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,6 +39,7 @@ def _sections(one: ImageSummary) -> Iterator[Iterable[str]]:
     yield _patches(one)
     yield _mods(one)
     yield _codes(one)
+    yield _base(one)
     yield _layers(one)
     yield _slim(one)
     yield [f"note: {remark}" for remark in one.remarks]
@@ -112,6 +114,30 @@ def _codes(one: ImageSummary) -> Iterator[str]:
     yield from textwrap.wrap(", ".join(pieces), WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
+def _base(one: ImageSummary) -> Iterator[str]:
+    base = one.base
+    if base is None:
+        return
+    torch, engine = base.installed.get("torch"), base.installed.get(base.engine)
+    checkout = ", an editable checkout" if engine and engine.editable else ""
+    cuda = {"": "CUDA not known", "none": "without CUDA"}.get(base.cuda, f"CUDA {base.cuda}")
+    rows = {
+        "engine": f"{base.engine} {base.version} in {engine.folder}{checkout}" if engine else "none",
+        "python": f"{base.python}, {base.interpreter}",
+        "packages in": base.site_packages[0],
+        "and in": ", ".join(folder for folder in base.search if folder != base.site_packages[0]),
+        "torch": f"{torch.version}, {cuda}" if torch else "none",
+        "glibc": f"{base.glibc or 'not found'}{base.system and ', '}{base.system}",
+        "user": base.user or "root",
+        "entrypoint": shlex.join(base.entrypoint) or "none",
+        "command": shlex.join(base.command),
+        "folder": base.workdir,
+    }
+    yield ""
+    yield "as a base"
+    yield from (f"  {name:11}  {text}" for name, text in rows.items() if text)
+
+
 def _layers(one: ImageSummary) -> Iterator[str]:
     yield ""
     yield "layers, lowest first"
@@ -163,11 +189,16 @@ app = verb_app("""Show what an image holds: versions, patches and why, mods, GPU
 ./build.py show registry.example/gb10/vllm:stable              # in a registry, without a pull
 ./build.py show gb10/vllm:old gb10/vllm:new                    # what changed, and what a pull would move
 ./build.py show gb10/vllm:0.33.0-cu130-sm121f --sbom > vllm.spdx.json
+./build.py show docker.io/vllm/vllm-openai:nightly --base      # of others: what it is to build on
 ./build.py show registry.example/gb10/vllm:stable --sbom --require-signer ~/.config/gb10/signers
 
 An image of gb10 is shown by the records that it holds; in a registry, by what `publish` attached to it. Any other image
 of the engine is scanned: that takes minutes the first time, and shows packages, GPU code and layers. Of another image
 in a registry, its layers and settings are shown. `verify IMAGE` believes no record: it reads the files.
+
+--base reads the layers of an image in a registry as they stream by, without a pull and without running it: which Python
+runs the engine, where its packages are, engine, torch, CUDA, glibc, user and entrypoint. Each layer is read once; a
+second look takes a second and fetches nothing.
 
 --require-signer reads the registry, and takes ssh's allowed_signers file (man ssh-keygen). It shows nothing unless one
 of its keys signed the image, and only documents that one of them signed (`publish --sign`).
@@ -191,6 +222,10 @@ def show(
         Path | None,
         typer.Option("--require-signer", metavar="FILE", help="Show only what a key in this file has signed."),
     ] = None,
+    as_base: Annotated[
+        bool,
+        typer.Option("--base", help="Read the layers of an image in a registry, once: what it is to build on."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what an image holds."""
@@ -200,7 +235,9 @@ def show(
             raise UsageError("--sbom is for one image, and is JSON itself", hint=f"./build.py show {image} --sbom")
         sys.stdout.write(sbom(ctx, image, wanted, trust).decode())
         return
-    one = portrait(ctx, image, wanted, trust)
+    if as_base and other:
+        raise UsageError("--base is for one image", hint=f"./build.py show {image} --base")
+    one = portrait(ctx, image, wanted, trust, as_base=as_base)
     if other is None:
         print_json(document(one)) if as_json else print("\n".join(portrait_lines(one)))
         return

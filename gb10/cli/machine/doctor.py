@@ -19,7 +19,7 @@ from gb10.image.context import Context
 from gb10.serving.checkup.bundle import as_text, write_bundle
 from gb10.serving.checkup.collect import Checkup, Request, collect
 from gb10.serving.checkup.saved_logs import SavedLog, log_size, read_log
-from gb10.serving.doctor.diagnosis import Diagnosis, Finding
+from gb10.serving.doctor.diagnosis import Diagnosis, Finding, Verdict
 from gb10.serving.doctor.doctor_rule import DoctorRule
 from gb10.serving.doctor.image_record import PLACE, ImageRecord, read_plan
 from gb10.serving.doctor.rule_files import load_doctor_rules
@@ -32,7 +32,6 @@ TITLES: Final = {
     "container": "Containers",
     "endpoint": "Endpoints",
 }
-LINE: Final = 200
 
 
 def print_checkup(reporter: Reporter, found: Checkup, rules: Sequence[DoctorRule]) -> None:
@@ -48,9 +47,18 @@ def print_checkup(reporter: Reporter, found: Checkup, rules: Sequence[DoctorRule
             _print_seen(one, first=one is diagnosis.first and len(found.shown.logs) > 1)
     shown = found.shown
     if not diagnosis.seen and (shown.machines or shown.containers or shown.logs or shown.endpoints):
-        print("nothing found")
+        print(printable(f"nothing found; read: {', '.join(_names_read(found))}"))
     for remark in diagnosis.remarks:
         reporter.say(f"note: {remark}")
+
+
+def _names_read(found: Checkup) -> Iterable[str]:
+    """What was read, by its names: "nothing found" says nothing of anything else."""
+    shown = found.shown
+    yield from (f"{name} ({scan.size:,} bytes)" for name, scan in shown.logs.items())
+    yield from (one.host for one in shown.machines)
+    yield from (one.label for one in shown.containers)
+    yield from (one.url for one in shown.endpoints)
 
 
 def _looked_at(reporter: Reporter, found: Checkup, rules: int) -> Iterable[str]:
@@ -95,10 +103,24 @@ def _place(one: Finding) -> str:
 
 
 def _sentences(one: Finding) -> tuple[str, ...]:
-    if one.rule is None:
-        return (one.value[:LINE], "No rule knows this error.")
     note = (one.note,) if one.note else ()
-    return (one.words(one.rule.meaning), *note, one.words(one.rule.action), f"({one.rule.evidence})")
+    if one.rule is None:
+        return (one.shown, *note, *_circumstances(one), "No rule knows this error.")
+    meaning, action = one.words(one.rule.meaning), one.words(one.rule.action)
+    quoted = (one.shown,) if isinstance(one.rule, Verdict) and one.value not in meaning else ()
+    return (*quoted, meaning, *note, *_circumstances(one), action, f"({one.rule.evidence})")
+
+
+def _circumstances(one: Finding) -> Iterable[str]:
+    """Where and when an error was raised, and what came of it."""
+    if one.raised_at:
+        yield f"Raised at {one.raised_at}."
+    if one.chain:
+        yield f"In one chain with: {' | '.join(one.chain)}"
+    if one.stage and one.level == "error":
+        yield f"The start was in the stage {one.stage}."
+    if one.echoes:
+        yield f"{one.echoes} later errors only follow from it."
 
 
 def doctor_document(found: Checkup, rules: Sequence[DoctorRule]) -> dict[str, Any]:
@@ -139,7 +161,11 @@ def _finding(one: Finding, diagnosis: Diagnosis) -> dict[str, Any]:
         "count": one.count,
         "others": dict(one.others),
         "first": one is diagnosis.first,
-        "value": one.value[:LINE],
+        "value": one.shown,
+        "chain": list(one.chain),
+        "echoes": one.echoes,
+        "stage": one.stage or None,
+        "raised_at": one.raised_at or None,
         "meaning": one.words(rule.meaning) if rule else None,
         "note": one.note or None,
         "action": one.words(rule.action) if rule else None,

@@ -27,10 +27,18 @@ def print_survey(env: Mapping[str, str], survey: NodeSurvey) -> None:
     if len(survey.readings) > 1:
         print(f"{len(survey.readings)} nodes: {WORDS[survey.fabric.kind]}\n")
     _print_rows(env, ("node", "processor", "driver", "Docker", "memory free", "disk free", "clock"), _machines(survey))
-    halves = [row for host, reading in survey.readings.items() for row in _halves(host, reading.facts)]
+    halves = [
+        (host, port, *_half(half))
+        for host, reading in survey.readings.items()
+        for port, halves in ports_of(reading.facts).items()
+        for half in halves
+    ]
     if halves:
         print()
         _print_rows(env, ("node", "port", "interface", "RDMA", "link", "MTU", "address", "GID", "PCIe"), halves)
+    if survey.fabric.cables:
+        print("\ncables")
+        print("\n".join(f"  {cable}" for cable in survey.fabric.cables))
     _print_settings(survey)
     for remark in survey.remarks:
         print(f"\n{remark.level}: {remark.text}" + (f"\n  {remark.hint}" if remark.hint else ""))
@@ -76,10 +84,6 @@ def _share(free: int | None, total: int | None) -> str:
 
 def _clock(reading: Reading) -> str:
     return UNKNOWN if reading.ahead is None else f"{reading.skew:+.1f} s"
-
-
-def _halves(host: str, facts: NodeFacts) -> list[tuple[str, ...]]:
-    return [(host, port, *_half(half)) for port, halves in ports_of(facts).items() for half in halves]
 
 
 def _half(half: Half) -> tuple[str, ...]:
@@ -130,6 +134,11 @@ def survey_document(survey: NodeSurvey) -> dict[str, object]:
         "schema": "gb10/cluster/v1",
         "fabric": survey.fabric.kind,
         "gaps": [list(pair) for pair in survey.fabric.gaps],
+        "cables": [
+            {"ends": [list(end) for end in cable.ends], "networks": list(cable.networks)}
+            for cable in survey.fabric.cables
+        ],
+        **({"order": list(survey.fabric.order)} if survey.fabric.order else {}),
         "nodes": [
             _node(host, reading, survey, variables[host]) for host, reading in survey.readings.items()
         ],

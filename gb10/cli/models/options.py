@@ -6,6 +6,9 @@ from typing import Annotated
 import typer
 
 from gb10.cli.values import override
+from gb10.errors import UsageError
+from gb10.image.request.chosen_recipe import ChoiceRequest
+from gb10.models.choose.choosing import ENGINES, PURPOSES
 from gb10.models.render.rendered import RenderRequest
 from gb10.serving.run.prepare_service import ServiceRequest
 from gb10.serving.run.service import ContainerSettings
@@ -51,7 +54,36 @@ CapOption = Annotated[
         help="Cap PyTorch's memory. Default: where the image's release can.",
     ),
 ]
+AllowPathOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-path", metavar="DIR", help="A folder of the nodes that a recipe of others may get. Repeatable."
+    ),
+]
+AllowOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow", metavar="KEY=VALUE", help="What else it may get of the host, as the error lists it. Repeatable."
+    ),
+]
+IgnoreOption = Annotated[
+    bool, typer.Option("--ignore-unsupported", help="Start without what the recipe asks for and gb10 cannot do.")
+]
 RestartOption = Annotated[bool, typer.Option("--restart", help="Docker starts it again after a crash or a reboot.")]
+
+
+PurposeOption = Annotated[
+    str, typer.Option("--for", metavar="USE", help=f"Of a model without a recipe: {', '.join(PURPOSES)}.")
+]
+
+
+def choice_request(*, purpose: str, engine: str | None = None, nodes: int | None = None) -> ChoiceRequest:
+    """How a model without a recipe is used; raises UsageError for an unknown use or engine."""
+    if purpose not in PURPOSES:
+        raise UsageError(f"--for {purpose}: no such use", hint=f"known: {', '.join(PURPOSES)}")
+    if engine not in (None, *ENGINES):
+        raise UsageError(f"no engine {engine!r}", hint=f"known: {', '.join(ENGINES)}")
+    return ChoiceRequest(purpose=purpose, engine=engine, nodes=nodes)
 
 
 def settings_of(*, gpus: bool, memory: float | None, keep_free: float, restart: bool = False) -> ContainerSettings:
@@ -67,7 +99,21 @@ def request_of(
     variant: str | None = None,
     image: str | None = None,
     trust: bool = False,
+    allow: Sequence[str] | None = None,
+    allow_paths: Sequence[str] | None = None,
+    ignore_unsupported: bool = False,
 ) -> ServiceRequest:
     """What is run; raises UsageError."""
     render = RenderRequest(overrides=tuple(map(override, overrides or ())), variant=variant)
-    return ServiceRequest(nodes=nodes, render=render, image=image, trust=trust)
+    relative = next((one for one in allow_paths or () if not one.startswith("/")), None)
+    if relative:
+        raise UsageError(f"--allow-path {relative}: a folder of the nodes", hint="write its absolute path there")
+    return ServiceRequest(
+        nodes=nodes,
+        render=render,
+        image=image,
+        trust=trust,
+        allow=tuple(allow or ()),
+        allow_paths=tuple(one.rstrip("/") or "/" for one in allow_paths or ()),
+        ignore_unsupported=ignore_unsupported,
+    )

@@ -40,6 +40,7 @@ A recipe with a mistake is not rendered: each mistake has its line and a fix.
     places={
         "list": "models.recipe_list:list_recipes",
         "show": "",
+        "new": "models.recipe_new:new",
         "render": "models.recipe_render:render",
         "fix": "",
         "lint": "models.recipe_lint:lint_recipes",

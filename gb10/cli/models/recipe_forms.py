@@ -10,13 +10,19 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.models.options import ImageOption, NameOption
+from gb10.cli.models.options import (
+    AllowOption,
+    AllowPathOption,
+    IgnoreOption,
+    ImageOption,
+    NameOption,
+    request_of,
+)
 from gb10.cli.values import TrustOption
 from gb10.cli.verb import print_json
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.models.issue import lines_of
-from gb10.models.recipe_privileges import undone_by_run
 from gb10.serving.deploy.deployment import RAILS, Deployment, Fabric, File
 from gb10.serving.deploy.fabric_files import check_rails
 from gb10.serving.deploy.forms import FORMS, KUBERNETES, deployment_of, image_lines
@@ -65,6 +71,9 @@ def form_wish(
         str, typer.Option("--rails", metavar="A,B", help="With --as k8s: interfaces of the fast link.")
     ] = ",".join(RAILS),
     trust: TrustOption = False,
+    allow_path: AllowPathOption = None,
+    allow: AllowOption = None,
+    ignore_unsupported: IgnoreOption = False,
 ) -> FormWish:
     """The wish; raises UsageError for an unknown form or an interface that cannot be."""
     if form not in NAMES:
@@ -80,7 +89,10 @@ def form_wish(
     if rdma is not None and (rdma.count("/") != 1 or not all(rdma.split("/"))):
         raise UsageError(f"{rdma!r} is no resource of a device plugin", hint="write its name: --rdma rdma/shared")
     fabric = Fabric(resource=rdma, functions=functions, rails=named or RAILS)
-    return FormWish(form=form, out=out, fabric=fabric, request=ServiceRequest(image=image, name=name, trust=trust))
+    request = request_of(
+        image=image, trust=trust, allow=allow, allow_paths=allow_path, ignore_unsupported=ignore_unsupported
+    )
+    return FormWish(form=form, out=out, fabric=fabric, request=replace(request, name=name))
 
 
 def only_of_forms(wish: FormWish, settings: ContainerSettings) -> None:
@@ -105,9 +117,8 @@ def render_form(reporter: Reporter, wish: FormWish, *, as_json: bool) -> None:
             print(path)
     else:
         sys.stdout.write(only_one(files).text)
-    undone = undone_by_run(deployment.recipe, deployment.service.ranks[0].container.command)
     for line in (
-        *(f"{prepared.source.recipe.file}:{one.line}: no form does this: {one.text}" for one in undone),
+        *(f"{one} is not mounted: the image must hold it, or `volumes` names it" for one in deployment.left_out),
         *lines_of(deployment.rendered.issues),
         *image_lines(deployment.service.image),
         *cap_lines(deployment.service),

@@ -18,6 +18,7 @@ from gb10.image.lock.lockfile import load_recipe
 from gb10.models.importing.import_result import ImportChoices, recipe_text
 from gb10.models.importing.importing import engine_of_form, import_recipe
 from gb10.models.issue import errors_of
+from gb10.models.lint.engine_words import ENGINES
 from gb10.models.lint.served import release_named
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.needs.image_need import known_engine
@@ -78,17 +79,21 @@ def import_file(
 ) -> None:
     """Make a recipe of a file of another form.
 
-    Read are vLLM's official recipes and profiles of Ansible for SGLang. The source stands in the recipe. Exit 2 with
-    one sentence when a file becomes no recipe.
+    Read are `docker run` in a script, compose files, objects of Kubernetes, vLLM's official recipes, and profiles of
+    Ansible for SGLang. The source stands in the recipe. What each line became and what was left out is printed. Exit 2
+    with one sentence when a file becomes no recipe.
 
     \b
+    ./build.py recipe import start.sh > mine.yaml
+    ./build.py recipe import compose.yaml --variant vllm --write mine.yaml
     ./build.py recipe import models/Qwen/Qwen3-8B.yaml > qwen3-8b.yaml
     ./build.py recipe import models/deepseek-ai/DeepSeek-V4-Flash.yaml --nodes 2 --with spec_decoding
     ./build.py recipe import profile.yml --image docker.io/scitrera/dgx-spark-sglang:0.5.10 > glm.yaml
     """
     text = read_text(file)
-    engine = engine_of_form(text, str(file))
-    found = import_recipe(text, str(file), replace(wanted, image=wanted.image or image_of(engine, wanted.release)))
+    engine = engine_of_form(text, str(file), wanted)
+    image = wanted.image or (image_of(engine, wanted.release) if engine in ENGINES else "")
+    found = import_recipe(text, str(file), replace(wanted, image=image))
     recipe = recipe_text(found, str(file))
     errors = errors_of(load_model_recipe(recipe, str(file)).issues)
     if errors:
@@ -113,11 +118,11 @@ def _about_the_image(image: str, wanted: ImportChoices, engine: str) -> Iterator
     """What became of the two options, and who has the image."""
     if wanted.image and image != wanted.image:
         yield f"--image is for a file that names none: this one names {image}"
-    elif wanted.release and image not in (wanted.image, image_of(engine, wanted.release)):
+    elif engine in ENGINES and wanted.release and image not in (wanted.image, image_of(engine, wanted.release)):
         yield f"--release is for a file that names no image: this one names {image}"
     elif wanted.image and registry_of(image) is None and known_engine(image) is None:
         yield f"{image} names no registry, so no node pulls it: bring it there first, or write docker.io/{image}"
-    elif not wanted.image and image == image_of(engine, wanted.release) != image_of(engine):
+    elif engine in ENGINES and not wanted.image and image == image_of(engine, wanted.release) != image_of(engine):
         call = f"./build.py image --engine {engine} --ref {engine}={wanted.release}"
         yield f"the image is ours of another release, which {call} makes"
 

@@ -1,20 +1,24 @@
 """``recipe lint``: what is wrong with recipes, by rules with a reason."""
 
 import json
+import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gb10.cli.verb import JsonOption, inject, print_json, with_reporter
+from gb10.cli.verb import AllowUncheckedOption, JsonOption, inject, print_json, with_reporter
+from gb10.core.checked import counted, documents_of, looked_at, refuse_unchecked, rows_of
 from gb10.core.reporter import Reporter
-from gb10.errors import EmptySelectionError, UsageError
+from gb10.errors import EmptySelectionError, UncheckedError, UsageError
 from gb10.image.request.recipe_mods import (
     Judged,
     linted,
 )
 from gb10.models.issue import LEVELS, Issue, errors_of, lines_of
+from gb10.models.lint.lint_parts import LIMITS, PARTS, Linted
 from gb10.models.lint.rule import Rule, load_rules
 from gb10.models.lint.served import ImageFacts, facts_of
 from gb10.models.registries.recipe_file import SUFFIXES, RecipeFile, find_recipe, read_text, registry_files
@@ -58,18 +62,9 @@ def lint_recipes(
         str, typer.Option("--level", metavar="LEVEL", help="The least level to print: error, warning or note.")
     ] = "note",
     rules: Annotated[bool, typer.Option("--rules", help="List the rules with their evidence, and stop.")] = False,
+    allow_unchecked: AllowUncheckedOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check recipes by what the field has learnt; nothing is started.
-
-    Exit 2 when a recipe has an error.
-
-    \b
-    ./build.py recipe lint qwen3-0.6b
-    ./build.py recipe lint theirs/ --level warning
-    ./build.py recipe lint @theirs
-    ./build.py recipe lint --rules
-    """
     if level not in LEVELS:
         raise UsageError(f"unknown level {level!r}", hint=f"valid: {', '.join(LEVELS)}")
     levels, known = LEVELS[: LEVELS.index(level) + 1], load_rules()
@@ -77,15 +72,41 @@ def lint_recipes(
         _print_rules(known, as_json=as_json)
         return
     found = {file: linted(file, known, judged) for file in _files(recipes or [])}
-    shown = {file: [one for one in issues if one.level in levels] for file, issues in found.items()}
+    shown = {file: [one for one in result.issues if one.level in levels] for file, result in found.items()}
+    unchecked = [replace(row, where=file.shown) for file, result in found.items() for row in result.unchecked]
     if as_json:
-        print_json({"schema": "gb10/recipe-lint/v1", "recipes": [_document(file, shown[file]) for file in shown]})
+        rows = [_document(file, shown[file]) for file in shown]
+        print_json({"schema": "gb10/recipe-lint/v1", "recipes": rows, "unchecked": documents_of(unchecked)})
     else:
-        for line in (line for issues in shown.values() for line in lines_of(issues)):
-            print(line)
-        reporter.say(_summary(found))
-    if any(map(errors_of, found.values())):
+        for file, result in found.items():
+            for line in (
+                *lines_of(shown[file]),
+                *rows_of([replace(row, where=file.shown) for row in result.unchecked]),
+            ):
+                print(line)
+        reporter.say(f"{_summary(found)}{counted(unchecked)}")
+    if any(errors_of(result.issues) for result in found.values()):
         raise typer.Exit(UsageError.code)
+    if as_json and unchecked and not allow_unchecked:  # the document has the rows
+        raise typer.Exit(UncheckedError.code)
+    refuse_unchecked(unchecked, allowed=allow_unchecked)
+
+
+lint_recipes.__doc__ = f"""Check recipes by what the field has learnt; nothing is started.
+
+    Exit 2 when a recipe has an error, else 13 when a part could not be looked at: it is a row with its reason.
+
+    \b
+{textwrap.indent(looked_at(PARTS), "    ")}
+
+    {LIMITS[0]}.
+
+    \b
+    ./build.py recipe lint qwen3-0.6b
+    ./build.py recipe lint theirs/ --level warning --allow-unchecked
+    ./build.py recipe lint @theirs
+    ./build.py recipe lint --rules
+    """
 
 
 def _facts(path: Path) -> ImageFacts:
@@ -124,8 +145,8 @@ def _document(file: RecipeFile, issues: Sequence[Issue]) -> dict[str, object]:
     return {"file": file.shown, "issues": [issue.document for issue in issues]}
 
 
-def _summary(found: dict[RecipeFile, tuple[Issue, ...]]) -> str:
-    counts = [sum(issue.level == level for issues in found.values() for issue in issues) for level in LEVELS]
+def _summary(found: dict[RecipeFile, Linted]) -> str:
+    counts = [sum(issue.level == level for result in found.values() for issue in result.issues) for level in LEVELS]
     words = ", ".join(
         f"{count} {level}{'' if count == 1 else 's'}" for count, level in zip(counts, LEVELS, strict=True)
     )

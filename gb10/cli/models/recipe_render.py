@@ -16,6 +16,7 @@ from gb10.errors import UsageError
 from gb10.image.request.recipe_mods import foreign_mods
 from gb10.models.issue import errors_of, lines_of
 from gb10.models.lint.fit import fit_of
+from gb10.models.load.host_access import host_request
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.registries.trust import lines_of_powers, powers_here
 from gb10.models.render.rendered import PEERS, Peer, RenderedRecipe, RenderRequest
@@ -117,6 +118,9 @@ def render(
     rendered = render_locked(loaded, capped, source.weights)
     if not errors_of(rendered.issues):
         rendered = with_issues(rendered, fit.issues(lenient=bool(request.peer or request.lenient)))
+    for one in host_request(loaded).asked if not request.peer else ():
+        text = f"{loaded.file}:{one.line}: {one.text} is of its container, and no part of the script (--as docker)"
+        reporter.say(text)
     if source.file is not None and not wish.request.trust:
         powers = powers_here(loaded, source.file, foreign_mods(loaded, source.file), rendered)
         for line in lines_of_powers(loaded, powers):

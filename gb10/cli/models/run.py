@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated
 
 import typer
@@ -11,16 +11,21 @@ import typer
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.cli.models.options import (
     GIB,
+    AllowOption,
+    AllowPathOption,
     CapOption,
     GpusOption,
+    IgnoreOption,
     ImageOption,
     KeepFreeOption,
     MemoryOption,
     NameOption,
     NodesOption,
+    PurposeOption,
     RestartOption,
     SetOption,
     VariantOption,
+    choice_request,
     request_of,
     settings_of,
 )
@@ -31,15 +36,19 @@ from gb10.containers.container_options import docker_call
 from gb10.core.installation import own_command
 from gb10.core.proc import spawn
 from gb10.core.reporter import Reporter
+from gb10.errors import UsageError
 from gb10.image.context import Context
+from gb10.models.choose.choosing import Choice, lines
 from gb10.models.recipe_privileges import undone_by_run
+from gb10.serving.run.find_source import find_source
 from gb10.serving.run.fleet import open_fleet
 from gb10.serving.run.prepare_service import ServiceRequest, prepare_service
 from gb10.serving.run.running import running
 from gb10.serving.run.service import LEAST, Service, container_options, curl_line
+from gb10.serving.run.service_nodes import nodes_named
 from gb10.serving.run.watching import watch
 
-app = verb_app("""Run a model recipe: from its name to a healthy endpoint.
+app = verb_app("""Run a model recipe, or a model by its name: to a healthy endpoint.
 
 
 \b
@@ -47,6 +56,7 @@ app = verb_app("""Run a model recipe: from its name to a healthy endpoint.
 ./build.py run qwen3-0.6b --detach --set port=9000           # returns when the endpoint answers
 ./build.py run deepseek-v4-flash --nodes me@spark-1,me@spark-2
 ./build.py run theirs.yaml --image gb10/vllm:0.33.0-cu130-sm121f --dry-run
+./build.py run Qwen/Qwen3-8B --for agents                    # no recipe: chosen from the model's files
 
 gb10 starts a container on every node, by the node's own Docker. It pulls an image that is missing. Mods that the
 image lacks run once, as root. The endpoint is printed when the server is healthy and the guard accepts its first
@@ -75,13 +85,32 @@ def asked(
     image: ImageOption = None,
     name: NameOption = None,
     trust: TrustOption = False,
+    allow_path: AllowPathOption = None,
+    allow: AllowOption = None,
+    ignore_unsupported: IgnoreOption = False,
+    even_if_too_large: Annotated[
+        bool,
+        typer.Option(
+            "--even-if-too-large", help="Start what does not fit by our estimate, with the cap and the memory guard."
+        ),
+    ] = False,
 ) -> ServiceRequest:
     """What is run, and how; raises UsageError."""
     return replace(
-        request_of(nodes=nodes, overrides=overrides, variant=variant, image=image, trust=trust),
+        request_of(
+            nodes=nodes,
+            overrides=overrides,
+            variant=variant,
+            image=image,
+            trust=trust,
+            allow=allow,
+            allow_paths=allow_path,
+            ignore_unsupported=ignore_unsupported,
+        ),
         name=name,
         containers=settings_of(gpus=gpus, memory=memory, keep_free=keep_free, restart=restart),
         cap=cap,
+        even_if_too_large=even_if_too_large,
         replace=replaced,
         patience=wait,
         detach=detach,
@@ -99,20 +128,35 @@ def run(
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="ARGS", help="After --: more arguments of the engine.")
     ] = None,
+    purpose: PurposeOption = "chat",
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Start a model without a recipe as gb10 chose it, unasked.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the calls of docker; start nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a model recipe."""
     render = replace(request.render, arguments=tuple(arguments or ()))
     request = replace(request, recipe=recipe, render=render, dry_run=dry_run)
-    prepared = prepare_service(ctx.reporter, ctx.env, request)
+    hosts = nodes_named(ctx.env, request.nodes)
+    wish = choice_request(purpose=purpose, nodes=len(hosts.nodes) if hosts else None)
+    found = find_source(ctx, recipe, wish)
+    if found.told:
+        ctx.reporter.say(found.told)
+    if found.choice and not dry_run:
+        _agree(ctx.reporter, found.choice, recipe, yes=yes)
+    prepared = prepare_service(ctx.reporter, ctx.env, request, source=found.source)
     written, service = prepared.source.recipe, prepared.service
-    undone = undone_by_run(written, service.ranks[0].container.command)
-    for one in undone:
-        ctx.reporter.say(f"{written.file}:{one.line}: run does not do this: {one.text}")
-    more = {"undone": [one.text for one in undone]}
+    chosen = [asdict(reason) for reason in found.choice.reasons] if found.choice else None
+    more: dict[str, object] = {
+        **({"chosen": chosen} if chosen else {}),
+        "undone": [one.text for one in undone_by_run(written, service.ranks[0].container.command)],
+    }
     if dry_run:
-        _print_plan(ctx.reporter, prepared.placed(ctx.reporter, ctx.env).service, more if as_json else None)
+        at_start = prepared.read_at_start
+        for line in at_start:
+            ctx.reporter.say(f"read at start: {line}")
+        _print_plan(ctx.reporter, service, {**more, "at_start": list(at_start)} if as_json else None)
         return
     with open_fleet(ctx, service.hosts) as fleet, running(ctx, fleet, prepared) as watched:
         if watched is None:
@@ -126,6 +170,19 @@ def run(
         sys.stdout.flush()
         ctx.reporter.say("Ctrl-C stops it; ./build.py logs --follow shows its log")
         watch(watched, lambda: False)
+
+
+def _agree(reporter: Reporter, choice: Choice, word: str, *, yes: bool) -> None:
+    """Show how a model would be served, and ask once. Raises UsageError without an answer."""
+    for line in lines(choice):
+        reporter.say(line)
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        hint = f"./build.py run {word} --yes starts it; ./build.py recipe new {word} writes the recipe"
+        raise UsageError(f"{word} has no recipe, and nobody can be asked whether this is right", hint=hint)
+    if not typer.confirm("start it so?", default=True, err=True):
+        raise UsageError("not started", hint=f"./build.py recipe new {word} writes the recipe, to be changed")
 
 
 def _print_plan(reporter: Reporter, service: Service, more: Mapping[str, object] | None) -> None:

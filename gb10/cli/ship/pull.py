@@ -11,7 +11,7 @@ from gb10.cli.common import JsonOption, print_json, reported, verb_app, with_con
 from gb10.cli.values import platform_option
 from gb10.errors import UsageError
 from gb10.image.context import Context
-from gb10.image.publish.pulling import Pull, Pulled, pull_from_each
+from gb10.image.publish.pulling import Pull, pull_from_each
 from gb10.image.publish.via_head import HeadPull, pull_via_head
 
 app = verb_app("""Pull an image to one or more machines at once; only missing layers travel.
@@ -91,15 +91,12 @@ def pull(
             done.require_all()
         return
     for node in done.nodes:
-        ctx.reporter.say(f"{node.host}: {_what_moved(node)}, {node.seconds:.1f} s")
+        moved = "has it"
+        if node.bytes is not None:
+            moved = f"{node.moved} layers pulled ({node.bytes / 1e6:,.1f} MB), {node.there} present"
+        ctx.reporter.say(f"{node.host}: {moved}, {node.seconds:.1f} s")
     done.require_all()
     print(reference if via_head else f"{reference.partition('@')[0]}@{done.remote.digest}")
-
-
-def _what_moved(node: Pulled) -> str:
-    if node.bytes is None:
-        return "has it"
-    return f"{node.moved} layers pulled ({node.bytes / 1e6:,.1f} MB), {node.there} present"
 
 
 def document(reference: str, done: Pull) -> dict[str, object]:

@@ -178,13 +178,8 @@ def arguments(request: BuildRequest, *, work: Path) -> list[str]:
     argv += ["--no-cache"] if request.rebuild_id else [f"--no-cache-filter={stage}" for stage in request.fresh]
     argv += [f"--cache-from={cache}" for cache in request.cache_from]
     argv += [f"--cache-to={cache}" for cache in request.cache_to]
-    return [*argv, f"--output={_output(request)}", str(request.context or work / "empty")]
-
-
-def _output(request: BuildRequest) -> str:
-    if request.out:
-        return f"type=local,{_csv(f'dest={request.out}')}"
-    return request.output or "type=cacheonly"
+    output = f"type=local,{_csv(f'dest={request.out}')}" if request.out else request.output or "type=cacheonly"
+    return [*argv, f"--output={output}", str(request.context or work / "empty")]
 
 
 def _csv(text: str) -> str:

@@ -1,4 +1,4 @@
-"""One repository of a registry, by the protocol of OCI: manifests and small blobs are read, layers are not.
+"""One repository of a registry, by the protocol of OCI: manifests and small blobs are read, layers streamed.
 
 A machine without an engine and without skopeo can look at an image this way, before it is pulled.
 """
@@ -39,6 +39,12 @@ WHOLE: Final = 300.0
 """Seconds for all that is read of a repository."""
 MOST: Final = 64 << 20
 """Bytes of all that is read of a repository."""
+BLOCK: Final = 1 << 18
+"""Bytes of a layer at a time."""
+SLOWEST: Final = 1 << 18
+"""Bytes per second of a layer, below which it is given up."""
+TRIES: Final = 4
+"""How often a layer that breaks off is taken up again without a byte."""
 HUB: Final = ("docker.io", "registry-1.docker.io")
 CERTIFICATES: Final = Path("/etc/docker/certs.d")
 TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]+")
@@ -87,6 +93,36 @@ class Repository:
             raise self._error(f"the bytes of the blob {digest} are not its own")
         return content
 
+    def stream(self, digest: str, size: int) -> Iterator[bytes]:
+        """The bytes of a large blob as they arrive; who reads them checks their digest. A connection that breaks is
+        taken up again where it broke.
+
+        Raises PublishError, also for more or fewer bytes than ``size``.
+        """
+        at = tries = 0
+        until = time.monotonic() + ANSWER + size / SLOWEST
+        while at < size:
+            before = at
+            try:
+                more = {"Accept-Encoding": "identity", **({"Range": f"bytes={at}-"} if at else {})}
+                with self._asked(f"blobs/{digest}", **more) as reply:
+                    if reply.status_code != (requests.codes.partial if at else requests.codes.ok):
+                        raise self._error(f"it has no blob {digest}" if not at else "it does not resume a blob")
+                    for block in reply.iter_content(BLOCK):
+                        at += len(block)
+                        if at > size:
+                            raise self._error(f"it sends more than the {size:,} bytes of {digest}")
+                        if time.monotonic() > until:
+                            raise self._error(f"it is too slow: less than {SLOWEST >> 10} KiB/s of {digest}")
+                        yield block
+            except PublishError as error:
+                tries = 0 if at > before else tries + 1
+                if not isinstance(error.__cause__, requests.RequestException) or tries == TRIES:
+                    raise
+            else:
+                if at == before:
+                    raise self._error(f"it sends fewer than the {size:,} bytes of {digest}")
+
     def referrers(self, digest: str, limit: int = LARGEST) -> bytes | None:
         """The index of what refers to a manifest, by the registry's own API; None when it has none.
 
@@ -121,14 +157,18 @@ class Repository:
             raise self._error(f"it is too slow: {reason}") from error
 
     @contextmanager
-    def _asked(self, path: str, accept: str = "*/*") -> Iterator[requests.Response]:
-        """A reply, for 404 too; a registry that wants a login gets it."""
+    def _asked(self, path: str, accept: str = "*/*", **more: str) -> Iterator[requests.Response]:
+        """A reply, for 404 too; a registry that wants a login gets it, also when a token is too old.
+
+        ``more``: further headers.
+        """
         try:
-            reply = self._get(path, accept)
-            if reply.status_code == requests.codes.unauthorized and not self.token:
+            reply = self._get(path, accept, more)
+            if reply.status_code == requests.codes.unauthorized:
                 reply.close()
+                self.token = ""
                 self._log_in(reply.headers.get("WWW-Authenticate", ""))
-                reply = self._get(path, accept)
+                reply = self._get(path, accept, more)
             with reply:
                 if not reply.ok and reply.status_code != requests.codes.not_found:
                     text = next(reply.iter_content(300), b"").decode(errors="replace").strip()
@@ -137,8 +177,8 @@ class Repository:
         except requests.RequestException as error:
             raise registry_error(f"{self.base}/{self.name}", str(error)) from error
 
-    def _get(self, path: str, accept: str) -> requests.Response:
-        headers = {"Accept": accept, **({"Authorization": self.token} if self.token else {})}
+    def _get(self, path: str, accept: str, more: Mapping[str, str]) -> requests.Response:
+        headers = {"Accept": accept, **more, **({"Authorization": self.token} if self.token else {})}
         return self.session.get(f"{self.base}/v2/{self.name}/{path}", headers=headers, timeout=TIMEOUT, stream=True)
 
     def _log_in(self, challenge: str) -> None:

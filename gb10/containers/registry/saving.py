@@ -7,6 +7,7 @@ import re
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -53,6 +54,13 @@ def check_saving_room(engine: Engine, folder: Path, size: int) -> None:
             where="\n".join(lines),
             hint=f"./build.py cache gc makes room; or\n{WITHOUT}",
         )
+
+
+@contextmanager
+def saved(engine: Engine, image_id: str) -> Iterator[Iterator[bytes]]:
+    """What ``docker save`` streams of an image, while the context lasts. Raises EngineError."""
+    with asking(engine) as sdk:
+        yield sdk.api.get_image(image_id, chunk_size=CHUNK)
 
 
 def save_layout(engine: Engine, image_id: str, config: str, into: Path, on_bytes: Callable[[int], None]) -> Layout:

@@ -26,6 +26,7 @@ from gb10.image.build.bases import Bases
 from gb10.image.build.contexts import BuildContext, Lay, build_context, secret_file, tree, wheels
 from gb10.image.build.costs import asked_jobs, peaks
 from gb10.image.build.estimate import TOOLS, outlook
+from gb10.image.build.package_errors import package_error
 from gb10.image.build.stage import log_path, run_build
 from gb10.image.context import Context
 from gb10.image.locked_files import fetch_files, fetch_locked
@@ -59,7 +60,7 @@ def diagnosed(error: BuildError, log: Path, text: str, step: str) -> BuildError:
             first = next((at for at in range(begin, end) if COMPLAINT.search(lines[at])), None)
             if first is not None and not any(KILLED.search(other) for other in lines[begin : first + 1]):
                 return _refused(log, unit, lines[first : first + 3])
-    return error
+    return package_error(log, lines) or error
 
 
 def _refused(log: Path, unit: str, said: list[str]) -> BuildError:

@@ -18,7 +18,7 @@ from gb10.core.store import Store
 from gb10.image.context import Context, cores, memory
 from gb10.image.plan.catalog import Catalog
 from gb10.image.plan.values import Plan, Step
-from gb10.image.recipe.image_recipe import ALL
+from gb10.image.recipe.image_recipe import ALL, WHOLE
 from gb10.image.recipe.kernel_sets import COSTS, UNITS, entries
 
 UNMEASURED: Final = {"units": 1, "cpu_s": 60, "peak_mib": 1024}
@@ -83,6 +83,8 @@ def target_families(plan: Plan, step: Step) -> list[str]:
     if step.kind != "wheel":
         return [step.name]
     build = plan.recipe.wheels[step.name]
+    if build.method in WHOLE:
+        return [step.name]
     return [f"{build.source}_all"] if ALL in build.targets else list(build.targets)
 
 

@@ -28,6 +28,7 @@ from gb10.image.context import Context, cores, memory
 from gb10.image.plan.catalog import Catalog
 from gb10.image.plan.dag import torch_problem
 from gb10.image.plan.values import Plan, Step
+from gb10.image.recipe.image_recipe import WHOLE
 from gb10.image.recipe.kernel_sets import entries
 from gb10.sources.debian.mirror import mirror_url
 
@@ -42,6 +43,7 @@ REHEARSAL_SECONDS: Final = 120.0  # one process, with some 30 kernels of Triton
 COPIES: Final = {False: 2, True: 4}  # stage and linked layer; containerd's store adds a blob and its unpacked snapshot
 LEAST_MEMORY: Final = 3_000_000_000  # to slim the largest library takes 2.6
 COMPILED: Final = ("wheel", "program")
+UNPACKED: Final = ("layer", "rootfs", "base", "added")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,7 +137,7 @@ def _one_by_one(absent: Iterable[Step]) -> float:
 
 def unpacked(steps: Iterable[Step]) -> int:
     """Bytes on disk of the layers and bases, once."""
-    return int(sum(step.download for step in steps if step.kind in ("layer", "rootfs")) * UNPACKED_RATIO)
+    return int(sum(step.download for step in steps if step.kind in UNPACKED) * UNPACKED_RATIO)
 
 
 def check_disk_and_memory(ctx: Context, needed: Needs, engine: Engine | None) -> None:
@@ -208,7 +210,9 @@ def _compiles(ctx: Context, plan: Plan, absent: Collection[Step]) -> Iterator[Pa
         yield Part(name=TOOLS, units=(Unit(TOOLS, plan.step("tools").download / INSTALL_RATE, cores()),))
     for step in compiled:
         units = tuple(compile_units(ctx.catalog, plan, step))
-        yield Part(name=step.name, units=units, pooled=True, after=(TOOLS,))
+        # nobody measured a package of a user's: it says nothing of how fast this machine is
+        unknown = step.kind == "wheel" and plan.recipe.wheels[step.name].method in WHOLE
+        yield Part(name=step.name, units=units, pooled=not unknown, after=(TOOLS,))
 
 
 def _rest(ctx: Context, plan: Plan, absent: Collection[Step], *, alone: bool) -> Iterator[Part]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from gb10.containers.connection import Engine
-from gb10.containers.images import passing_tag, require_image, tag_image
+from gb10.containers.images import find_image, passing_tag, require_image, tag_image
 from gb10.containers.packages import unpacked
 from gb10.containers.reach import connect_if_running, connect_or_start
 from gb10.core.concurrency import Stop, run_in_background
@@ -22,6 +22,7 @@ from gb10.core.files import digest
 from gb10.core.store import Store
 from gb10.errors import UncheckedError, UsageError
 from gb10.image.build.assemble import build_request, image_files, image_folders, image_request, upstream_folders
+from gb10.image.build.base_build import on_image_context, try_patched
 from gb10.image.build.bases import STAGES, Bases, base_tars, make_rootfs
 from gb10.image.build.contexts import BuildContext, build_context
 from gb10.image.build.costs import keep_speed
@@ -37,7 +38,7 @@ from gb10.image.build.estimate import (
 )
 from gb10.image.build.input_checks import check_sources, try_patches, try_sources, try_targets
 from gb10.image.build.mod_layers import mod_network, mod_secrets, naming_mods, note_build, ready_emulation
-from gb10.image.build.proving import prove_image, say_report, stored_verdict
+from gb10.image.build.proving import Received, prove_image, received, say_report, stored_verdict
 from gb10.image.build.stage import (
     IN_ENGINE,
     check_builder,
@@ -95,6 +96,8 @@ class Verified:
     layers: int
     verdict: Verdict
     hit: bool
+    received: Received | None = None
+    """What is wrong with the image of others that it is built on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,8 +151,10 @@ class ImageBuild:
         """Try patches on what they change, and the names of CMake targets on what the store has: for ``--dry-run``.
 
         A wheel or archive that patches change is fetched. Returns the error to raise after the plan is shown when one
-        cannot be fetched. Raises PatchError, UsageError.
+        cannot be fetched. Raises PatchError, UsageError, and UncheckedError for files of an image of others that cannot
+        be read.
         """
+        try_patched(self.ctx, self.plan)
         unchecked = (*try_patches(self.ctx, self.plan), *try_sources(self.ctx, self.plan))
         try_targets(self.ctx, self.plan)
         if not unchecked:
@@ -243,6 +248,10 @@ class ImageBuild:
         the steps it runs.
         """
         ctx, plan = replace(self.ctx, stop=Stop()), self.plan
+        if plan.base:
+            with on_image_context(ctx, plan, plan.base, engine if upstream else None, self.rebuild_id) as context:
+                yield context
+            return
         grafts = self._early_grafts()
         compiling = bool(self.rebuild) or not all(
             ctx.store.entry("wheels", step.key).exists() for step in plan.of_kind("wheel")
@@ -330,7 +339,7 @@ class ImageBuild:
             record = Record(id=image.id, config=config or image.id, layers=image.diff_ids)
             prove_image(ctx, engine, plan, image, record)
             tag_image(engine, image.id, (plan.tags[-1],))
-        if one_by_one(ctx, engine):
+        if one_by_one(ctx, engine) and not plan.base:
             forget_sent(engine, plan)
         remember_layers(ctx, plan, record.layers)
         remember_built(ctx.store, engine, plan)
@@ -351,6 +360,7 @@ class ImageBuild:
             layers=len(image.diff_ids),
             verdict=verdict,
             hit=hit,
+            received=received(self.ctx, self.plan),
         )
 
 
@@ -366,6 +376,8 @@ def check_cache(ctx: Context, plan: Plan, rebuild: Collection[str] = ()) -> Cach
     cached: dict[str, bool] = {}
 
     def stored(step: Step) -> bool:
+        if step.kind == "base":
+            return bool(engine and plan.base and find_image(engine, plan.base.reference))
         if step.kind in STORED:
             return ctx.store.entry(PLACES[step.kind], step.key).exists()
         return step.kind in IN_ENGINE and room is not None and ctx.store.entry(room, step.key).exists()

@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -15,6 +15,7 @@ from gb10.core.printing import printable
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store, file_sha256
 from gb10.errors import VerifyError
+from gb10.image.build.base_build import stored_files
 from gb10.image.build.inspect import Wrong, tuned_problems
 from gb10.image.build.wheels import graft_files, wheel_file
 from gb10.image.context import Context
@@ -22,9 +23,13 @@ from gb10.image.moe.tuned_name import SPELLED
 from gb10.image.plan.values import Plan
 from gb10.image.proof.arch_match import Verdict
 from gb10.image.proof.check import Subject
+from gb10.image.proof.checking import Finding
 from gb10.image.proof.scans import (
     SCANS,
+    Below,
     Record,
+    as_received,
+    below_of,
     planned_subject,
     proof_path,
     prove_layers,
@@ -39,6 +44,8 @@ REPORT: Final = "/usr/share/gb10/caches/report.json"
 KEPT: Final = "first-request.json"
 """Its name beside the scans in the store."""
 MANY: Final = 4096
+LISTED: Final = 12
+"""Problems of a base that are printed."""
 Text = Annotated[str, Field(max_length=1000)]
 
 
@@ -110,7 +117,7 @@ def prove_image(ctx: Context, engine: Engine, plan: Plan, image: ImageInfo, reco
         changed = read_layers(work, plan).scan.contents
         brought = any(path.endswith(".json") and SPELLED.lower() in path.lower() for path in changed)
         tuned = tuned_problems(ctx, engine, image, plan.tags[-1], changed) if brought else ()
-        prove_layers(work, plan, _subject(ctx, plan, recorded, tuned))
+        prove_layers(work, plan, _subject(ctx, plan, recorded, tuned), _below(ctx, plan))
         write_record_in(work, record)
 
     ctx.store.replace(proof_path(ctx.store, plan), make)
@@ -118,7 +125,42 @@ def prove_image(ctx: Context, engine: Engine, plan: Plan, image: ImageInfo, reco
 
 def stored_verdict(ctx: Context, plan: Plan) -> Verdict:
     """Check a plan's stored scans. Raises VerifyError as the first check does."""
-    return prove_layers(proof_path(ctx.store, plan), plan, _subject(ctx, plan, {}, ()))
+    return prove_layers(proof_path(ctx.store, plan), plan, _subject(ctx, plan, {}, ()), _below(ctx, plan))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Received:
+    """What is wrong with an image of others, as it was received; ``read``: whether its files were looked at."""
+
+    reference: str
+    read: bool
+    findings: tuple[Finding, ...]
+
+
+def received(ctx: Context, plan: Plan) -> Received | None:
+    """The problems of the image that a plan builds on, by what is known of it here; None for an image of ours."""
+    if plan.base is None:
+        return None
+    below = below_of(ctx, plan.base)
+    found = as_received(below, _subject(ctx, plan, {}, ()))
+    return Received(reference=plan.base.reference, read=below.read, findings=tuple(found))
+
+
+def say_received(reporter: Reporter, one: Received | None) -> None:
+    """Print what is wrong with the base, which blocks nothing; and whether its files were looked at."""
+    if one is None:
+        return
+    for check, problem in one.findings[:LISTED]:
+        reporter.say(f"base, as received: {check.name}: {str(problem).replace(chr(10), ' ')}")
+    more = len(one.findings) - LISTED
+    if more > 0:
+        reporter.say(f"base, as received: {more} more problems: ./build.py verify {one.reference} lists them")
+    if not one.read:
+        reporter.say(f"base: its files were not scanned; ./build.py verify {one.reference} does that, once")
+
+
+def _below(ctx: Context, plan: Plan) -> Below | None:
+    return below_of(ctx, plan.base) if plan.base else None
 
 
 def _subject(ctx: Context, plan: Plan, recorded: Mapping[str, tuple[str, str]], tuned: Wrong) -> Subject:
@@ -134,6 +176,8 @@ def manifests(store: Store, plan: Plan) -> list[Manifest]:
 def changed_files(store: Store, plan: Plan) -> dict[str, tuple[str, str]]:
     """Path in the image -> sha256, and the step that puts it there; an overlay lies above the patches."""
     found: dict[str, tuple[str, str]] = {}
+    for step in (*plan.of_kind("added"), *plan.of_kind("patched")):
+        found |= {name: (file_sha256(path), step.name) for name, path in stored_files(store, step).items()}
     site = f"usr/local/lib/python{plan.recipe.python}/dist-packages"
     for step in plan.of_kind("graft"):
         for name, one in graft_files(store, step).items():

@@ -143,7 +143,7 @@ def built_again(build: ImageBuild, engine: Engine) -> Iterator[ImageInfo]:
                     run_build(ctx, engine, request, plan.step("image"), partial(note_build, ctx.reporter, plan, task))
                 yield require_image(engine, tag)
         finally:
-            if one_by_one(ctx, engine):
+            if one_by_one(ctx, engine) and not plan.base:
                 UpstreamLayers(ctx, plan, engine, run).drop()
                 forget_sent(engine, plan)
 
@@ -159,7 +159,8 @@ def reproduce(build: ImageBuild, engine: Engine, before: ImageInfo | None) -> Co
 
 def _pairs(plan: Plan, before: Sequence[str], after: Sequence[str]) -> tuple[Pair, ...]:
     """The layers of both, lowest first, by the name of the step that makes each. Pure."""
-    names = (*scanned(plan), "record")
+    below = ["base" for _ in plan.base.layers] if plan.base else []
+    names = (*below, *scanned(plan), "record")
     return tuple(
         Pair(name=names[place] if place < len(names) else f"layer {place + 1}", before=old, after=new)
         for place, (old, new) in enumerate(zip_longest(before, after))

@@ -179,8 +179,8 @@ def say_left_out(reporter: Reporter, wheel: Path) -> None:
 
 
 def installable(plan: Plan, built: Iterable[Wheel]) -> tuple[Wheel, ...]:
-    """The wheels that are installed unchanged. Libraries of an engine's own project go into upstream's wheel."""
-    return tuple(wheel for wheel in built if plan.recipe.wheels[wheel.name].method != "source")
+    """The wheels that are installed unchanged. Libraries, of an engine's own project or not, go into a locked wheel."""
+    return tuple(wheel for wheel in built if plan.recipe.wheels[wheel.name].method not in ("source", "library"))
 
 
 def show_in_checkout(ctx: Context, wheel: Wheel) -> None:

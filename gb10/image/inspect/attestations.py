@@ -21,7 +21,7 @@ from gb10.image.proof.check import Facts, Subject
 from gb10.image.proof.checking import all_checks, findings
 from gb10.image.proof.reading import read_linked
 from gb10.image.proof.report import document
-from gb10.image.proof.scans import LINKED, PLAN, SCANS, own_changes, own_plan, own_scan
+from gb10.image.proof.scans import LINKED, PLAN, SCANS, below_of, own_changes, own_findings, own_plan, own_scan
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.sbom import statements
 from gb10.image.sbom.parts import Bill, bill_of, read_nested
@@ -118,9 +118,10 @@ class Attestations:
     def verification(self) -> dict[str, Any]:
         """The predicate of its verification: the same verdict that `verify --json` prints."""
         scan, arch = own_scan(self.plan.tags[-1], self.files), parse_arch(self.plan.arch)
+        linked = self.files.get(f"{SCANS}/{LINKED}")
         subject = Subject(
             scan=scan,
-            linked=read_linked(self.files[f"{SCANS}/{LINKED}"].decode(), LINKED),
+            linked=read_linked(linked.decode(), LINKED) if linked else None,
             image=Facts(
                 platform=self.image.platform,
                 user=self.image.user,
@@ -131,7 +132,9 @@ class Attestations:
             arch=arch,
             allowed=self.ctx.catalog.allowances,
         )
-        verdict = document(judge(scan, arch), findings(subject))
+        base = self.plan.base
+        found = own_findings(below_of(self.ctx, base), subject) if base else findings(subject)
+        verdict = document(judge(scan, arch), found)
         return statements.verification(verdict, [check.name for check in all_checks()])
 
 
@@ -139,7 +142,7 @@ def attestations_of(ctx: Context, engine: Engine, image: ImageInfo, config: str)
     """The documents of an image; ``config`` is its config's digest. Raises UsageError for one that is not ours."""
     files = read_folders(engine, ctx.store, image, [PLAN, SCANS])[0]
     plan = own_plan(files)
-    if plan is None or f"{SCANS}/{LINKED}" not in files:
+    if plan is None or not (plan.base or f"{SCANS}/{LINKED}" in files):
         raise UsageError(
             "the image holds no plan and no scans of gb10, of which an SBOM is made",
             where=image.id,

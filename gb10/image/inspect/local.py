@@ -49,7 +49,11 @@ def local_summary(ctx: Context, reference: str, arch: Arch) -> ImageSummary:
     engine, image = local_image(ctx, reference)
     own = read_folders(engine, ctx.store, image, [PLAN, SCANS])[0]
     plan = own_plan(own)
-    if plan:
+    base, remarks = plan.base if plan else None, tuple[str, ...]()
+    if base:
+        remarks = (f"built on {base.reference}: what that holds beside Python packages is shown by `show` of it",)
+        scan = own_scan(reference, own)
+    elif plan:
         scan, remarks = _own(reference, own)
     else:
         scan = inspect_image(ctx, reference).found.scan
@@ -67,7 +71,10 @@ def local_summary(ctx: Context, reference: str, arch: Arch) -> ImageSummary:
         user=image.user,
         environment=image.environment,
         plan=plan,
-        packages={canonicalize_name(one.name): one.version for one in scan.distributions},
+        packages={
+            **{name: one.version for name, one in (base.installed if base else {}).items()},
+            **{canonicalize_name(one.name): one.version for one in scan.distributions},
+        },
         debs=debs_of(plan),
         verdict=judge(scan, arch) if scan.binaries else None,
         groups={name: scan.sizes for name, scan in own_scans(own).items()},

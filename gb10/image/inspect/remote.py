@@ -2,16 +2,26 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import Field
 
 from gb10.containers.connection import Engine
 from gb10.containers.reference import split_digest, split_reference
 from gb10.containers.registry.access import login_for
+from gb10.containers.registry.documents import (
+    Sent,
+    SentConfig,
+    SentIndex,
+    SentManifest,
+    SentSettings,
+    find_manifest,
+    for_platform,
+    sent,
+)
 from gb10.containers.registry.referrers import CREATED, SIGNATURES, Descriptor, attached, document_of
-from gb10.containers.registry.repository import Manifest, Repository, open_repository
-from gb10.errors import PublishError, VerifyError
+from gb10.containers.registry.repository import Repository, open_repository
+from gb10.errors import VerifyError
 from gb10.image.context import Context
 from gb10.image.inspect.attestations import mod_stories, patch_stories
 from gb10.image.inspect.local import debs_of, shortened
@@ -24,75 +34,6 @@ from gb10.image.sbom.statements import SPDX_MEDIA_TYPE as SPDX
 
 MOST: Final = 1 << 12
 """Entries of a list; of an SBOM, sixteen times as many."""
-UNKNOWN: Final = "unknown"
-Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
-T = TypeVar("T", bound="Sent")
-
-
-class Sent(BaseModel):
-    """A part of a document; it may hold more than is read of it."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class SentBlob(Sent):
-    """A layer or a config, by its digest; ``size`` in bytes."""
-
-    digest: Digest
-    size: Annotated[int, Field(ge=0, le=1 << 50)] = 0
-
-
-class SentManifest(Sent):
-    """The manifest of one image."""
-
-    config: SentBlob
-    layers: Annotated[tuple[SentBlob, ...], Field(max_length=MOST)] = ()
-
-
-class SentPlatform(Sent):
-    """What an entry of an index is for."""
-
-    os: str = UNKNOWN
-    architecture: str = UNKNOWN
-
-
-class SentEntry(Sent):
-    """A manifest that an index names."""
-
-    digest: Digest
-    platform: SentPlatform | None = None
-
-
-class SentIndex(Sent):
-    """The manifests of an image for several platforms; none in a manifest of one image."""
-
-    manifests: Annotated[tuple[SentEntry, ...], Field(max_length=MOST)] | None = None
-
-
-class SentCommand(Sent):
-    """A command of an image's history."""
-
-    created_by: str = ""
-    empty_layer: bool = False
-
-
-class SentSettings(Sent):
-    """The settings of an image's containers."""
-
-    labels: Annotated[dict[str, str] | None, Field(alias="Labels")] = None
-    environment: Annotated[tuple[str, ...] | None, Field(alias="Env", max_length=MOST)] = None
-    user: Annotated[str | None, Field(alias="User")] = None
-
-
-class SentConfig(Sent):
-    """The config of an image."""
-
-    os: str = ""
-    architecture: str = ""
-    variant: str = ""
-    created: str = ""
-    config: SentSettings | None = None
-    history: Annotated[tuple[SentCommand, ...], Field(max_length=MOST)] | None = None
 
 
 class SentSubject(Sent):
@@ -122,20 +63,7 @@ class SentBill(Sent):
     packages: Annotated[tuple[SentPackage, ...], Field(max_length=MOST << 4)] = ()
 
 
-def sent(content: bytes, kind: type[T], reference: str) -> T:
-    """A document that a registry sent; raises PublishError for one of another form."""
-    try:
-        return kind.model_validate_json(content)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "JSON"
-        raise PublishError(
-            f"{reference}: the registry sent a document that cannot be read",
-            where=f"{place}: {first['msg']}"[:200],
-            hint="check the name: it may be no image, or its author damaged it",
-        ) from error
-
-
+UNTOLD: Final = "nothing is attached to it: what it holds is told by pulling it"
 DOCUMENTS: Final = (SPDX, IN_TOTO)
 Trust = Callable[[str, str, Sequence[Descriptor]], object]
 """Raises VerifyError unless the reader trusts a signature among what lies beside a manifest.
@@ -170,10 +98,10 @@ def remote_image(
     """
     name, digest = split_digest(reference)
     repository = open_repository(ctx.env, name, login_for(engine, ctx.env, name))
-    found = _manifest(repository, digest or split_reference(name)[1])
+    found = find_manifest(repository, digest or split_reference(name)[1])
     entries = sent(found.content, SentIndex, reference).manifests
     if entries is not None:
-        found = _manifest(repository, _for_platform(entries, platform, reference))
+        found = find_manifest(repository, for_platform(entries, platform, reference))
     manifest = sent(found.content, SentManifest, reference)
     beside, unseen = attached(repository, found.digest)
     if trust:
@@ -217,7 +145,7 @@ def remote_portrait(
     labels, plan = settings.labels or {}, attached_plan(one)
     verdict = read_verdict(statement_of(one, VERIFICATION).get("verdict"))
     layers = layers_in(one, plan, labels)
-    missing = "nothing is attached to it: what it holds is told by pulling it" if not one.attached else ""
+    missing = UNTOLD if not one.attached else ""
     words = "1 document beside it has" if one.untrusted == 1 else f"{one.untrusted} documents beside it have"
     left_out = f"{words} no trusted signature: left out" if one.untrusted else ""
     unseen = f"{one.unseen} more documents beside it were not looked at" if one.unseen else ""
@@ -225,6 +153,7 @@ def remote_portrait(
         reference=reference,
         place=one.repository.base,
         digest=one.manifest.config.digest,
+        manifest=one.digest,
         platform="/".join(filter(None, (one.config.os, one.config.architecture, one.config.variant))),
         created=labels.get(CREATED, one.config.created),
         size=sum(layer.size for layer in layers),
@@ -286,24 +215,3 @@ def layers_in(one: Remote, plan: RecordedPlan | None, labels: Mapping[str, str])
         Layer(name=name or f"layer {number}", digest=row.digest, size=row.size)
         for number, (name, row) in enumerate(zip(names, rows, strict=True), 1)
     )
-
-
-def _manifest(repository: Repository, reference: str) -> Manifest:
-    found = repository.manifest(reference)
-    if found is None:
-        raise PublishError(
-            f"{repository.base}/{repository.name} has no {reference}", hint="check the name, the tag and the login"
-        )
-    return found
-
-
-def _for_platform(rows: Sequence[SentEntry], platform: str, reference: str) -> str:
-    """The manifest of an index that is for a platform."""
-    there: dict[str, str] = {}
-    for row in rows:
-        found = f"{row.platform.os}/{row.platform.architecture}" if row.platform else UNKNOWN
-        there.setdefault(found, row.digest)
-    if platform in there:
-        return there[platform]
-    listed = ", ".join(sorted(name for name in there if UNKNOWN not in name)) or "no platform"
-    raise PublishError(f"{reference} is not for {platform}", where=f"it is for {listed}")

@@ -1,11 +1,12 @@
 """The portrait of an image: what is known of it, wherever it lies. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from gb10.image.plan.plan_record import NAMESPACE, RecordedPlan
 from gb10.image.proof.arch_match import Verdict
+from gb10.image.recipe.base_image import BaseImage
 
 SCHEMA: Final = "gb10/show/v1"
 OVERLAY: Final = f"{NAMESPACE}.overlay"
@@ -75,11 +76,20 @@ class ImageSummary:
     """By layer: bytes of files by package."""
     patches: tuple[PatchStory, ...] = ()
     mods: tuple[ModStory, ...] = ()
+    manifest: str = ""
+    """Its digest, in a registry."""
+    base: BaseImage | None = None
+    """What it is for who builds on it, where its layers were read for that."""
     remarks: tuple[str, ...] = ()
 
 
 def layer_names(plan: RecordedPlan, labels: Mapping[str, str], count: int) -> list[str]:
     """The names of an image's layers, lowest first, as its plan has them."""
+    if plan.base:
+        own = [step.name for kind in ("added", "patched") for step in plan.of_kind(kind)]
+        own += [*(["overlay"] if OVERLAY in labels else []), *(step.name for step in plan.of_kind("mod"))]
+        whole = [*("base" for _ in plan.base.layers), *own, BESIDE[0]]
+        return whole if count == len(whole) else []
     names = ["base", *(step.name for step in plan.of_kind("layer")), *(step.name for step in plan.of_kind("graft"))]
     names += ["settings", *(["overlay"] if OVERLAY in labels else []), *(step.name for step in plan.of_kind("mod"))]
     return [*names, *BESIDE][:count] if count >= len(names) else []
@@ -108,9 +118,15 @@ def document(one: ImageSummary) -> dict[str, Any]:
         "slim": [rule.model_dump() for rule in plan.slim] if plan else [],
         "gpu_code": {str(fit): count for fit, count in one.verdict.counts.items()} if one.verdict else {},
         "codes": codes_of(one),
+        **({"base": base_document(one.base)} if one.base else {}),
         "remarks": list(one.remarks),
         **({"engine": plan.engine, "version": plan.version, "arch": plan.arch, "key": plan.key} if plan else {}),
     }
+
+
+def base_document(one: BaseImage) -> dict[str, Any]:
+    """A base as data: every field of BaseImage, and the engine's version."""
+    return {**asdict(one), "version": one.version}
 
 
 def codes_of(one: ImageSummary) -> dict[str, int]:

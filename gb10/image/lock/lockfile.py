@@ -6,12 +6,14 @@ from functools import lru_cache
 from pathlib import Path
 
 from pydantic import ValidationError
+from yaml import MappingNode, YAMLError
 
-from gb10.core.document import parse_document
+from gb10.core.document import compose, parse_document
 from gb10.core.files import digest, write_whole
 from gb10.errors import LockStaleError, UsageError
 from gb10.image.recipe.image_recipe import Recipe, Source
 from gb10.image.recipe.locked import Lock, LockedCheckout
+from gb10.image.recipe.on_image import OnImage
 
 
 def load_recipe(path: Path) -> Recipe:
@@ -21,6 +23,20 @@ def load_recipe(path: Path) -> Recipe:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the image recipe {path}", where=str(error)) from error
     return parse_document(text, Recipe, where=str(path), what="image recipe")
+
+
+def load_any(path: Path) -> Recipe | OnImage:
+    """The same, or the recipe on an image of others, whose ``base`` has an ``image``."""
+    try:
+        root = compose(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, YAMLError):
+        return load_recipe(path)  # which says what is wrong
+    top = {key.value: value for key, value in root.value} if isinstance(root, MappingNode) else {}
+    base = top.get("base")
+    if not isinstance(base, MappingNode) or "image" not in [key.value for key, _ in base.value]:
+        return load_recipe(path)
+    text = path.read_text(encoding="utf-8")
+    return parse_document(text, OnImage, where=str(path), what="recipe on an image of others")
 
 
 def lock_path(recipe_path: Path) -> Path:
@@ -104,6 +120,7 @@ def input_digest(recipe: Recipe) -> str:
 
     Git sources do not either: an image with no wheels compiled from them does not depend on them.
     """
+    wheels = sorted({source.wheel for source in recipe.sources.values() if source.wheel})
     return digest(
         {
             "python": recipe.python,
@@ -114,6 +131,7 @@ def input_digest(recipe: Recipe) -> str:
             "exclude-newer": recipe.exclude_newer.isoformat() if recipe.exclude_newer else None,
             "tools": sorted(recipe.all_tools),
             "sdists": sorted({source.sdist for source in recipe.sources.values() if source.sdist}),
+            **({"source-wheels": wheels} if wheels else {}),
             **({"indexes": recipe.index_of} if recipe.indexes else {}),
         }
     )

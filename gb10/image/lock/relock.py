@@ -21,7 +21,15 @@ from gb10.errors import FetchError, LockStaleError, UsageError
 from gb10.image.lock.lockfile import base_digest, input_digest, load_lock, load_recipe, lock_path, source_digest
 from gb10.image.lock.resolver import Resolved, Resolver, check_origin, offered, platform_of
 from gb10.image.recipe.image_recipe import Recipe, Source
-from gb10.image.recipe.locked import Lock, LockedCheckout, LockedDebs, LockedSdist, LockedWheel, LockedWheels
+from gb10.image.recipe.locked import (
+    Lock,
+    LockedCheckout,
+    LockedDebs,
+    LockedSdist,
+    LockedSources,
+    LockedWheel,
+    LockedWheels,
+)
 from gb10.sources.debian.mirror import LockedDeb
 from gb10.sources.debian.resolve import resolve_set
 from gb10.sources.git.archive import resolve
@@ -136,6 +144,12 @@ def _sizes(session: requests.Session, links: Iterable[Link], known: Mapping[str,
         return {**known, **dict(zip(absent, sizes, strict=True))}
 
 
+def added_wheels(session: requests.Session, found: Iterable[Resolved]) -> tuple[LockedWheel, ...]:
+    """The wheels of a resolution, with hashes and sizes. Raises FetchError."""
+    entries = tuple(found)
+    return _wheels(entries, _sizes(session, (entry.link for entry in entries), {}))
+
+
 def _wheels(found: Iterable[Resolved], sizes: Mapping[str, int], cuda: str | None = None) -> tuple[LockedWheel, ...]:
     return tuple(
         LockedWheel(
@@ -180,7 +194,7 @@ def resolve_lock(
     _check_names(upgrade, old)
     index = main_index(env)
     keep_base = old and old.base_digest == base_digest(recipe) and BASE not in upgrade
-    sdists: dict[str, LockedSdist | LockedCheckout] = {
+    sdists: dict[str, LockedSdist | LockedSources | LockedCheckout] = {
         **lock_sdists(recipe, index),
         **lock_checkouts(recipe, old, store, env),
     }
@@ -227,11 +241,14 @@ def main_index(env: Mapping[str, str]) -> Index:
     return Index(open_index_session(env), url)
 
 
-def lock_sdists(recipe: Recipe, index: Index) -> dict[str, LockedSdist]:
-    """The source archives that the recipe names, by project. Raises UsageError, FetchError."""
-    pinned = [source.sdist for source in recipe.sources.values() if source.sdist]
-    found = [_sdist(sdist, own_index(recipe, requirement_name(sdist), index)) for sdist in pinned]
-    return {sdist.name: sdist for sdist in found}
+def lock_sdists(recipe: Recipe, index: Index) -> dict[str, LockedSdist | LockedSources]:
+    """The source archives and wheels with sources that the recipe names, by project. Raises UsageError, FetchError."""
+    found: list[LockedSdist | LockedSources] = []
+    for source in recipe.sources.values():
+        if source.pinned:
+            own = own_index(recipe, requirement_name(source.pinned), index)
+            found.append(_sdist(source.sdist, own) if source.sdist else _sources(source.pinned, own))
+    return {file.name: file for file in found}
 
 
 def own_index(recipe: Recipe, project: str, index: Index) -> Index:
@@ -252,7 +269,7 @@ def lock_checkouts(recipe: Recipe, old: Lock | None, store: Store, env: Mapping[
     return found
 
 
-def _kept(source: Source, file: LockedSdist | LockedCheckout | None) -> LockedCheckout | None:
+def _kept(source: Source, file: LockedSdist | LockedSources | LockedCheckout | None) -> LockedCheckout | None:
     """The locked commit, if the recipe still names it: its content cannot change, a tag's can."""
     same = isinstance(file, LockedCheckout) and file.input_digest == source_digest(source)
     return file if same and source.commit and isinstance(file, LockedCheckout) else None
@@ -288,6 +305,25 @@ def _sdist(pinned: str, index: Index) -> LockedSdist:
         where=redact(index.url),
         hint="what is compiled or patched needs one: correct it under sources in the recipe, or take the "
         "release from git\n({git: URL, tag: vX.Y.Z})",
+    )
+
+
+def _sources(pinned: str, index: Index) -> LockedSources:
+    """The wheel of a release that every machine installs. Raises UsageError, FetchError."""
+    name, _, version = pinned.partition("==")
+    for link in index.links(name):
+        if link.filename.endswith(f"-{version}-py3-none-any.whl"):
+            return LockedSources(
+                name=str(canonicalize_name(name)),
+                version=version,
+                filename=link.filename,
+                sha256=sha256_of(link),
+                size=size_of(index.session, link),
+            )
+    raise UsageError(
+        f"the index has no wheel of {pinned} for every machine (py3-none-any)",
+        where=redact(index.url),
+        hint=f"take its source archive (sdist: {pinned}), or its commit from git ({{git: URL, commit: …}})",
     )
 
 

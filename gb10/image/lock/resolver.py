@@ -5,7 +5,7 @@ import re
 import shutil
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
@@ -172,9 +172,16 @@ class Resolver:
     recipe: Recipe
 
     def resolve(
-        self, requirements: tuple[str, ...], platform: Platform, pins: Mapping[str, str], *options: str
+        self,
+        requirements: tuple[str, ...],
+        platform: Platform,
+        pins: Mapping[str, str],
+        *options: str,
+        present: Collection[str] = (),
     ) -> tuple[Resolved, ...]:
         """The closure, sorted by name; ``pins`` (name -> version) are kept where they fit.
+
+        Projects that are ``present`` already are left out.
 
         Raises UsageError (no versions fit together, or one was yanked) and FetchError (the index cannot be read).
         """
@@ -188,7 +195,7 @@ class Resolver:
             more = [PROJECT] if PROJECT in inputs else []
             argv = [*self._argv(platform), *more, *options]
             proc.stream(argv, log=work / "log", on_line=self._refuse_yanked, env=self._env(), cwd=work)
-            return read_resolution(output.read_text(encoding="utf-8"), platform)
+            return read_resolution(output.read_text(encoding="utf-8"), platform, present)
         except proc.CommandFailedError as error:
             whole = error.log.read_text(encoding="utf-8") if error.log else error.tail
             raise explained(whole, error.tail, platform) from error
@@ -257,10 +264,12 @@ def preferences(pins: Mapping[str, str], python: str) -> str:
     return head + ("".join(tables) or "packages = []\n")
 
 
-def read_resolution(text: str, platform: Platform) -> tuple[Resolved, ...]:
+def read_resolution(text: str, platform: Platform, present: Collection[str] = ()) -> tuple[Resolved, ...]:
     """The packages of a pylock.toml (PEP 751), each with the best of its wheels; raises UsageError. Pure."""
     resolved = []
     for package in tomllib.loads(text).get("packages", []):
+        if package["name"] in present:
+            continue
         links = {link.filename: link for link in map(_link, package.get("wheels", []))}
         best = best_wheel(links, platform)
         if best is None:

@@ -106,9 +106,9 @@ class Divided:
 
 def divide(text: bytes, name: str, releases: Releases, named: str | None = None) -> Divided:
     """A diff by source; ``named`` is the source that the user names. Raises PatchError, UsageError."""
-    given, text = text, _with_plain_names(text, releases)
+    given, text = text, with_plain_names(text, releases)
     diffs = parse_diff(text, name)
-    known = {diff.path: _known(releases, diff.path) for diff in diffs}
+    known = {diff.path: owner_of(releases, diff.path) for diff in diffs}
     main = _main(releases, name, {path: place[0] for path, place in known.items()}, named)
     found: dict[str, list[FileDiff]] = {}
     moved: dict[str, str] = {}
@@ -167,7 +167,7 @@ def only(part: Part, paths: Collection[str]) -> Part:
     return Part(source=part.source, diffs=diffs, text=b"".join(files[diff.path].at(diff.path) for diff in diffs))
 
 
-def _known(releases: Releases, path: str) -> tuple[str | None, str]:
+def owner_of(releases: Releases, path: str) -> tuple[str | None, str]:
     """The source that owns a path, and the path as this source has it; None where no source can be told from it."""
     path = SITE.sub("", path)
     if found := _owned(releases, path):
@@ -254,7 +254,7 @@ def _check_place(releases: Releases, source: str, path: str, name: str) -> None:
     )
 
 
-def _with_plain_names(text: bytes, releases: Releases) -> bytes:
+def with_plain_names(text: bytes, releases: Releases) -> bytes:
     """The diff with paths as git writes them: those below installed packages, of copies, and without a/ and b/."""
     packages = {folder for layout in releases.layouts.values() for folder in layout.packages}
 

@@ -19,7 +19,7 @@ from gb10.image.patches.verdict import variants_for
 from gb10.image.plan.compiles import kernel_set
 from gb10.image.plan.options import PatchUse
 from gb10.image.plan.values import Toolkit, used_sources
-from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.image_recipe import WHOLE, Recipe
 from gb10.image.recipe.kernel_sets import entries
 from gb10.image.recipe.locked import Lock
 
@@ -74,7 +74,7 @@ def _useful(uses: Iterable[PatchUse], recipe: Recipe, over: Collection[str]) -> 
     projects = {recipe.project(name) for name in named}
     marked = tuple(replace(use, compiled=use.compiled and use.project in projects) for use in uses)
     _check_compiled(marked, over)
-    _check_used(marked, {recipe.project(wheel.source) for wheel in built if wheel.method == "aot"})
+    _check_used(marked, {recipe.project(wheel.source) for wheel in built if wheel.method in ("aot", *WHOLE)})
     return marked
 
 

@@ -11,7 +11,7 @@ from gb10.errors import UsageError
 from gb10.image.plan.options import Options
 from gb10.image.plan.render import wheel_dockerfile
 from gb10.image.plan.values import Plan, Step, Toolkit, build_tools, on_each_machine, wheel_inputs
-from gb10.image.recipe.image_recipe import Recipe, WheelBuild
+from gb10.image.recipe.image_recipe import PACKAGE_HEADERS, WHOLE, Recipe, WheelBuild
 from gb10.image.recipe.kernel_sets import KernelSet, content, target_wheels
 
 BLANK: Final = "0" * 64
@@ -58,6 +58,42 @@ COMPILE_SCRIPTS: Final[Mapping[str, tuple[str, ...]]] = {
             "pack_wheel.py",
         )
     ),
+    "package": (
+        *(
+            f"inside/compile/{name}"
+            for name in (
+                "build_python.py",
+                "compilers.py",
+                "cuda_home.py",
+                "pack_package.py",
+                "pack_wheel.py",
+                "package.py",
+                "package_backend.py",
+                "package_compiler.py",
+            )
+        ),
+        "inside/scan/binary.py",
+        "inside/scan/linkage.py",
+    ),
+    "library": (
+        *(
+            f"inside/compile/{name}"
+            for name in (
+                "build_python.py",
+                "compilers.py",
+                "cuda_home.py",
+                "library.py",
+                "pack_package.py",
+                "pack_targets.py",
+                "pack_wheel.py",
+                "package.py",
+                "package_backend.py",
+                "package_compiler.py",
+            )
+        ),
+        "inside/scan/binary.py",
+        "inside/scan/linkage.py",
+    ),
 }
 PATCHER: Final = tuple(
     f"patches/{name}.py" for name in ("added", "apply", "archives", "diff", "foreign", "graft", "places", "source_tree")
@@ -74,6 +110,7 @@ def wheel_step(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
     """A compiled wheel's step. The lock's date and the number of jobs are not part of the key."""
     lock, options, build = draft.lock, draft.options, draft.recipe.wheels[name]
     inputs = wheel_inputs(draft, name)
+    _check_replaced(draft, build)
     needs = (tools.name, *(base for base in inputs.bases if base not in tools.needs))
     kernels = kernel_set(build, toolkit)
     _check_release(draft.recipe, build, kernels)
@@ -107,13 +144,18 @@ def _compilers(plan: Plan, step: Step, toolkit: Toolkit) -> list[object]:
 
 def _about(build: WheelBuild, options: Options) -> str:
     compiled = f", compiled as {options.arch.kernels}" if options.arch.kernels != str(options.arch) else ""
+    if build.method in WHOLE:
+        return f"{build.method} {build.source} for {options.arch}, compiled as {options.arch.torch}"
     what = ", ".join(build.targets) if build.method == "source" else build.kernels
     return f"{build.method} {what} for {options.arch}{', as its CMake chooses' if build.targets else compiled}"
 
 
 def _python(draft: Plan, build: WheelBuild) -> list[str]:
-    """sha256 of the target's Python headers, the only part of the image's base that such a compile reads."""
-    if build.method != "source":
+    """sha256 of the target's Python headers, the only part of the image's base that decides a byte of such a compile.
+
+    A package's build reads Python's configuration, too, which comes from the same Debian source.
+    """
+    if build.method not in ("source", *WHOLE):
         return []
     name = f"libpython{draft.recipe.python}-dev"
     found = [deb.sha256 for deb in draft.lock.debs.image[draft.options.target] if deb.name == name]
@@ -150,10 +192,14 @@ def kernel_set(build: WheelBuild, toolkit: Toolkit) -> KernelSet | None:
 
 
 def with_headers(recipe: Recipe, toolkit: Toolkit) -> Recipe:
-    """The recipe, with the headers that kernel sets need added to its wheels. Raises UsageError as ``kernel_set``."""
+    """The recipe, with the headers that kernel sets and packages need added to its wheels.
+
+    Raises UsageError as ``kernel_set``.
+    """
     wheels = dict(recipe.wheels)
-    for name in recipe.built:
-        headers = dict.fromkeys((*wheels[name].headers, *target_wheels(kernel_set(wheels[name], toolkit) or {})))
+    for name, build in recipe.built.items():
+        own = build.headers or (PACKAGE_HEADERS if build.method in WHOLE else ())
+        headers = dict.fromkeys((*own, *target_wheels(kernel_set(build, toolkit) or {})))
         wheels[name] = wheels[name].model_copy(update={"headers": tuple(headers)})
     return recipe.model_copy(update={"wheels": wheels})
 
@@ -172,6 +218,15 @@ def _check_release(recipe: Recipe, build: WheelBuild, kernels: KernelSet | None)
             f"the kernel set {build.kernels} is for FlashInfer {', '.join(releases)}, not {release}",
             where=f"recipes/kernels/{set_owner(build)}-{build.kernels}.toml",
             hint="hold the set against that release, then add it there",
+        )
+
+
+def _check_replaced(draft: Plan, build: WheelBuild) -> None:
+    """Raise UsageError when a library replaces files of a wheel that the image does not hold."""
+    if build.replaces and build.replaces not in {wheel.name for wheel in draft.lock.wheels.image[draft.options.target]}:
+        raise UsageError(
+            f"{build.source} replaces files of {build.replaces}, and the image holds no such wheel",
+            hint="name the project of one of the lock's wheels in replaces, and require it in the recipe",
         )
 
 

@@ -52,7 +52,7 @@ def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -
         slim=applied(toolkit.slim, options, lock.wheels.image[options.target]),
     )
     wheels = tuple(wheel_step(name, draft, toolkit, tools) for name in sorted(recipe.built))
-    projects = tuple(wheel for wheel in wheels if recipe.wheels[wheel.name].method == "source")
+    projects = tuple(wheel for wheel in wheels if recipe.wheels[wheel.name].method in ("source", "library"))
     layers = tuple(
         layer_step(name, files, draft, toolkit, own) for name, files in assign_to_layers(recipe, lock, options).items()
     )

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from gb10.core.fields import ARCHITECTURES, Architecture, requirement_name
 from gb10.image.plan.options import Options, PatchUse
-from gb10.image.plan.values import SCHEMA, Plan, build_tools, on_each_machine, wheel_inputs
+from gb10.image.plan.values import SCHEMA, Plan, Step, build_tools, on_each_machine, wheel_inputs
+from gb10.image.recipe.base_image import BaseImage
 from gb10.image.recipe.image_recipe import Base, BasePackages, Recipe, Source
 from gb10.image.recipe.kernel_sets import content
 from gb10.image.recipe.locked import Lock, LockedWheel, LockedWheels
@@ -40,8 +41,9 @@ def record(plan: Plan, diffs: Mapping[str, bytes] | None = None) -> dict[str, ob
 
 
 def _inputs(plan: Plan, diffs: Mapping[str, bytes]) -> dict[str, object]:
+    recipe = plan.on or needed_recipe(plan.recipe)
     return {
-        "recipe": needed_recipe(plan.recipe).model_dump(mode="json", by_alias=True, exclude_defaults=True),
+        "recipe": recipe.model_dump(mode="json", by_alias=True, exclude_defaults=True),
         "lock": needed_lock(plan).model_dump(mode="json", by_alias=True, exclude_none=True),
         "kernels": {step.name: content(step.kernels) for step in plan.of_kind("wheel") if step.kernels},
         "options": _options(plan.options, diffs),
@@ -71,7 +73,8 @@ def _without_server(recipe: Recipe, name: str) -> Source:
     source = recipe.sources[name]
     if source.git:
         return source.model_copy(update={"git": NO_HOST})
-    return Source(sdist=f"{recipe.project(name)}=={(source.sdist or '').partition('==')[2]}")
+    pinned = f"{recipe.project(name)}=={(source.pinned or '').partition('==')[2]}"
+    return Source(wheel=pinned) if source.wheel else Source(sdist=pinned)
 
 
 def needed_lock(plan: Plan) -> Lock:
@@ -128,6 +131,10 @@ SLIM: Final = f"{NAMESPACE}.slim"
 """The label with the slimming rules that were applied to an image; with ``.mb``, the MB that they save."""
 LOCAL_ONLY: Final = f"{SLIM}.local-only"
 """The label with the slimming rules that bar an image from being published."""
+PACKAGES: Final = f"{NAMESPACE}.package"
+"""With ``.NAME``, the label with the key of a package that was compiled: its licence is its author's choice."""
+LIBRARIES: Final = f"{NAMESPACE}.library"
+"""With ``.NAME``, the label with the licence of a library that was compiled, as the recipe has it."""
 
 
 def labels(plan: Plan) -> dict[str, str]:
@@ -142,10 +149,17 @@ def labels(plan: Plan) -> dict[str, str]:
         "org.opencontainers.image.title": f"{recipe.engine} {recipe.version} for {options.arch}",
         "org.opencontainers.image.version": recipe.version,
         f"{NAMESPACE}.arch": str(options.arch),
-        f"{NAMESPACE}.cuda": recipe.cuda,
+        **({f"{NAMESPACE}.cuda": recipe.cuda} if recipe.cuda else {}),
+        **_base_labels(plan),
         f"{NAMESPACE}.plan.key": plan.key,
         f"{NAMESPACE}.lock.digest": plan.lock.input_digest,
         **{f"{NAMESPACE}.wheel.{step.name}": step.key for step in plan.of_kind("wheel")},
+        **{f"{PACKAGES}.{step.name}": step.key for step in plan.of_kind("wheel") if _method(plan, step) == "package"},
+        **{
+            f"{LIBRARIES}.{step.name}": plan.recipe.wheels[step.name].licence or "none"
+            for step in plan.of_kind("wheel")
+            if _method(plan, step) == "library"
+        },
         **{f"{NAMESPACE}.patches.{name}": " ".join(uses) for name, uses in applied.items()},
         **{f"{NAMESPACE}.patch-url.{number}": url for number, url in enumerate(urls, 1)},
         **({f"{NAMESPACE}.without": " ".join(options.without)} if options.without else {}),
@@ -157,6 +171,18 @@ def labels(plan: Plan) -> dict[str, str]:
     }
 
 
+def _base_labels(plan: Plan) -> dict[str, str]:
+    """The image of others that this one is built on."""
+    if plan.base is None:
+        return {}
+    name, _, digest = plan.base.reference.partition("@")
+    return {"org.opencontainers.image.base.name": name, BASE_DIGEST: digest}
+
+
+def _method(plan: Plan, step: Step) -> str:
+    return plan.recipe.wheels[step.name].method
+
+
 def _slim_labels(plan: Plan) -> dict[str, str]:
     """The rules of recipes/slim.yaml that were applied, and those that bar the image from being published."""
     return {
@@ -166,6 +192,8 @@ def _slim_labels(plan: Plan) -> dict[str, str]:
     }
 
 
+BASE_DIGEST: Final = "org.opencontainers.image.base.digest"
+"""The label with the manifest's digest of the image of others that an image is built on."""
 MOST: Final = 1 << 12
 """Entries of a list."""
 Text = Annotated[str, StringConstraints(max_length=1 << 12)]
@@ -273,8 +301,14 @@ class RecordedWheels(Recorded):
 class RecordedLock(Recorded):
     """What of the lock no step of the record names: the tools of both kinds of building machines."""
 
+    model_config = ConfigDict(
+        extra="ignore", frozen=True, alias_generator=lambda name: name.replace("_", "-"), populate_by_name=True
+    )
+
     debs: RecordedDebs = RecordedDebs()
     wheels: RecordedWheels = RecordedWheels()
+    base: BaseImage | None = None
+    """The image of others that the image is built on, as it was read."""
 
     def files(self) -> tuple[RecordedFile, ...]:
         """The files, packages under the names that the archive gives them."""
@@ -313,6 +347,11 @@ class RecordedPlan(Recorded):
     overrides: Annotated[tuple[RecordedOverride, ...], Field(max_length=MOST)] = ()
     steps: Annotated[tuple[RecordedStep, ...], Field(max_length=MOST)] = ()
     inputs: RecordedInputs = RecordedInputs()
+
+    @property
+    def base(self) -> BaseImage | None:
+        """The image of others that the image is built on, if it is."""
+        return self.inputs.lock.base
 
     def of_kind(self, kind: str) -> tuple[RecordedStep, ...]:
         """The steps of one kind, in order."""

@@ -14,7 +14,8 @@ from gb10.core.machine import MACHINES, glibc, uv_platform
 from gb10.image.plan.plan_record import labels
 from gb10.image.plan.values import CUTLASS_FOLDER, Plan, Program, Step, program_inputs, wheel_inputs
 from gb10.image.recipe.arch import Arch, parse_arch
-from gb10.image.recipe.image_recipe import WheelBuild
+from gb10.image.recipe.base_image import BaseImage
+from gb10.image.recipe.image_recipe import WHOLE, WheelBuild
 
 NEWLINE = "GB10_NEWLINE"
 PLAIN = re.compile(r"[A-Za-z0-9_./:@%+=,-]+")
@@ -58,6 +59,8 @@ OLDEST_ZIP = 315_532_800
 def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
     """The image's Dockerfile."""
     recipe, options = plan.recipe, plan.options
+    if plan.base:
+        return _on_image(plan, plan.base, templates)
     return _render(
         templates,
         "image.Dockerfile.j2",
@@ -86,6 +89,31 @@ def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
     )
 
 
+def _on_image(plan: Plan, base: BaseImage, templates: Mapping[str, str]) -> str:
+    return _render(
+        templates,
+        "on_image.Dockerfile.j2",
+        plan,
+        platform=base.platform,
+        reference=base.reference,
+        placed=placed(plan),
+        mods=list(zip((step.name for step in plan.of_kind("mod")), plan.options.mods, strict=True)),
+        scanned=scanned(plan),
+        env=environment(plan),
+        labels=sorted(labels(plan).items()),
+        user=base.user or "root",
+        workdir=plan.recipe.workdir,
+        interpreter=base.interpreter,
+        newline=NEWLINE if NEWLINE in build_args(plan) else "",
+    )
+
+
+def placed(plan: Plan) -> list[str]:
+    """The stages of files that are laid over an image of others, lowest first."""
+    steps = (*plan.of_kind("added"), *plan.of_kind("patched"))
+    return [*(step.name for step in steps), *(["overlay"] if plan.options.overlay else [])]
+
+
 def layer_dockerfile(plan: Plan, layer: Step, templates: Mapping[str, str]) -> str:
     """The Dockerfile that adds one of upstream's layers to an image, and scans it."""
     return _render(
@@ -103,7 +131,12 @@ def _slimmed(plan: Plan) -> list[str]:
 
 
 def scanned(plan: Plan) -> list[str]:
-    """The stages whose files are the image's layers, lowest first; the plan's record above them is no program."""
+    """The stages whose files are the image's layers, lowest first; the plan's record above them is no program.
+
+    Of an image on an image of others these are ours alone.
+    """
+    if plan.base:
+        return [*placed(plan), *(step.name for step in plan.of_kind("mod"))]
     return [
         "base",
         *(step.name for step in plan.of_kind("layer")),
@@ -136,12 +169,16 @@ class Compilers(TypedDict, total=False):
 ALONE: Final = Compilers(jobs="", shared=False, by_hand=False, reviewed=False)
 
 
+TEMPLATES: Final = {"source": "targets.Dockerfile.j2", **dict.fromkeys(WHOLE, "package.Dockerfile.j2")}
+"""By method, where it is not the one of kernels."""
+
+
 def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], **compilers: Unpack[Compilers]) -> str:
     """The Dockerfile that compiles one wheel."""
     arch, build = plan.options.arch, plan.recipe.wheels[step.name]
     return _render(
         templates,
-        "targets.Dockerfile.j2" if build.method == "source" else "wheel.Dockerfile.j2",
+        TEMPLATES.get(build.method, "wheel.Dockerfile.j2"),
         plan,
         step=step,
         wheel=build,
@@ -149,12 +186,21 @@ def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], **com
         python=plan.recipe.python,
         **{**ALONE, **compilers},
         arch=arch,
-        compiled=parse_arch(arch.kernels),
+        compiled=parse_arch(arch.torch if build.method in WHOLE else arch.kernels),
         machine=MACHINES[plan.options.target],
+        glibc=glibc(plan.recipe.base.suite),
         origins=wheel_inputs(plan, step.name).origins,
         cutlass=_cutlass(plan, build),
-        version=plan.recipe.version,
+        version=_version(plan, build),
     )
+
+
+def _version(plan: Plan, build: WheelBuild) -> str:
+    """The version of what replaces files of a wheel: the engine's, or the library's own."""
+    if build.method != "library":
+        return plan.recipe.version
+    source = plan.recipe.sources[build.source]
+    return (source.pinned or "").partition("==")[2] or source.version
 
 
 def _cutlass(plan: Plan, build: WheelBuild) -> str:
@@ -231,6 +277,8 @@ def build_args(plan: Plan) -> dict[str, str]:
 
 def environment(plan: Plan) -> list[tuple[str, str]]:
     """The image's environment: the recipe's, and what the arch decides."""
+    if plan.base:  # what it compiles for is the base's own choice
+        return sorted(plan.recipe.env.items())
     arch: Arch = plan.options.arch
     derived = {"TORCH_CUDA_ARCH_LIST": arch.torch, "FLASHINFER_CUDA_ARCH_LIST": arch.flashinfer}
     if plan.options.served:
@@ -242,11 +290,11 @@ def bake(plan: Plan) -> dict[str, object]:
     """The plan as a docker-bake.json document, for the directory that ``image --context DIR`` leaves."""
     contexts = {
         f"{step.name}-wheels": f"contexts/{step.name}-wheels"
-        for step in (*plan.of_kind("layer"), *plan.of_kind("rehearsal"), plan.step("tools"))
+        for step in (*plan.of_kind("layer"), *plan.of_kind("rehearsal"), *plan.of_kind("tools"))
     }
     if plan.options.overlay:
         contexts["overlay-files"] = "contexts/overlay-files"
-    changed = (*plan.of_kind("graft"), *plan.of_kind("mod"))
+    changed = (*plan.of_kind("added"), *plan.of_kind("patched"), *plan.of_kind("graft"), *plan.of_kind("mod"))
     contexts |= {f"{step.name}-files": f"contexts/{step.name}-files" for step in changed}
     target: dict[str, object] = {
         "context": "main",

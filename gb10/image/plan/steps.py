@@ -193,7 +193,8 @@ def graft_steps(
     Patches change it, and so do libraries from ``compiled`` steps of its own project.
     """
     image = {wheel.name: wheel for wheel in draft.lock.wheels.image[draft.options.target]}
-    wheels = {draft.recipe.project(draft.recipe.wheels[step.name].source): step for step in compiled}
+    builds = [(step, draft.recipe.wheels[step.name]) for step in compiled]
+    wheels = {build.replaces or draft.recipe.project(build.source): step for step, build in builds}
     made = []
     for project in dict.fromkeys((*(use.project for use in draft.options.patches), *wheels)):
         uses = [use for use in draft.options.patches_of(project) if use.installable]
@@ -215,7 +216,7 @@ def graft_steps(
                 about=", ".join(
                     (
                         *(use.name.removesuffix(".patch") for use in uses),
-                        *(target for step in libraries for target in draft.recipe.wheels[step.name].targets),
+                        *(name for step in libraries for name in draft.recipe.wheels[step.name].targets or [step.name]),
                     )
                 ),
             )

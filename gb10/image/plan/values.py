@@ -1,6 +1,6 @@
 """The plan as values: steps with keys, the DAG of one image. ``dag.py`` makes them. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -10,15 +10,23 @@ from gb10.core.fields import ARCHITECTURES, Architecture, requirement_name
 from gb10.core.files import Artifact, Checkout
 from gb10.errors import UsageError
 from gb10.image.plan.options import Options, PatchUse
-from gb10.image.recipe.image_recipe import Recipe, WheelBuild
+from gb10.image.recipe.base_image import BaseImage
+from gb10.image.recipe.image_recipe import WHOLE, Recipe, WheelBuild
 from gb10.image.recipe.kernel_sets import KernelSet
 from gb10.image.recipe.locked import IndexFile, Lock, LockedCheckout, LockedWheel
+from gb10.image.recipe.on_image import OnImage
 from gb10.image.recipe.rehearsals import Rehearsal
 from gb10.image.recipe.slim_rules import Rule, RuleFile
 
-Kind = Literal["rootfs", "tools", "wheel", "layer", "graft", "rehearsal", "cache", "mod", "image", "proof", "program"]
+Kind = Literal[
+    "rootfs", "tools", "wheel", "layer", "graft", "rehearsal", "cache", "mod", "image", "proof", "program",
+    "base", "added", "patched",
+]  # fmt: skip
+"""The last three are of images on an image of others."""
 PLACES: Final[Mapping[Kind, str]] = {
+    "added": "placed",
     "graft": "wheels",
+    "patched": "placed",
     "program": "programs",
     "proof": "proofs",
     "rootfs": "rootfss",
@@ -148,6 +156,13 @@ class Plan:
     key: str
     slim: tuple[Rule, ...] = ()
     """The rules that bite on a layer."""
+    on: OnImage | None = None
+    """What was asked for, where the image is built on one of others."""
+
+    @property
+    def base(self) -> BaseImage | None:
+        """The image of others that this one is built on, if it is."""
+        return self.lock.base
 
     @property
     def local_only(self) -> tuple[str, ...]:
@@ -167,13 +182,14 @@ class Plan:
         """The steps of one kind, in order."""
         return tuple(step for step in self.steps if step.kind == kind)
 
-    def wheels_only(self) -> "Plan":
-        """The part of the plan that the wheels need."""
-        wanted = {name for step in self.of_kind("wheel") for name in (step.name, *self._closure(step))}
-        compiled = {step.name for step in self.of_kind("wheel")}
+    def wheels_only(self, names: Collection[str] = ()) -> "Plan":
+        """The part of the plan that the wheels need, or that these compiled ones need."""
+        compiled = {step.name for step in self.of_kind("wheel") if not names or step.name in names}
+        wanted = {name for one in compiled for name in (one, *self._closure(self.step(one)))}
         alone = {
             step.name: replace(step, needs=tuple(need for need in step.needs if need in compiled))
             for step in self.of_kind("graft")
+            if not names
         }
         steps = (alone.get(step.name, step) for step in self.steps if step.name in {*wanted, *alone})
         return replace(self, steps=tuple(steps))
@@ -193,6 +209,7 @@ class Plan:
             "lock": self.lock.input_digest,
             "created": self.lock.created.isoformat(),
             "suite": self.recipe.base.suite,
+            **({"base": {"image": self.base.reference}} if self.base else {}),
             "key": self.key,
             "tags": list(self.tags),
             "patches": [
@@ -258,6 +275,16 @@ def wheel_inputs(plan: Plan, name: str) -> Inputs:
     recipe, lock, options, build = plan.recipe, plan.lock, plan.options, plan.recipe.wheels[name]
     origin = Origin(context="source", file=source_archive(build.source, recipe, lock), patches=patches_for(plan, build))
     wheels = {"target-wheels": artifacts(recipe, target_headers(build.headers, lock, options))}
+    own = {requirement_name(tool) for tool in build.tools}
+    tools = tuple(wheel for wheel in lock.wheels.tools[options.build] if canonicalize_name(wheel.name) in own)
+    if build.method in WHOLE:
+        return Inputs(
+            origins=(origin,),
+            wheels=wheels,
+            tools=artifacts(recipe, tools),
+            bases=("base-build", "base-image"),
+            foreign=options.foreign,
+        )
     if build.cutlass is None:
         return Inputs(origins=(origin,), wheels=wheels, foreign=options.foreign)
     cutlass = Origin(
@@ -272,8 +299,6 @@ def wheel_inputs(plan: Plan, name: str) -> Inputs:
         )
         for name in build.handed_in
     )
-    own = {requirement_name(tool) for tool in build.tools}
-    tools = tuple(wheel for wheel in lock.wheels.tools[options.build] if canonicalize_name(wheel.name) in own)
     return Inputs(
         origins=(origin, cutlass, *nested),
         wheels=wheels,
@@ -302,7 +327,7 @@ def patches_for(plan: Plan, build: WheelBuild) -> tuple[PatchUse, ...]:
     if build.method == "extension":
         return _of_cutlass(plan, build)
     uses = plan.options.patches_of(plan.recipe.project(build.source))
-    return tuple(use for use in uses if not use.folder and (use.compiled or build.method == "aot"))
+    return tuple(use for use in uses if not use.folder and (use.compiled or build.method in ("aot", *WHOLE)))
 
 
 def _of_cutlass(plan: Plan, build: WheelBuild) -> tuple[PatchUse, ...]:

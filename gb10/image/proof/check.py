@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from gb10.core.printing import printable
 from gb10.image.plan.plan_record import RecordedPlan
@@ -35,6 +35,20 @@ class Facts:
     """Packages that were imported, and what went wrong, nothing where it went well."""
 
 
+UNREADABLE: Final = "unreadable"
+"""The kind of a binary that could not be opened."""
+DGX_OS: Final = "2.39"
+"""The glibc of DGX OS 7 (Ubuntu 24.04), the system of a Spark."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """Where a wheel or a folder is to run: the minor number of its Python, where somebody says it, and its glibc."""
+
+    python: int | None = None
+    glibc: str = DGX_OS
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Subject:
     """The subject of a check: the scan, the manifests of wheels that were compiled here, and the claims."""
@@ -48,6 +62,8 @@ class Subject:
     linked: Linked | None = None
     """How the loader finds libraries and symbols; unknown for a wheel or a directory."""
     image: Facts | None = None
+    target: Target | None = None
+    """Only of a wheel or a folder that a user asks about; what an image builds of its own has other checks."""
     allowed: Allowances = field(default_factory=Allowances)
 
     @property

@@ -14,6 +14,7 @@ from gb10.errors import UsageError, VerifyError
 from gb10.image.proof.wheel_files import Manifest, declares, read_manifest, wheel_binaries, wheel_distribution
 from gb10.inside.scan import linked
 from gb10.inside.scan.binary import is_binary, scan_file
+from gb10.inside.scan.installed import Distribution, read_distribution
 from gb10.inside.scan.linked import Linked
 from gb10.inside.scan.scan import SCHEMA, Scan, scan_tree
 from gb10.inside.scan.tree import entries_below, is_link, is_regular
@@ -33,7 +34,8 @@ class ImageScan:
     """What the files of an image are, and whether its libraries find what they need."""
 
     scan: Scan
-    linked: Linked
+    linked: Linked | None
+    """None where only a part of the image was scanned."""
 
 
 def scan_path(path: Path) -> Scan:
@@ -49,12 +51,20 @@ def scan_path(path: Path) -> Scan:
         raise UsageError(f"{path} is no ELF, fatbin, cubin or wheel", hint=HINT)
     binaries = [binary for prefix, wheel in wheels.items() for binary in wheel_binaries(wheel, prefix)]
     found = [wheel_distribution(wheel, prefix) for prefix, wheel in wheels.items()]
-    distributions = [one for one in found if one]
+    distributions = [*(one for one in found if one), *_installed_here(path)]
     return replace(
         scan,
         binaries=tuple(sorted((*scan.binaries, *binaries), key=lambda one: one.path)),
         distributions=tuple(sorted((*scan.distributions, *distributions), key=lambda one: one.path)),
     )
+
+
+def _installed_here(path: Path) -> list[Distribution]:
+    """The distributions of a folder that is itself one of Python packages: ``site-packages`` by itself."""
+    if not path.is_dir():
+        return []
+    files = (one for one in sorted(path.glob("*.dist-info/METADATA")) if one.is_file() and not one.is_symlink())
+    return [read_distribution(one, one.relative_to(path).as_posix()) for one in files]
 
 
 def is_directory(path: Path) -> bool:

@@ -19,13 +19,25 @@ from gb10.image.plan.render import environment, scanned
 from gb10.image.plan.steps import READER, SCANNER
 from gb10.image.plan.values import Plan
 from gb10.image.proof.arch_match import Verdict, judge
-from gb10.image.proof.check import Facts, Subject
-from gb10.image.proof.checking import prove
+from gb10.image.proof.check import Facts, Problem, Subject
+from gb10.image.proof.checking import Finding, findings, prove, refuse
 from gb10.image.proof.reading import ImageScan, read_linked, read_scan, scan_path
 from gb10.image.proof.wheel_files import Manifest, read_manifest
 from gb10.image.recipe.allowances import Allowances
+from gb10.image.recipe.base_image import BaseImage
+from gb10.inside.scan.installed import Distribution
 from gb10.inside.scan.linked import Linked
 from gb10.inside.scan.scan import Scan
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Below:
+    """What an image of others holds below our layers; without ``read`` of its files only what is installed is known."""
+
+    scan: Scan
+    user: str
+    environment: tuple[str, ...]
+    read: bool
 
 
 class Placed(Protocol):
@@ -135,24 +147,55 @@ def prove_wheel(wheel: Path) -> None:
     prove(Subject(scan=scan_path(wheel), manifests=[read_manifest(wheel)]))
 
 
-def prove_layers(folder: Path, plan: Plan, subject: Subject) -> Verdict:
-    """The verdict over the scans in ``folder``, as the rest of ``subject`` has it; raises VerifyError of the checks."""
+def prove_layers(folder: Path, plan: Plan, subject: Subject, below: Below | None = None) -> Verdict:
+    """The verdict over the scans in ``folder``, as the rest of ``subject`` has it; raises VerifyError of the checks.
+
+    On an image of others, ``below`` is what that holds: problems that it has alone do not count.
+    """
     found, image = read_layers(folder, plan), subject.image
     if image and image.recorded:
         # a mod may have changed a file after it was put there
         scans = [_read(folder / f"{step.name}.json") for step in plan.of_kind("mod")]
         touched = {path for scan in scans for path in (*scan.gone, *scan.contents)}
         image = replace(image, recorded={path: one for path, one in image.recorded.items() if path not in touched})
-    prove(replace(subject, scan=found.scan, linked=found.linked, image=image))
+    subject = replace(subject, scan=found.scan, linked=found.linked, image=image)
+    if below:
+        refuse(own_findings(below, subject))
+    else:
+        prove(subject)
     return judge(found.scan, plan.options.arch)
+
+
+def own_findings(below: Below, subject: Subject) -> list[Finding]:
+    """The problems of an image on one of others that the other one alone does not have."""
+    whole = merge_layers(subject.scan.root, [below.scan, subject.scan])
+    known = set(map(_told, as_received(below, subject)))
+    return [one for one in findings(replace(subject, scan=whole)) if _told(one) not in known]
+
+
+def as_received(below: Below, subject: Subject) -> list[Finding]:
+    """The problems of an image of others alone, notes among them."""
+    facts = subject.image and Facts(
+        platform=subject.image.platform, user=below.user, environment=below.environment, cuda=""
+    )
+    alone = Subject(scan=below.scan, arch=subject.arch, image=facts, allowed=subject.allowed)
+    return findings(alone)
+
+
+def _told(one: Finding) -> tuple[str, Problem]:
+    check, problem = one
+    return check.name, problem
 
 
 def planned_subject(plan: Plan, manifests: Sequence[Manifest], allowed: Allowances) -> Subject:
     """The subject of a plan's image, whose scans are not read yet."""
     facts = Facts(
         platform=plan.options.platform,
-        user=str(plan.recipe.user),
-        environment=tuple(f"{name}={value}" for name, value in environment(plan)),
+        user=plan.base.user if plan.base else str(plan.recipe.user),
+        environment=tuple(
+            f"{name}={value}"
+            for name, value in {**(plan.base.environment if plan.base else {}), **dict(environment(plan))}.items()
+        ),
         cuda=plan.recipe.cuda,
         plan=as_recorded(plan),
     )
@@ -162,7 +205,7 @@ def planned_subject(plan: Plan, manifests: Sequence[Manifest], allowed: Allowanc
 def read_layers(folder: Path, plan: Plan) -> ImageScan:
     """One scan of the image from its layers' scans, lowest first."""
     scan = merge_layers(plan.tags[0], [_read(folder / f"{name}.json") for name in scanned(plan)])
-    return ImageScan(scan=scan, linked=_read_linked(folder / LINKED))
+    return ImageScan(scan=scan, linked=None if plan.base else _read_linked(folder / LINKED))
 
 
 def require_scanned(image: Sequence[str], scanned: Sequence[str]) -> None:
@@ -176,7 +219,14 @@ def require_scanned(image: Sequence[str], scanned: Sequence[str]) -> None:
 
 
 def require_layers(plan: Plan, diff_ids: Sequence[str]) -> None:
-    """Raise VerifyError for an image with fewer layers than were scanned: no scan could be bound to one of them."""
+    """Raise VerifyError for an image with fewer layers than were scanned: no scan could be bound to one of them.
+
+    Of an image on an image of others, the lower layers must be those of that image.
+    """
+    if plan.base:
+        below = tuple(layer.diff_id for layer in plan.base.layers)
+        require_scanned(diff_ids[: len(below)], below)
+        diff_ids = diff_ids[len(below) :]
     names = scanned(plan)
     if len(diff_ids) < len(names):
         raise VerifyError(
@@ -194,12 +244,15 @@ def remember_layers(ctx: Context, plan: Plan, diff_ids: Sequence[str]) -> None:
     """
     folder = proof_path(ctx.store, plan)
     names, mods = scanned(plan), plan.of_kind("mod")
+    diff_ids = diff_ids[len(plan.base.layers) if plan.base else 0 :]  # what is not ours was not scanned
     together = {step.name for step in mods} if len(mods) > 1 else set()
     texts = [(folder / f"{name}.json").read_text(encoding="utf-8") for name in names]
     texts += [Scan(root="no binary").to_json()] * (len(diff_ids) - len(names))
     for name, text, diff_id in zip_longest(names, texts, diff_ids):
         if name not in together:
             ctx.store.write_text(kept_scan(ctx, diff_id), text)
+    if plan.base:
+        return
     text = (folder / LINKED).read_text(encoding="utf-8")
     ctx.store.write_text(kept_linked(ctx, diff_ids), text)
 
@@ -220,6 +273,27 @@ def known_image(ctx: Context, reference: str, diff_ids: Sequence[str]) -> ImageS
         return ImageScan(scan=replace(_read(folder / SCAN), root=reference), linked=_read_linked(folder / LINKED))
     except (OSError, UnicodeDecodeError, VerifyError):
         return None
+
+
+def below_of(ctx: Context, base: BaseImage) -> Below:
+    """What is known of an image of others: its scan, if it was scanned here before, else its distributions alone."""
+    diff_ids = [layer.diff_id for layer in base.layers]
+    found = known_layers(ctx, base.reference, diff_ids) or known_image(ctx, base.reference, diff_ids)
+    installed = tuple(
+        Distribution(
+            path=(one.metadata or f"{one.folder}/{one.name}.dist-info/METADATA").lstrip("/"),
+            name=one.name,
+            version=one.version,
+            cuda=base.cuda if name == "torch" else "",
+        )
+        for name, one in base.installed.items()
+    )
+    return Below(
+        scan=found.scan if found else Scan(root=base.reference, distributions=installed),
+        user=base.user,
+        environment=tuple(f"{name}={value}" for name, value in base.environment.items()),
+        read=found is not None,
+    )
 
 
 def kept_image(ctx: Context, diff_ids: Sequence[str]) -> Path:

@@ -14,13 +14,16 @@ from gb10.containers.registry.transfer import Moves, push, resolve
 from gb10.core.reporter import Reporter
 from gb10.errors import PublishError, UsageError
 from gb10.image.build.stage import engine_with_images
+from gb10.image.build.wheels import WheelCache
 from gb10.image.context import Context
 from gb10.image.inspect.attestations import Attestations, attestations_of
 from gb10.image.plan.plan_record import LOCAL_ONLY
 from gb10.image.proof.scans import Record, proven
 from gb10.image.publish.attesting import attach_all
+from gb10.image.publish.base_terms import base_of, refuse_zstd, require_republishable, say_travel
 from gb10.image.publish.compressing import OTHERS, compressor
 from gb10.image.publish.immutable_tags import KEYED, existing_tag
+from gb10.image.publish.licences import require_licences
 from gb10.image.publish.retries import not_published, patiently
 from gb10.image.publish.signing import check_key, sign_image
 
@@ -69,7 +72,14 @@ def publish(
         raise UsageError(f"no image was built on this machine: no {reference}", hint=BUILD)
     image, record = _proven(ctx, engine, reference)
     require_publishable(image.labels.get(LOCAL_ONLY, "").split(), reference)
+    require_licences(WheelCache(ctx), image.labels, reference)
     names = names_in(targets, reference, image.tags)
+    base = base_of(engine, ctx.store, image)
+    if base:
+        require_republishable(base, image.labels)
+        if zstd is not None:
+            refuse_zstd(base)
+        say_travel(ctx.reporter, base, names)
     attestations = attestations_of(ctx, engine, image, record.config) if attest else None
     with ExitStack() as stack:
         if zstd is not None:

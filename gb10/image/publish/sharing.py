@@ -19,6 +19,7 @@ from gb10.image.build.wheels import WheelCache
 from gb10.image.plan.values import Plan
 from gb10.image.proof.scans import prove_wheel
 from gb10.image.proof.wheel_files import declares
+from gb10.image.publish.licences import kept_wheel
 from gb10.image.publish.signing import WHEELS, sign, verify
 
 if TYPE_CHECKING:
@@ -240,11 +241,18 @@ def compiled_wheels(store: Store) -> dict[str, str]:
 
 
 def _own(host: Host, wanted: Mapping[str, str]) -> dict[str, Path]:
-    """Those of these wheels that are sound; a note names the others. Raises EmptySelectionError when none is sound."""
+    """Those of these wheels that are sound and may be given on; a note names the others.
+
+    Raises EmptySelectionError when there is none.
+    """
     found = {key: path for key in wanted if (path := WheelCache(host).get(key))}
     for key, name in wanted.items():
         if key not in found:
             host.reporter.say(f"{name} ({key[:12]}) is not in the store, or damaged there: it is not pushed")
+    for key, path in list(found.items()):
+        if why := kept_wheel(path):
+            host.reporter.say(f"{path.name}: {why}: it is not pushed")
+            del found[key]
     if not found:
         raise EmptySelectionError("the store has no compiled wheel to push", hint="./build.py wheels compiles them")
     return found

@@ -1,7 +1,7 @@
 """What an image holds that others build on: its Python, its engine, its torch, its settings. Pure values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,6 +24,8 @@ class Installed:
     version: str
     folder: str
     editable: bool = False
+    metadata: str = ""
+    """The absolute path of its METADATA or PKG-INFO; the RECORD is beside a METADATA."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +54,20 @@ class BaseImage:
     engine: str
     """``vllm``, ``sglang``; empty when it holds neither."""
     cuda: str
-    """What its torch was built with, ``13.0``; empty when that is not known."""
+    """What its torch was built with, ``13.0``; ``none`` for a torch without CUDA; empty when that is not known."""
+    system: str = ""
+    """By its os-release: ``ubuntu 24.04``, ``debian 13``; empty when it has none."""
+    search: tuple[str, ...] = ()
+    """All folders in which its Python finds packages, in order: PYTHONPATH, ``site_packages``, what .pth files add."""
+    remarks: tuple[str, ...] = ()
+    """What a person should know: a METADATA that cannot be read, two releases of one package in one folder."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of its config: a licence or a vendor may forbid to publish what is built on it."""
+
+    @property
+    def digest(self) -> str:
+        """The manifest's: ``sha256:…``."""
+        return self.reference.rpartition("@")[2]
 
     @property
     def version(self) -> str:

@@ -28,16 +28,40 @@ from gb10.core.fields import (
 
 ALL: Final = "all"
 """Among targets: every target that an engine's project compiles for the arch."""
+PACKAGE_HEADERS: Final = (
+    "nvidia-cublas",
+    "nvidia-cuda-cccl",
+    "nvidia-cuda-crt",
+    "nvidia-cuda-nvcc",
+    "nvidia-cuda-nvrtc",
+    "nvidia-cuda-runtime",
+    "nvidia-cufft",
+    "nvidia-curand",
+    "nvidia-cusolver",
+    "nvidia-cusparse",
+    "nvidia-nvtx",
+    "torch",
+)
+"""What torch's own headers include, and torch."""
+WHOLE: Final = ("package", "library")
+"""Methods that run a project's own build, whatever it is."""
+OF_STAGE: Final = (
+    *("CC", "CXX", "CUDACXX", "CUDA_HOME", "CUDA_PATH", "CUDAARCHS", "TORCH_CUDA_ARCH_LIST", "MAX_JOBS"),
+    *("PATH", "HOME", "PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD"),
+)
+"""Variables of a package's build that decide what the arch, the machine and the pool decide."""
 
 
 class Source(Model):
     """A tree that is compiled or unpacked: a project's source archive on the index, or a tag or a commit in git.
 
     ``paths`` selects files and folders of a repository; empty means all. ``submodules`` lists, by path, the submodules
-    in the tree: the parent gives the commit and the URL.
+    in the tree: the parent gives the commit and the URL. ``wheel``: a wheel for every machine that brings its sources,
+    and compiles them when it is used.
     """
 
     sdist: Pinned | None = None
+    wheel: Pinned | None = None
     git: Annotated[str, StringConstraints(pattern=r"^(https|ssh|file)://\S+$")] | None = None
     tag: Annotated[str, StringConstraints(pattern=r"^v?\d+(\.\d+)+$")] | None = None
     commit: Commit | None = None
@@ -48,12 +72,18 @@ class Source(Model):
     def _one_of(self) -> Self:
         pins = (self.tag is not None) + (self.commit is not None)
         of_git = pins + len(self.paths) + len(self.submodules)
-        if bool(self.sdist) == bool(self.git) or pins != bool(self.git) or (self.sdist and of_git):
+        origins = bool(self.sdist) + bool(self.git) + bool(self.wheel)
+        if origins != 1 or pins != bool(self.git) or (not self.git and of_git):
             raise ValueError(
                 "needs either sdist: NAME==VERSION, or git: URL with tag: vX.Y.Z or commit: <40 hex> "
-                "(and paths: [...], submodules: [...])"
+                "(and paths: [...], submodules: [...]), or wheel: NAME==VERSION"
             )
         return self
+
+    @property
+    def pinned(self) -> str | None:
+        """The release on the index, None for git."""
+        return self.sdist or self.wheel
 
     @property
     def pin(self) -> str:
@@ -89,13 +119,15 @@ class WheelBuild(Model):
     ``extension``, kernels of our own (``kernels/<set>/``), linked into torch operators; the source brings CUTLASS.
     ``source``, CMake targets of the engine's own project; what they install replaces that of upstream's wheel, and
     without targets that wheel stays as it is. ``all`` means every target that the project compiles for the arch.
+    ``package``, a project with a build of its own (PEP 517), whose compilers are for the image's machine and the arch.
+    ``library``, a project whose ``commands`` install libraries, which replace those of a locked wheel.
     """
 
-    method: Literal["aot", "extension", "source"]
+    method: Literal["aot", "extension", "source", "package", "library"]
     source: Name
     kernels: Name | None = None
     headers: tuple[Name, ...] = ()
-    """Image wheels that provide target headers and libraries to the compile."""
+    """Image wheels that provide target headers and libraries to the compile; of a package, PACKAGE_HEADERS if none."""
     targets: Annotated[tuple[Target, ...], unique("the target", str)] = ()
     nested: dict[Name, Annotated[tuple[Target, ...], Field(min_length=1), unique("the target", str)]] = {}
     """Projects that the engine's build fetches from git, and that sources of the same name replace, each with its
@@ -103,15 +135,33 @@ class WheelBuild(Model):
     cutlass: Cutlass | None = None
     tools: Requirements = ()
     """Wheels for the build stage of this wheel alone; a closed list, like the recipe's own tools."""
+    environment: dict[Variable, str] = {}
+    """Of a package: variables that its build reads, for example those that keep it from downloading."""
+    jit: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")] | None = None
+    """Of a package that is a wheel: the module that compiles when it is imported."""
+    commands: tuple[Annotated[tuple[str, ...], Field(min_length=1)], ...] = ()
+    """Of a library: what builds and installs it, each as words; $PREFIX and the like (library.py) are filled in."""
+    replaces: Name | None = None
+    """Of a library: the project of the locked wheel."""
+    files: dict[Folder, Folder] = {}
+    """Of a library: the wheel's file -> what the commands install below $PREFIX."""
+    licence: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
+    """Of a library: its licence, as SPDX writes it. Without one the image is not published."""
 
     @model_validator(mode="after")
     def _torch(self) -> Self:
-        if self.method != "aot" and "torch" not in self.headers:
+        if self.method not in ("aot", *WHOLE) and "torch" not in self.headers:
             raise ValueError(f"method {self.method} links against torch: name torch in headers")
         return self
 
     @model_validator(mode="after")
     def _of_its_method(self) -> Self:
+        if self.method in WHOLE:
+            return self._of_whole()
+        if self.environment or self.jit or self.commands or self.replaces or self.files or self.licence:
+            raise ValueError(
+                "environment and jit are for method package, commands, replaces, files and licence for library"
+            )
         compiled = self.method == "source"
         if compiled == bool(self.kernels):
             raise ValueError(f"method {self.method} {'knows no' if compiled else 'needs'} kernels: NAME")
@@ -121,6 +171,23 @@ class WheelBuild(Model):
             raise ValueError(f"targets: {ALL} excludes other targets")
         if compiled and not self.cutlass:
             raise ValueError("method source needs cutlass: {source: NAME}")
+        return self
+
+    def _of_whole(self) -> Self:
+        if self.kernels or self.targets or self.nested or self.cutlass:
+            raise ValueError(f"method {self.method} knows no kernels, targets, nested and cutlass")
+        library = self.commands or self.replaces or self.files or self.licence
+        if self.method == "library" and not (self.commands and self.replaces and self.files):
+            raise ValueError("method library needs commands, replaces and files")
+        if self.method == "package" and library:
+            raise ValueError("commands, replaces, files and licence are for method library")
+        if self.method == "library" and self.jit:
+            raise ValueError("jit is for method package")
+        if self.method == "package" and not self.tools:
+            raise ValueError("method package needs tools: what the project is built with, for example [setuptools]")
+        wrong = next((name for name in self.environment if name in OF_STAGE), None)
+        if wrong:
+            raise ValueError(f"environment: {wrong} is set by the build stage")
         return self
 
     @property
@@ -223,8 +290,8 @@ class Recipe(Model):
 
     def project(self, source: str) -> str:
         """The project of a source: its archive's name on the index, or the source's own name for git."""
-        sdist = self.sources[source].sdist
-        return requirement_name(sdist) if sdist else source
+        pinned = self.sources[source].pinned
+        return requirement_name(pinned) if pinned else source
 
     @property
     def built(self) -> dict[str, WheelBuild]:
@@ -260,9 +327,17 @@ class Recipe(Model):
             for source in (*wheel.sources, *wheel.nested):
                 if source not in self.sources:
                     raise ValueError(f"wheels.{name} names the source {source!r}, which sources does not define")
+            if (wheel.jit is not None) != (self.sources[wheel.source].wheel is not None):
+                raise ValueError(
+                    f"wheels.{name}: jit: MODULE goes with a source that is a wheel, and such a source needs it"
+                )
             archive = next((nested for nested in wheel.nested if not self.sources[nested].git), None)
             if archive:
                 raise ValueError(f"wheels.{name} nests {archive}: name it by git: URL, as the engine's project does")
+        replaced = [wheel.replaces for wheel in self.wheels.values() if wheel.replaces]
+        both = next((name for index, name in enumerate(replaced) if name in replaced[:index]), None)
+        if both:
+            raise ValueError(f"two libraries replace files of {both}: make them one, with the commands of both")
         projects = [self.project(source) for source in self.sources]
         twice = next((name for index, name in enumerate(projects) if name in projects[:index]), None)
         if twice:

@@ -22,6 +22,7 @@ from gb10.core.fields import (
     Size,
     accepted,
 )
+from gb10.image.recipe.base_image import BaseImage
 from gb10.sources.debian.mirror import LockedDeb
 
 WHEEL: Final = "{text} is not the file name of a wheel"
@@ -49,6 +50,12 @@ class LockedSdist(IndexFile):
     """One source archive."""
 
     filename: Annotated[Filename, accepted(parse_sdist_filename, InvalidSdistFilename, SDIST)]
+
+
+class LockedSources(IndexFile):
+    """A wheel for every machine that brings its sources."""
+
+    filename: Annotated[Filename, accepted(parse_wheel_filename, InvalidWheelFilename, WHEEL)]
 
 
 class LockedCheckout(IndexFile):
@@ -95,4 +102,6 @@ class Lock(Model):
     created: datetime.date
     debs: LockedDebs
     wheels: LockedWheels
-    sdists: dict[Name, LockedSdist | LockedCheckout]
+    sdists: dict[Name, LockedSdist | LockedSources | LockedCheckout]
+    base: BaseImage | None = None
+    """The image of others that it is built on, as it was read; its Debian packages are for the build stages alone."""

@@ -54,7 +54,7 @@ def by_source(ctx: Context, recipe: Recipe, lock: Lock, target: Architecture, te
     locked = locked_releases(used, target)
     found, origins = list[str](), dict[str, str]()
     for text in texts:
-        source, file_or_folder = _named(text)
+        source, file_or_folder = named_source(text)
         if source:
             releases.source(source)
         for file in find_foreign(Path(file_or_folder)):
@@ -81,7 +81,7 @@ def _whole(origin: str, use: PatchUse) -> str:
     return hashlib.sha256(Path(origin).read_bytes()).hexdigest() if origin and origin != use.path else ""
 
 
-def _named(text: str) -> tuple[str, str]:
+def named_source(text: str) -> tuple[str, str]:
     """``SOURCE=FILE``; the source is empty where none is named."""
     source, _, place = text.partition("=") if "=" in text and not Path(text).exists() else ("", "", text)
     return source, place

@@ -14,7 +14,8 @@ from gb10.errors import UsageError
 from gb10.image.context import Context, build_architecture
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.mods.read import FoundMod, find_mod, mod_names
-from gb10.image.plan.catalog import Catalog, tree_digest
+from gb10.image.plan.base_plan import plan_on_image
+from gb10.image.plan.catalog import DEFAULT_ENGINE, Catalog, tree_digest
 from gb10.image.plan.compiles import set_owner
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import Mod, Options, Overlay, PatchUse, Taken
@@ -24,6 +25,7 @@ from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import PLAIN, Layout, Recipe, Source
 from gb10.image.recipe.kernel_sets import SetFile
 from gb10.image.recipe.locked import Lock
+from gb10.image.recipe.on_image import OnImage
 from gb10.image.recipe.slim_rules import Extent
 
 LARGEST: Final = 16 << 20
@@ -99,7 +101,7 @@ class OptionInputs(Part):
 class Inputs(Part):
     """All that a plan is made of, beside this checkout's code."""
 
-    recipe: Recipe
+    recipe: Recipe | OnImage
     lock: Lock
     kernels: dict[Name, dict[str, Any]]
     options: OptionInputs
@@ -153,7 +155,9 @@ def _where(error: ValidationError | RecursionError, where: str) -> str:
     if isinstance(error, RecursionError):
         return where
     first = error.errors()[0]
-    return f"{where}: {'.'.join(str(part) for part in first['loc'])[:200]}: {first['msg'][:200]}"
+    # what kind of recipe was tried is no part of the document
+    place = [str(part) for part in first["loc"] if part != OnImage.__name__ and not str(part).startswith("function-")]
+    return f"{where}: {'.'.join(place)[:200]}: {first['msg'][:200]}"
 
 
 SHOWN = 12
@@ -180,7 +184,6 @@ def replayed(ctx: Context, record: Record, given: Given) -> Iterator[Plan]:
 def plan_again(catalog: Catalog, record: Record, given: Given, folder: Path) -> Plan:
     """The plan of a record; patches that it holds are laid into ``folder``."""
     inputs, arch = record.inputs, parse_arch(record.arch)
-    recipe = with_servers(catalog, inputs.recipe)
     options = Options(
         arch=arch,
         platform=record.platform,
@@ -196,6 +199,12 @@ def plan_again(catalog: Catalog, record: Record, given: Given, folder: Path) -> 
         slim=inputs.options.slim,
         foreign=True,
     )
+    if isinstance(inputs.recipe, OnImage):
+        if inputs.lock.base is None:
+            raise UsageError("the record of the plan names no image to build on", hint=NEWER)
+        build = load_recipe(catalog.recipe(DEFAULT_ENGINE))
+        return plan_on_image(inputs.recipe, build, inputs.lock, catalog.toolkit, options)
+    recipe = with_servers(catalog, inputs.recipe)
     return plan_image(recipe, inputs.lock, with_kernels(catalog.toolkit, recipe, inputs.kernels), options)
 
 
@@ -208,7 +217,7 @@ def with_servers(catalog: Catalog, recipe: Recipe) -> Recipe:
 
 
 def _located(source: Source, known: Source | None) -> Source:
-    if source.sdist:
+    if source.pinned:
         return source
     same = known is not None and _files(known) == _files(source)
     return source.model_copy(update={"git": known.git if known and same else NO_HOST})

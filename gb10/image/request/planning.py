@@ -1,17 +1,17 @@
 """Planning: read recipe and lock, refuse a stale lock, resolve the command-line options, plan."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from gb10.core.fields import requirement_name
 from gb10.errors import Gb10Error, UsageError
 from gb10.image.context import Context, build_architecture
-from gb10.image.lock.lockfile import check_lock, load_lock, load_recipe, lock_path
+from gb10.image.lock.base_lock import build_inputs, check_on_image, lock_in_memory
+from gb10.image.lock.lockfile import check_lock, load_any, load_lock, lock_path
 from gb10.image.mods.declaration import RECORD, require_fit
 from gb10.image.mods.read import FoundMod, find_mod
 from gb10.image.patches.releases import load_releases
@@ -19,53 +19,27 @@ from gb10.image.patches.selection import left_out, plan_patches, require_stand_i
 from gb10.image.plan.catalog import Catalog, tree_digest
 from gb10.image.plan.dag import GEMM, plan_image, plan_program
 from gb10.image.plan.options import Mod, Options, Overlay, Served
-from gb10.image.plan.steps import class_of
 from gb10.image.plan.values import PLACES, Plan, Toolkit
-from gb10.image.recipe.arch import ARCHES, parse_arch
+from gb10.image.recipe.arch import ARCHES, Arch, parse_arch
 from gb10.image.recipe.image_recipe import Recipe, WheelBuild
 from gb10.image.recipe.locked import Lock
+from gb10.image.recipe.on_image import ImageBase, OnImage, derived
 from gb10.image.recipe.slim_rules import Extent
 from gb10.image.request.checkouts import marked, own_sources, split_refs
+from gb10.image.request.from_image import (
+    Over,
+    beside,
+    check_from,
+    plain_engine,
+    plan_over,
+    refuse_options,
+    require_engine,
+)
 from gb10.image.request.given_diffs import by_source, from_web, with_urls, with_wholes
 from gb10.image.request.kernel_choice import chosen_kernels, served_model, with_model, with_set, with_warmup_run
-from gb10.image.request.refs import lock_refs, with_refs
-
-
-def drop_optional_layers(recipe: Recipe, lock: Lock, names: Sequence[str]) -> tuple[Recipe, Lock]:
-    """Recipe and lock without these layers. Raises UsageError for a layer that is not optional.
-
-    No other layer takes their wheels: the layers that stay keep their keys.
-    """
-    for name in names:
-        _require_optional(recipe, name)
-    kept = tuple(layer for layer in recipe.layers if layer.name not in names)
-    image = {
-        architecture: tuple(wheel for wheel in wheels if class_of(wheel.name, recipe.layers) not in names)
-        for architecture, wheels in lock.wheels.image.items()
-    }
-    wheels = lock.wheels.model_copy(update={"image": image})
-    return recipe.model_copy(update={"layers": kept}), lock.model_copy(update={"wheels": wheels})
-
-
-def asking_less(recipe: Recipe, names: Sequence[str]) -> Recipe:
-    """The recipe without the requirements of these layers, for resolving: they bind no other release then.
-
-    Its layers stay. Raises UsageError for a layer that is not optional.
-    """
-    for name in names:
-        _require_optional(recipe, name)
-    kept = tuple(text for text in recipe.requirements if class_of(requirement_name(text), recipe.layers) not in names)
-    return recipe.model_copy(update={"requirements": kept}) if names else recipe
-
-
-def _require_optional(recipe: Recipe, name: str) -> None:
-    optional = [layer.name for layer in recipe.layers if layer.optional]
-    if name not in optional:
-        known = any(layer.name == name for layer in recipe.layers)
-        raise UsageError(
-            f"--without {name}: the {recipe.engine} recipe {'needs this layer' if known else 'has no such layer'}",
-            hint=f"optional: {', '.join(optional)}" if optional else "it has no optional layers",
-        )
+from gb10.image.request.kernel_probe import fitting_sets
+from gb10.image.request.optional_layers import drop_optional_layers
+from gb10.image.request.refs import fit_release, recipe_of_release, require_cuda, without_idle_kernels
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,6 +74,10 @@ class Request:
     """Which rules of recipes/slim.yaml the image applies."""
     serves: str | None = None
     """The need of a model recipe for which the image is made. It is in no key."""
+    base: str | None = None
+    """An image of others to build on (``--from``), instead of a recipe's Debian packages and wheels."""
+    named_engine: bool = False
+    """Whether the user named the engine."""
 
 
 def make_plan(ctx: Context, request: Request) -> Plan:
@@ -108,18 +86,28 @@ def make_plan(ctx: Context, request: Request) -> Plan:
     Raises UsageError for a bad recipe or arch, LockStaleError for a stale lock.
     """
     arch = parse_arch(request.arch)
-    path = ctx.catalog.recipe(request.engine)
-    recipe = load_recipe(path)
+    if request.base:
+        engine = plain_engine(request.engine) if request.named_engine else None
+        asked = OnImage(base=ImageBase(image=check_from(request.base)), engine=engine)
+        return _plan_on(ctx, request, asked, _locked_base(ctx, request, asked, arch), "--engine")
+    refs, commits = split_refs(request.refs)
+    path = recipe_of_release(ctx, request.engine, refs)
+    recipe = load_any(path)
+    if isinstance(recipe, OnImage):
+        return _plan_of_file(ctx, request, recipe, path)
     lock = load_lock(lock_path(path))
     check_lock(recipe, lock, path)
-    refs, commits = split_refs(request.refs)
+    without = request.without
     if refs:
-        recipe = with_refs(asking_less(recipe, request.without), refs)
-        lock = lock_refs(ctx, recipe, lock, refs)
-    recipe, lock = drop_optional_layers(recipe, lock, request.without)
+        fitted = fit_release(ctx, recipe, lock, refs, without)
+        recipe, lock, without = fitted.recipe, fitted.lock, (*without, *fitted.left_out)
+        require_cuda(recipe, lock, path)
+        recipe = without_idle_kernels(ctx, recipe)
+    recipe, lock = drop_optional_layers(recipe, lock, without)
     recipe = with_targets(recipe, request.targets)
     served = served_model(ctx, request.model, request.served_with)
     recipe, toolkit = _with_kernels(ctx, request, recipe, lock, served)
+    toolkit = fitting_sets(ctx, recipe, lock, toolkit)
     options = Options(
         arch=arch,
         platform=request.platform or arch.platform,
@@ -129,13 +117,70 @@ def make_plan(ctx: Context, request: Request) -> Plan:
         targets=request.targets,
         refs=tuple(refs),
         kernels=request.kernels or request.model,
-        without=tuple(sorted(request.without)),
+        without=tuple(sorted(without)),
         slim=request.slim,
     )
     options = replace(options, served=with_warmup_run(ctx, recipe, toolkit, options, served))
     given = replace(request, sources=(*request.sources, *commits))
     options = _with_patches(ctx, given, recipe, lock, toolkit=toolkit, options=options)
     return plan_image(recipe, lock, toolkit, options)
+
+
+def _locked_base(ctx: Context, request: Request, given: OnImage, arch: Arch) -> Lock:
+    """The lock of what ``--from`` names: a tag is resolved now, and printed."""
+    lock = lock_in_memory(ctx, given, request.platform or arch.platform)
+    if "@" not in given.base.image and lock.base:
+        ctx.reporter.say(f"--from {given.base.image} is {lock.base.reference}")
+    return lock
+
+
+def _plan_of_file(ctx: Context, request: Request, given: OnImage, path: Path) -> Plan:
+    """The plan of a recipe file on an image of others, by its lock."""
+    lock = load_lock(lock_path(path))
+    check_on_image(given, lock, path)
+    if request.platform and request.platform != given.platform:
+        raise UsageError(
+            f"{path.name} is for {given.platform}, and --platform names {request.platform}",
+            where=str(path),
+            hint=f"leave the option out, or write platform: {request.platform} into the recipe and lock it again",
+        )
+    own = replace(
+        request,
+        patches=(*beside(path, given.patches), *request.patches),
+        mods=(*beside(path, given.mods), *request.mods),
+    )
+    return _plan_on(ctx, own, given, lock, f"the engine of {path.name}")
+
+
+def _plan_on(ctx: Context, request: Request, given: OnImage, lock: Lock, named: str) -> Plan:
+    """The plan of a request on an image of others. Raises UsageError for options that are for our own images."""
+    refuse_options(_of_recipes(request))
+    if lock.base is None:
+        raise UsageError("the lock names no image", hint="lock it again: ./build.py lock --engine FILE")
+    require_engine(lock.base, given.engine, named)
+    recipe = derived(given, lock.base, build_inputs(ctx)[0])
+    over = Over(
+        arch=parse_arch(request.arch),
+        patches=request.patches,
+        overlay=_overlay(request.overlay),
+        mods=_mods(ctx.catalog, request, recipe),
+    )
+    return plan_over(ctx, given, lock, over)
+
+
+def _of_recipes(request: Request) -> dict[str, bool]:
+    """The options that choose what our own recipes build, and whether each is given."""
+    return {
+        "--ref": bool(request.refs),
+        "--source": bool(request.sources),
+        "--targets": bool(request.targets),
+        "--kernels": bool(request.kernels),
+        "--for-model": bool(request.model),
+        "--without": bool(request.without),
+        "--without-patch": bool(request.without_patches),
+        "--recipe": bool(request.serves),
+        "--slim all": request.slim == "all",
+    }
 
 
 def _with_patches(

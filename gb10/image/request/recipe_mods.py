@@ -7,12 +7,16 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
+from gb10.core.checked import NotChecked
 from gb10.core.installation import ROOT
 from gb10.errors import UsageError
 from gb10.image.mods.declaration import CommunityMod, community_mods, unfit
 from gb10.image.mods.read import find_mod, mod_names, read_digest
 from gb10.models.issue import Issue, in_order
+from gb10.models.launches.launch_forms import launches_of
 from gb10.models.lint.engine_words import own_releases
+from gb10.models.lint.lint_launches import lint_launches
+from gb10.models.lint.lint_parts import Linted
 from gb10.models.lint.linting import lint
 from gb10.models.lint.rule import Rule
 from gb10.models.lint.served import ImageFacts, lint_case
@@ -21,6 +25,8 @@ from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.registries.recipe_file import RecipeFile, mod_in, read_text, registry_mod
 
 MODS = ROOT / "mods"
+LISTED = 8
+"""Mods that a row names."""
 MODELS = ROOT / "recipes/models"
 
 
@@ -150,7 +156,10 @@ def missing_mods(recipe: ModelRecipe, file: RecipeFile) -> Iterator[Issue]:
 
 def load_file(file: RecipeFile) -> ModelRecipe:
     """The recipe of a file, with an issue for each mod that is nowhere. Raises UsageError when it cannot be read."""
-    recipe = load_model_recipe(read_text(file.path), file.shown)
+    return _with_mods(load_model_recipe(read_text(file.path), file.shown), file)
+
+
+def _with_mods(recipe: ModelRecipe, file: RecipeFile) -> ModelRecipe:
     return replace(recipe, issues=in_order((*recipe.issues, *missing_mods(recipe, file))))
 
 
@@ -201,9 +210,16 @@ class Judged:
     weights: Path | None = None
 
 
-def linted(file: RecipeFile, rules: Sequence[Rule], judged: Judged | None = None) -> tuple[Issue, ...]:
-    """The findings of a file, those about its mods among them. Raises UsageError when it cannot be read."""
-    recipe, asked = load_file(file), judged or Judged()
+def linted(file: RecipeFile, rules: Sequence[Rule], judged: Judged | None = None) -> Linted:
+    """What lint says of a file, its mods among it: of a recipe, or of the launches of another tool.
+
+    Raises UsageError when it cannot be read.
+    """
+    text, asked = read_text(file.path), judged or Judged()
+    launches = launches_of(text, file.shown)
+    if launches is not None:
+        return lint_launches(launches, file.shown, rules, release=asked.release, image=asked.image)
+    recipe = _with_mods(load_model_recipe(text, file.shown), file)
     case = lint_case(recipe, own_releases())
     release = asked.release or (asked.image.release if asked.image else None) or case.release
     sizes = None
@@ -216,4 +232,19 @@ def linted(file: RecipeFile, rules: Sequence[Rule], judged: Judged | None = None
     found = lint(
         recipe, rules, release=asked.release, image=asked.image, added=added, mended=mended, sizes=sizes, case=case
     )
-    return in_order((*found, *judged_mods(recipe, file, case.engine, release)))
+    return Linted(
+        issues=in_order((*found.issues, *judged_mods(recipe, file, case.engine, release))),
+        unchecked=(*found.unchecked, *unchecked_mods(mods)),
+    )
+
+
+def unchecked_mods(mods: Sequence[RecipeMod]) -> Iterator[NotChecked]:
+    """The mods of which nobody said for which releases they are, and those that were not looked for."""
+    nowhere = [mod.name for mod in mods if not mod.found]
+    others = [mod.name for mod in mods if mod.found and not mod.ours and not mod.known]
+    if nowhere:
+        reason = f"{', '.join(nowhere[:LISTED])}: the folder is not beside the recipe"
+        yield NotChecked(what="mods", reason=reason)
+    if others:
+        reason = f"{', '.join(others[:LISTED])}: somebody else's, and no release is declared"
+        yield NotChecked(what="mods", reason=reason)

@@ -1,31 +1,43 @@
 """``--ref NAME=VERSION``: the recipe with different releases, resolved once; the store keeps the lock."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
 
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+from pydantic import Field, ValidationError
 
-from gb10.core.fields import requirement_name
+from gb10.core.fields import Model, Name, Requirements, requirement_name
 from gb10.core.files import digest
 from gb10.core.host import Host
 from gb10.core.store import note_use
 from gb10.errors import FetchError, Gb10Error, UsageError
-from gb10.image.lock.lockfile import check_lock, input_digest, load_lock, write_lock
-from gb10.image.lock.relock import main_index, own_index, resolve_lock
+from gb10.image.context import Context
+from gb10.image.lock.lockfile import check_lock, input_digest, load_lock, load_recipe, write_lock
+from gb10.image.lock.moves import Demand, Next, pin_of, pins
+from gb10.image.lock.offered import Offered, demanded, links_of, newest_of, require_release, require_wheel
+from gb10.image.lock.relock import NONE, TORCH, main_index, own_index, resolve_lock
 from gb10.image.lock.resolver import MISFIT
 from gb10.image.patches.release_files import version_of
+from gb10.image.patches.selection import BUNDLED
+from gb10.image.patches.series import load_series
+from gb10.image.patches.verdict import variants_for
 from gb10.image.plan.steps import class_of
 from gb10.image.recipe.image_recipe import Recipe, Source
 from gb10.image.recipe.locked import Lock
-from gb10.sources.index.page import Link
+from gb10.image.request.optional_layers import asking_less, optional_layer_of
 
-ROOM, FILE = "resolved", "lock.json"
-NEWEST = 5
+ROOM, FILE, FIT = "resolved", "lock.json", "fit.json"
 ONE = r"([a-z0-9-]+)(?:\[[^\]]*\]|\{[^}]*\})?==([^\s;,]*[^\s;,.])"
 DEMANDED = re.compile(rf"\bdepends?\s+on\s+{ONE}(?:\s+and\s+{ONE}(?=,))?")
 """uv joins two demands of one release by "and"; another clause may follow that word, too, but no comma its version."""
+NO_WHEEL = re.compile(r"([a-z0-9-]+)==([^\s;,]+) has no usable wheels")
+WHEEL = """the package index has no wheel of {project} {version} for this image: in a recipe of your own name an index
+that has it (indexes), or take another release of it, if that will do (overrides)
+"""
 OWN = """choose other releases (--ref NAME=VERSION for each)
 or change more in a recipe of your own: cp recipes/images/{engine}.yaml recipes/images/my.yaml, change requirements and
 sources there, then ./build.py lock --engine my"""
@@ -79,58 +91,240 @@ def _other(requirement: str, wanted: Mapping[str, str]) -> str:
     return f"{name}=={wanted[name]}" if name in wanted else requirement
 
 
-def lock_refs(host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str]) -> Lock:
-    """The lock of a recipe with other releases, from the store or resolved now. The recipe's own lock is unchanged.
+class Fit(Model):
+    """What a recipe takes with other releases than its own, beyond those that were named, and what it leaves out."""
 
-    It keeps versions of ``base`` that still fit, and its date. Raises UsageError when nothing fits, FetchError.
+    releases: dict[Name, str] = Field(default_factory=dict)
+    """By project: what the engine's release requires."""
+    added: Requirements = ()
+    """Requirements for what the recipe pins, and no package of this release brings."""
+    left_out: dict[Name, str] = Field(default_factory=dict)
+    """Optional layers, each with the reason."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fitted:
+    """A recipe with other releases, and its lock. The layers that were left out are still in the recipe."""
+
+    recipe: Recipe
+    lock: Lock
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+def recipe_of_release(ctx: Context, engine: str, refs: Mapping[str, str]) -> Path:
+    """The recipe's file: that of ``--engine``, or another one of ours that is for the release of ``--ref``.
+
+    A post-release counts as the release. Raises UsageError.
     """
-    named = ", ".join(f"{source} {text}" for source, text in refs.items())
-    entry = host.store.entry(ROOM, digest([input_digest(recipe), base.model_dump(mode="json")]))
+    path = ctx.catalog.recipe(engine)
+    if engine not in ctx.catalog.engines() or not refs:
+        return path
+    recipe = load_recipe(path)
+    wanted = refs.get(recipe.engine)
+    if wanted is None or _numbers(wanted) in (None, _numbers(recipe.version)):
+        return path
+    for name in ctx.catalog.engines():
+        other = load_recipe(ctx.catalog.recipe(name))
+        if other.engine == recipe.engine and _numbers(other.version) == _numbers(wanted):
+            ctx.reporter.say(f"the recipe {name} is for {recipe.engine} {other.version}: it is taken")
+            return ctx.catalog.recipe(name)
+    return path
+
+
+def _numbers(text: str) -> tuple[int, ...] | None:
+    """0, 5 and 10 of 0.5.10.post1; None for what is no release."""
+    try:
+        return Version(text).release
+    except ValueError:
+        return None
+
+
+def fit_release(host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str], without: Sequence[str]) -> Fitted:
+    """The recipe with other releases and its lock, from the store or resolved now. The recipe's own are unchanged.
+
+    With another release of the engine its exact requirements move, too. ``without``: optional layers that do not
+    count. The lock keeps versions of ``base`` that still fit, and its date. Raises UsageError when nothing fits,
+    FetchError.
+    """
+    asked = with_refs(asking_less(recipe, without), refs)
+    named = _named(refs)
+    inputs = [input_digest(recipe), base.model_dump(mode="json"), sorted(refs.items()), sorted(without)]
+    entry = host.store.entry(ROOM, digest(inputs))
     with host.store.locked(f"resolved-{entry.name}", host.reporter.waiting_for(named)):
-        there = (entry / FILE).exists()
+        there = (entry / FIT).exists()
         if not there:
             with host.reporter.task(f"resolve {named}"):
-                made = _resolved(host, recipe, base, refs, named)
-            host.store.replace(entry, lambda work: write_lock(work / FILE, made))
-        lock = load_lock(entry / FILE)
+                fit, made = _fit(host, recipe, asked, base, refs)
+
+            def write(work: Path) -> None:
+                write_lock(work / FILE, made)
+                (work / FIT).write_text(fit.model_dump_json(by_alias=True), encoding="utf-8")
+
+            host.store.replace(entry, write)
+        lock, fit = load_lock(entry / FILE), _read_fit(entry / FIT)
         note_use(entry / FILE)
-    check_lock(recipe, lock, entry / FILE)
+    fitted = _with_fit(asked, fit)
+    check_lock(fitted, lock, entry / FILE)
+    _say(host, recipe, fit, named)
     wheels = len(lock.wheels.image["arm64"])
     how = "locked before" if there else "locked now"
     host.reporter.say(f"{how}: {named}, {wheels} wheels in the store; the recipe and its lock are unchanged")
-    return lock
+    return Fitted(recipe=_without_empty_layers(host, fitted, lock, fit), lock=lock, left_out=fit.left_out)
 
 
-def require_release(links: Iterable[Link], source: str, text: str, how: str = "") -> None:
-    """Raise UsageError, with the newest releases, when the index has no files of this release, or only yanked files.
+def _named(refs: Mapping[str, str]) -> str:
+    return ", ".join(f"{source} {text}" for source, text in refs.items())
 
-    ``how``: the option that names a release; by default ``--ref``.
-    """
-    found = [(version, link) for link in links if (version := version_of(link))]
-    asked = [link for version, link in found if SpecifierSet(f"=={text}").contains(version, prereleases=True)]
-    if any(not link.yanked for link in asked):
-        return
-    good = sorted({version for version, link in found if not link.yanked and not version.is_prerelease}, reverse=True)
-    problem = f"{source} {text} was yanked by its publishers" if asked else f"the package index has no {source} {text}"
-    raise UsageError(
-        problem,
-        where=f"newest: {', '.join(map(str, good[:NEWEST])) or 'none'}",
-        hint=f"choose one of its releases: {how or f'--ref {source}=VERSION'}",
+
+def _read_fit(path: Path) -> Fit:
+    try:
+        return Fit.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise UsageError(
+            "the store has a lock that this version of gb10 cannot read", where=str(path), hint=f"delete {path.parent}"
+        ) from error
+
+
+def _with_fit(asked: Recipe, fit: Fit) -> Recipe:
+    """The recipe that the lock of a fit is for."""
+    made = asking_less(with_refs(asked, fit.releases), tuple(fit.left_out))
+    return made.model_copy(update={"requirements": (*made.requirements, *fit.added)})
+
+
+def _say(host: Host, recipe: Recipe, fit: Fit, named: str) -> None:
+    """One line for each thing that the recipe has otherwise."""
+    pinned = [
+        f"{project} {version}"
+        for project, version in fit.releases.items()
+        if optional_layer_of(recipe, project) not in fit.left_out
+    ]
+    if pinned:
+        host.reporter.say(f"{named} requires {', '.join(pinned)}: taken with it")
+    if fit.added:
+        host.reporter.say(f"added, for the recipe pins them and no package brings them: {', '.join(fit.added)}")
+    for layer, why in fit.left_out.items():
+        host.reporter.say(f"{layer} is left out: {why}")
+
+
+def _fit(host: Host, recipe: Recipe, asked: Recipe, base: Lock, refs: Mapping[str, str]) -> tuple[Fit, Lock]:
+    """Resolve, and leave out one optional layer after the other while they do not fit."""
+    fit = _of_engine(host, recipe, asked, refs)
+    while True:
+        try:
+            made = _resolved(host, _with_fit(asked, fit), base, refs)
+        except UsageError as error:
+            if not error.message.startswith(MISFIT):
+                raise
+            optional = _optional(_with_fit(asked, fit), _whole(error))
+            if not optional:
+                known = _with_fit(asked, fit)
+                hint = _way_out(known, error, *_completed(host, known, base, refs, error))
+                raise UsageError(f"{_named(refs)}: {error.message}", where=error.where, hint=hint) from error
+            fit = fit.model_copy(update={"left_out": {**fit.left_out, optional[0]: error.message}})
+            continue
+        if fit.added or not (added := _toolkit(asked, base, made)):
+            return fit, made
+        fit = fit.model_copy(update={"added": added})
+
+
+def _of_engine(host: Host, recipe: Recipe, asked: Recipe, refs: Mapping[str, str]) -> Fit:
+    """What another release of the engine requires, by its metadata. Raises UsageError, FetchError."""
+    known = next((pin_of(text) for text in recipe.requirements if requirement_name(text) == recipe.engine), None)
+    if known is None or asked.version == recipe.version:
+        return Fit()
+    old, new = Version(known), Version(asked.version)
+    found = links_of(host, recipe, old)
+    require_release(found.links, recipe.engine, str(new))
+    require_wheel(found, new)
+    release = Next(engine=recipe.engine, version=new, old=_demands_of(host, found, old), new=demanded(host, found, new))
+    chosen = {project_of(recipe, name) for name in refs}
+    free = tuple(text for text in asked.requirements if requirement_name(text) not in chosen - {recipe.engine})
+    moves = pins(
+        recipe.model_copy(update={"requirements": free, "sources": {}}),
+        release,
+        lambda project, accepted: newest_of(found, project, accepted),
+    )
+    return Fit(
+        releases={move.what: move.after for move in moves if move.at[0] == "requirements" and move.what not in chosen},
+        left_out=dict(_not_known(recipe, release, free)),
     )
 
 
-def _resolved(host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str], named: str) -> Lock:
+def _demands_of(host: Host, found: Offered, version: Version) -> tuple[Demand, ...]:
+    """What the recipe's own release requires; nothing when the index has it no longer."""
+    has = any(version_of(link) == version for link in found.links)
+    return demanded(host, found, version) if has else ()
+
+
+def _not_known(recipe: Recipe, release: Next, requirements: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Optional layers whose project was required by an extra of the engine, and this release has no such extra."""
+    by_extra = {demand.project for demand in release.old if demand.extra}
+    known = {demand.project for demand in release.new}
+    for project in map(requirement_name, requirements):
+        layer = optional_layer_of(recipe, project)
+        if layer and project in by_extra - known:
+            yield layer, f"{release.name} has no extra that requires {project}"
+
+
+def _toolkit(asked: Recipe, base: Lock, made: Lock) -> tuple[str, ...]:
+    """Pins of the recipe's constraints whose projects its own image holds, and the new one does not."""
+    before, after = ({wheel.name for wheel in lock.wheels.image["arm64"]} for lock in (base, made))
+    return tuple(text for text in asked.constraints if requirement_name(text) in before - after)
+
+
+def _without_empty_layers(host: Host, recipe: Recipe, lock: Lock, fit: Fit) -> Recipe:
+    """The recipe without layers that none of the locked wheels is for."""
+    filled = {class_of(wheel.name, recipe.layers) for wheels in lock.wheels.image.values() for wheel in wheels}
+    empty = [layer.name for layer in recipe.layers if layer.name not in filled and layer.name not in fit.left_out]
+    for name in empty:
+        host.reporter.say(f"the layer {name} is left out: this release brings none of its packages")
+    return recipe.model_copy(update={"layers": tuple(layer for layer in recipe.layers if layer.name not in empty)})
+
+
+def require_cuda(recipe: Recipe, lock: Lock, path: Path) -> None:
+    """Raise UsageError for a release whose torch for aarch64 is not built with the recipe's CUDA, on this index."""
+    torch = next((wheel for wheel in lock.wheels.image["arm64"] if wheel.name == TORCH), None)
+    if torch is None or torch.cuda in (None, recipe.cuda):
+        return
+    built = "without CUDA" if torch.cuda == NONE else f"with CUDA {torch.cuda}"
+    label = f"cu{recipe.cuda.replace('.', '')}"
+    required = {requirement_name(text) for text in recipe.requirements}
+    family = [name for name in (TORCH, "torchaudio", "torchvision") if name in required | {TORCH}]
+    raise UsageError(
+        f"{recipe.engine} {recipe.version} takes torch {torch.version}, and the package index has that for aarch64 "
+        f"{built} alone",
+        where=torch.filename,
+        hint=f"name PyTorch's index for CUDA {recipe.cuda} in a recipe of your own, then lock it:\n"
+        f"cp {path} my.yaml; add to it\n"
+        f"indexes: {{pytorch: {{url: https://download.pytorch.org/whl/{label}, packages: [{', '.join(family)}]}}}}",
+    )
+
+
+OPERATORS: Final = b"torch.ops.gb10"
+"""How code calls the operators of our own kernels."""
+
+
+def without_idle_kernels(ctx: Context, recipe: Recipe) -> Recipe:
+    """The recipe without wheels of our own kernels that no patch for its engine's release calls."""
+    own = [name for name, wheel in recipe.built.items() if wheel.method == "extension"]
+    version, series = Version(recipe.version), load_series(ctx.catalog.patches, recipe.engine)
+    used = (patch for patch in variants_for(series, version) if patch.applies_to(version))
+    if not own or recipe.engine not in recipe.patches or any(OPERATORS in patch.text for patch in used):
+        return recipe
+    ctx.reporter.say(f"{', '.join(own)} is left out: no patch for {recipe.engine} {recipe.version} calls it")
+    wheels = {name: wheel for name, wheel in recipe.wheels.items() if name not in own}
+    patches = recipe.patches
+    if not any(wheel.cutlass for wheel in wheels.values() if wheel.targets):
+        patches = tuple(source for source in patches if source != BUNDLED)  # nothing is compiled over it
+    return recipe.model_copy(update={"wheels": wheels, "patches": patches})
+
+
+def _resolved(host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str]) -> Lock:
     index = main_index(host.env)
     for source, text in refs.items():
         project = project_of(recipe, source)
         require_release(own_index(recipe, project, index).links(project), source, text)
-    try:
-        made = resolve_lock(recipe, base, store=host.store, env=host.env)
-    except UsageError as error:
-        if not error.message.startswith(MISFIT):
-            raise
-        hint = _way_out(recipe, error, *_completed(host, recipe, base, refs, error))
-        raise UsageError(f"{named}: {error.message}", where=error.where, hint=hint) from error
+    made = resolve_lock(recipe, base, store=host.store, env=host.env)
     return made.model_copy(update={"created": base.created})
 
 
@@ -140,8 +334,8 @@ def _way_out(recipe: Recipe, first: UsageError, tried: Mapping[str, str], last: 
     if last is None:
         return f"these releases fit together:{options}"
     own = OWN.format(engine=recipe.engine)
-    for layer in _optional(recipe, last.message):
-        own = f"leave out {layer}, which is optional: --without {layer}\n{own}"
+    for project, version in dict.fromkeys(NO_WHEEL.findall(last.message)):
+        own = WHEEL.format(project=project, version=version) + own
     return own if last is first else f"no releases were found that fit. Also tried:{options}\n{last.message}\n{own}"
 
 
@@ -173,6 +367,10 @@ def _completed(
 
 def _demands(error: UsageError) -> list[tuple[str, str]]:
     """The releases (project, version) that other releases demand, in uv's words: the steps shown first. Pure."""
-    text = "\n".join([error.message, error.where or "", *getattr(error, "__notes__", ())])
-    found = DEMANDED.findall(text)
+    found = DEMANDED.findall(_whole(error))
     return [(name, version) for pairs in found for name, version in (pairs[:2], pairs[2:]) if name]
+
+
+def _whole(error: UsageError) -> str:
+    """The resolver's message with all steps of its derivation."""
+    return "\n".join([error.message, error.where or "", *getattr(error, "__notes__", ())])

@@ -9,10 +9,11 @@ from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel
 from gb10.core.document import parse_document
 from gb10.core.fields import Model, Name, Pinned
 from gb10.image.plan.plan_record import RecordedFile, RecordedMod, RecordedPatch, RecordedPlan, RecordedStep
+from gb10.image.recipe.base_image import BaseImage
 from gb10.inside.scan.installed import Distribution
 
-Kind = Literal["image", "deb", "wheel", "built", "source", "nested", "patch", "mod", "overlay"]
-Verb = Literal["CONTAINS", "GENERATED_FROM", "PATCH_APPLIED"]
+Kind = Literal["image", "base", "deb", "wheel", "built", "source", "nested", "patch", "mod", "overlay"]
+Verb = Literal["CONTAINS", "GENERATED_FROM", "PATCH_APPLIED", "DESCENDANT_OF"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +48,8 @@ class Bill:
 
 
 NESTED: Final = "recipes/nested.yaml"
+BASE: Final = "base"
+"""The id of the image of others below."""
 
 
 class NestedProject(Model):
@@ -179,6 +182,8 @@ def bill_of(
     draft = _Draft(plan=plan, nested=nested)
     title = plan.tags[-1] if plan.tags else plan.engine
     draft.add(Part(id="image", kind="image", name=title.partition(":")[0], version=title.partition(":")[2]))
+    if plan.base:
+        _base(draft, plan.base)
     for step in plan.steps:
         _step(draft, step)
     for patch in plan.patches:
@@ -196,13 +201,45 @@ def _step(draft: _Draft, step: RecordedStep) -> None:
     if step.kind == "rootfs" and step.name == "base-image":
         for file in step.files:
             draft.add(deb_part(file, draft.plan.suite, step.name), "CONTAINS", "image")
-    elif step.kind == "layer":
+    elif step.kind in ("layer", "added"):
         for file in step.files:
             _inside(draft, draft.add(wheel_part(file, step.name), "CONTAINS", "image"))
     elif step.kind == "wheel":
         _compiled(draft, step)
     elif step.kind == "graft":
         _graft(draft, step)
+
+
+def _base(draft: _Draft, base: BaseImage) -> None:
+    """The image of others below, and the distributions that it was read to hold; its bytes are its author's."""
+    name, _, found = base.reference.partition("@sha256:")
+    draft.add(
+        Part(
+            id=BASE,
+            kind="base",
+            name=name,
+            version=found[:12],
+            sha256=found,
+            purl=f"pkg:oci/{quoted(name.rpartition('/')[2])}@{quoted(f'sha256:{found}')}?repository_url={quoted(name)}",
+            comment="as received",
+        ),
+        "DESCENDANT_OF",
+        "image",
+    )
+    for name, one in base.installed.items():
+        draft.add(
+            Part(
+                id=f"{BASE}-{name}",
+                kind="wheel",
+                name=name,
+                version=one.version,
+                purl=f"pkg:pypi/{quoted(name)}@{quoted(one.version)}",
+                layer="base",
+                comment="as received",
+            ),
+            "CONTAINS",
+            BASE,
+        )
 
 
 def _compiled(draft: _Draft, step: RecordedStep) -> None:
@@ -241,14 +278,15 @@ def _inside(draft: _Draft, identity: str) -> None:
     """The nested projects of a source or of upstream's wheel."""
     part = draft.parts[identity]
     for name, found in draft.nested.of(part.name, part.version).items():
-        git = f"git+{found.git}@{_tag(name, found.version)}"
+        # CUTLASS's tags begin with v, and a header of its names the bare release; a commit has 40 digits.
+        tag = f"v{found.version}" if found.version[:1].isdigit() and len(found.version) < 40 else found.version
         draft.add(
             Part(
                 id=f"nested-{part.id}-{name}",
                 kind="nested",
                 name=name,
                 version=found.version,
-                git=git,
+                git=f"git+{found.git}@{tag}",
                 purl=github_purl(found.git, found.version),
                 comment=f"inside of {part.name} {part.version}",
             ),
@@ -276,8 +314,14 @@ def _patch(draft: _Draft, patch: RecordedPatch, why: str) -> None:
 
 
 def patched(parts: Iterable[Part], patch: RecordedPatch) -> list[str]:
-    """What a patch is applied to: a source, or what it bundles, and the grafted wheel that names the patch."""
+    """What a patch is applied to: a source, or what it bundles, and the grafted wheel that names the patch.
+
+    On an image of others, that image.
+    """
+    parts = tuple(parts)
     project, name = canonicalize_name(patch.project), patch.name.removesuffix(".patch")
+    if any(part.id == BASE for part in parts):
+        return [BASE]
     source = f"nested-source-{project}-{patch.source}" if patch.folder else f"source-{project}"
     return [
         part.id
@@ -295,11 +339,6 @@ def _mod(mod: RecordedMod) -> Part:
         version=mod.sha256[:12],
         comment=f"its run.sh changed the image when it was built{network}; sha256 over its files {mod.sha256}",
     )
-
-
-def _tag(name: str, version: str) -> str:
-    """CUTLASS's tags begin with v, and a header of its names the bare release."""
-    return f"v{version}" if version[:1].isdigit() and len(version) < 40 and name else version
 
 
 def _as_installed(part: Part, one: Distribution | None) -> Part:

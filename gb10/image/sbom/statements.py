@@ -12,7 +12,7 @@ from typing import Any, Final
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
 from gb10.image.plan.plan_record import RecordedFile, RecordedPlan
-from gb10.image.sbom.parts import Bill, Part, deb_part, source_part, wheel_part
+from gb10.image.sbom.parts import BASE, Bill, Part, deb_part, source_part, wheel_part
 
 MEDIA_TYPE: Final = "application/vnd.in-toto+json"
 PREDICATE: Final = "in-toto.io/predicate-type"
@@ -62,7 +62,9 @@ def provenance(plan: RecordedPlan, document: Mapping[str, Any], *, config: str, 
 def dependencies(plan: RecordedPlan) -> list[dict[str, Any]]:
     """Every locked file that a step reads, once, by sha256; of the build tools those of either building machine."""
     found: dict[str, dict[str, Any]] = {}
-    for files in (*(step.files for step in plan.steps), plan.inputs.lock.files()):
+    if plan.base:
+        found[BASE] = {"name": plan.base.reference, "digest": {"sha256": plan.base.digest.removeprefix("sha256:")}}
+    for files in (*(step.files for step in plan.steps if step.kind != "base"), plan.inputs.lock.files()):
         for file in files:
             found.setdefault(file.sha256, _dependency(file, plan.suite))
     return sorted(found.values(), key=lambda one: (str(one["name"]), str(one["digest"])))
@@ -87,6 +89,7 @@ NAMESPACE: Final = uuid.UUID("5a1f4c0e-7d8e-5c39-9a57-6bb0c2f6e1a4")
 NONE: Final = "NOASSERTION"
 PURPOSES: Final = {
     "image": "CONTAINER",
+    "base": "CONTAINER",
     "deb": "LIBRARY",
     "wheel": "LIBRARY",
     "built": "LIBRARY",

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from gb10.image.lock.moves import Demand, extras_of
 from gb10.image.patches.places import harmless
 from gb10.image.patches.source_tree import Tree
-from gb10.image.upgrade.moves import Demand, extras_of
 from gb10.models.lint.engine_words import ENGINES, EngineWords, read_engine
 
 NAMED: Final = re.compile(

@@ -13,7 +13,7 @@ from gb10.image.patches.release_files import Library
 from gb10.image.patches.releases import PINS, Release, load_releases
 from gb10.image.patches.selection import find_place, locked_releases, plan_patches
 from gb10.image.patches.series import load_series
-from gb10.image.patches.verdict import Row, Verdict, outcome_of, remedy, status
+from gb10.image.patches.verdict import Row, outcome_of, remedy, status
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import Options
 from gb10.image.plan.values import used_sources
@@ -86,6 +86,7 @@ def _patched(old: Row, new: Row) -> Iterator[Patched]:
     before = {verdict.patch.id: verdict for verdict in old.verdicts}
     for verdict in new.verdicts:
         earlier = before.get(verdict.patch.id)
+        overdue = "widen its X-Applies-To, or say in its record under `left` why not" if verdict.overdue else ""
         yield Patched(
             source=new.source,
             patch=verdict.patch.id,
@@ -94,14 +95,8 @@ def _patched(old: Row, new: Row) -> Iterator[Patched]:
             after=outcome_of(verdict),
             why=verdict.why,
             stops=verdict.stops,
-            remedy=_remedy(verdict),
+            remedy=remedy(verdict) if verdict.stops else overdue,
         )
-
-
-def _remedy(verdict: Verdict) -> str:
-    if verdict.stops:
-        return remedy(verdict)
-    return "widen its X-Applies-To, or say in its record under `left` why not" if verdict.overdue else ""
 
 
 ARCH: Final = "12.1f"

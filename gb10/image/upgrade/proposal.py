@@ -16,13 +16,13 @@ from gb10.core.machine import MACHINES
 from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import check_lock, load_lock, lock_path, write_lock
+from gb10.image.lock.moves import BY_HAND, Move, Next, demands, metadata_of, nested_moves, no_longer, pins
+from gb10.image.lock.offered import Offered, choose, newest_of, offered, opened
 from gb10.image.lock.relock import TORCH, resolve_lock
 from gb10.image.patches.release_files import Library
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock, LockedWheel
-from gb10.image.upgrade.moves import BY_HAND, Move, Next, demands, metadata_of, nested_moves, no_longer, pins
 from gb10.image.upgrade.news import News, news
-from gb10.image.upgrade.offered import Offered, choose, newest_of, offered, opened
 from gb10.image.upgrade.outcomes import Checked, check_series, steps_of
 
 
@@ -230,19 +230,26 @@ def check_writable(path: Path) -> None:
 
 
 def write(found: Proposal) -> None:
-    """Write both. Raises UsageError, and leaves both as they were, when one cannot be written or was changed since."""
-    if read_recipe(found.path)[0] != found.before:
-        raise UsageError(f"{found.path} changed while its next release was looked for", hint="run the command again")
-    target = found.path.resolve()
+    """Write both, as ``write_recipe``."""
+    write_recipe(found.path, found.before, found.text, found.lock)
+
+
+def write_recipe(path: Path, before: str, text: str, lock: Lock) -> None:
+    """Write a recipe and its lock.
+
+    Raises UsageError, and leaves both as they were, when one cannot be written, or the recipe was changed since it was
+    ``before``.
+    """
+    if read_recipe(path)[0] != before:
+        raise UsageError(f"{path} changed while its next release was looked for", hint="run the command again")
+    target = path.resolve()
     try:
-        _replace(target, found.text)
-        write_lock(lock_path(found.path), found.lock)
+        _replace(target, text)
+        write_lock(lock_path(path), lock)
     except OSError as error:
-        raise UsageError(
-            f"cannot write the image recipe {found.path}", where=str(error), hint=_copy(found.path)
-        ) from error
+        raise UsageError(f"cannot write the image recipe {path}", where=str(error), hint=_copy(path)) from error
     except UsageError:
-        _replace(target, found.before)
+        _replace(target, before)
         raise
 
 

@@ -1,18 +1,17 @@
-"""The rules that are computed: options against those of the release, names against their use."""
+"""The rules that are computed: sizes against each other, names against their use, and those of the other modules."""
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from math import prod
 from typing import Final
 
 from gb10.errors import UsageError
-from gb10.models.issue import Level
-from gb10.models.lint.engine_words import ENGINES, EngineWords, declared, known_words, nearest
 from gb10.models.lint.fit import launch_of_case
 from gb10.models.lint.rule import Finding
-from gb10.models.lint.served import LintCase, json_object, vllm_drafts
+from gb10.models.lint.served import LintCase, vllm_drafts
 from gb10.models.lint.sglang_rules import SGLANG, fp8_experts
+from gb10.models.lint.word_checks import WORDS, Check
 from gb10.models.load.model_recipe import Step, own_section
 from gb10.models.memory.engines.budget import Machine
 from gb10.models.memory.estimating import estimate
@@ -85,6 +84,7 @@ TEMPLATE: Final = re.compile(r"(?![/$~{]|[a-z]+:)[^{}]*[.]jinja2?")
 """A file's path that begins in the server's working directory."""
 SECRET: Final = re.compile(r"\b(hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|ghp_[A-Za-z0-9]{20,}|glpat-[\w-]{20,})")
 QUOTE: Final = re.compile(r'(?<!\\)(?:\\\\)*"')
+COMMENT: Final = re.compile(r"^[ \t]*#.*$|(?<=[ \t])#[ \t].*$", re.MULTILINE)
 BLANK: Final = re.compile(r"\\[ \t]+$", re.MULTILINE)
 DEEPEST: Final = 12
 ELSEWHERE: Final = ("env", "command")
@@ -129,19 +129,28 @@ def blanks(case: LintCase) -> Iterator[Finding]:
         yield Finding(line=case.recipe.text_line(("command",), found.start()), value=found[0])
 
 
+def open_quotes(case: LintCase) -> Iterator[Finding]:
+    """A quotation mark that nothing closes: the shell waits for its end. What only a shell can read is left out."""
+    command = case.recipe.command or ""
+    if "<<" in command or "$'" in command:
+        return
+    try:
+        shlex.split(COMMENT.sub("", command))
+    except ValueError as error:
+        if "quotation" in str(error):
+            yield Finding(line=case.recipe.line("command"), value="")
+
+
 WRITTEN: Final[Mapping[str, Callable[[LintCase], Iterator[Finding]]]] = {
     "chat-template-missing": missing_templates,
     "secret-in-file": secrets,
     "quote-in-env": quotes,
     "blank-after-backslash": blanks,
+    "open-quote": open_quotes,
 }
 """By the code of the rule."""
 
 
-Check = Callable[[LintCase], Iterator[Finding]]
-PLAIN: Final = ("-h", "--help")
-SHOWN: Final = 2
-"""Names in one finding."""
 EXPERTS: Final = re.compile(r"-a\d+b|moe|mixtral|gpt-oss|deepseek-(v|r)\d", re.IGNORECASE)
 """Names of models with experts, where no config is known."""
 TENSORRT_FILES: Final = ("--extra-llm-api-options", "--config")
@@ -149,52 +158,6 @@ READ_BY_LAUNCHERS: Final = (
     *("tensor_parallel", "pipeline_parallel", "data_parallel", "port", "host", "served_model_name"),
     *("distributed_executor_backend", "enable_dp_attention", "model"),
 )
-
-
-def _words(case: LintCase) -> EngineWords | None:
-    """The words of the release; None where none is known."""
-    return None if case.unknown else known_words(case.engine or "", case.release)
-
-
-def unknown_options(case: LintCase) -> Iterator[Finding]:
-    """Options that neither the release nor a mod of ours has. A mod of others may add one: then it is a warning."""
-    words = _words(case)
-    for name in case.options if words else ():
-        written = case.spelled[name]
-        known = {*PLAIN, *case.added}
-        if words and not {written, name} & known and not any(declared(words, one) for one in (written, name)):
-            close = nearest(name, words.options)
-            guess = f"; did you mean {close}?" if close else ""
-            level: Level | None = "warning" if case.foreign else None
-            yield Finding(line=case.line_of(name), value=written, name=guess, level=level)
-
-
-def wrong_choices(case: LintCase) -> Iterator[Finding]:
-    """Values that an option of the release does not take."""
-    words = _words(case)
-    for name, values in case.options.items() if words else ():
-        choices = {_folded(one) for one in words.options.get(declared(words, name) or "", ())} if words else set()
-        for value in values if choices else ():
-            if value and "{" not in value and _folded(value) not in choices:
-                yield Finding(line=case.line_of(name), value=value, name=name)
-
-
-def unknown_json_keys(case: LintCase) -> Iterator[Finding]:
-    """Keys of a JSON value that the release's config class does not have."""
-    words = _words(case)
-    for name, values in case.options.items() if words else ():
-        known = words.keys.get(name, ()) if words else ()
-        for key in (key for value in values for key in sorted(json_object(value))) if known else ():
-            if key not in known:
-                yield Finding(line=case.line_of(name), value=key, name=name)
-
-
-def unknown_environment(case: LintCase) -> Iterator[Finding]:
-    """Variables of the engine's name that the release does not read."""
-    words = _words(case)
-    for name in case.recipe.env if words else ():
-        if words and name.startswith(ENGINES[case.engine or ""]) and name not in words.environment:
-            yield Finding(line=case.recipe.line("env", name), value=str(case.recipe.env[name]), name=name)
 
 
 def unused_defaults(case: LintCase) -> Iterator[Finding]:
@@ -219,12 +182,13 @@ def other_models(case: LintCase) -> Iterator[Finding]:
 
 def too_large(case: LintCase) -> Iterator[Finding]:
     """A model whose sizes are known, on nodes that are too small for it."""
-    launch, model = launch_of_case(case), case.sizes or known_model(case.recipe.model or "")
-    if launch is None or model is None:
-        return
+    model = case.sizes or known_model(case.recipe.model or "")
     try:
-        found = estimate(model, launch, Machine(figures=load_figures()))
-    except UsageError:  # a value that no release takes, which another rule names
+        launch = launch_of_case(case)
+        found = estimate(model, launch, Machine(figures=load_figures())) if launch and model else None
+    except UsageError:  # `wrong-number` names it, or the row of what was not checked
+        return
+    if found is None:
         return
     problem = next((one for one in found.tightest.problems if not one.warning), None)
     if problem is not None:
@@ -232,6 +196,15 @@ def too_large(case: LintCase) -> Iterator[Finding]:
         yield Finding(
             line=line, value=problem.text, name=found.remedies[0] if found.remedies else "choose a smaller model"
         )
+
+
+def wrong_numbers(case: LintCase) -> Iterator[Finding]:
+    """A size, a share or a count that is no number: the engine's parser stops, and no memory can be computed."""
+    try:
+        launch_of_case(case)
+    except UsageError as error:
+        name = error.message.partition(" ")[0]
+        yield Finding(line=case.line_of(name), value=error.message, more=error.hint or "")
 
 
 def tensorrt_experts(case: LintCase) -> Iterator[Finding]:
@@ -247,42 +220,16 @@ def tensorrt_experts(case: LintCase) -> Iterator[Finding]:
         yield Finding(line=case.line_of(file), value=f"{case.options[file][-1]} was not looked at", level="note")
 
 
-def unknown_release(case: LintCase) -> Iterator[Finding]:
-    """An image of which no release is known, where it would decide something: the others say nothing of it then."""
-    if case.unknown:
-        guessed = replace(case, unknown="")
-        words = (form.format(one) for check, form in OF_THE_RELEASE.items() for one in check(guessed))
-        lost = [*dict.fromkeys(words)]
-        if lost:
-            more = f" and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
-            lacks = f"{case.release} lacks {', '.join(lost[:SHOWN])}{more}"
-            yield Finding(line=case.recipe.line("container"), value=case.unknown, name=lacks)
-
-
-OF_THE_RELEASE: Final[Mapping[Check, str]] = {
-    unknown_options: "{0.value}",
-    wrong_choices: "{0.name} {0.value}",
-    unknown_json_keys: "{0.name} {0.value}",
-    unknown_environment: "{0.name}",
-}
-"""What is compared with the words of a release, and how a finding is named."""
 CHECKS: Final[Mapping[str, Check]] = {
-    "unknown-release": unknown_release,
+    **WORDS,
     **SGLANG,
     **SIZES,
     **WRITTEN,
-    "unknown-option": unknown_options,
-    "wrong-choice": wrong_choices,
-    "unknown-json-key": unknown_json_keys,
-    "unknown-environment": unknown_environment,
     "unused-default": unused_defaults,
     "other-model-served": other_models,
     "does-not-fit": too_large,
+    "wrong-number": wrong_numbers,
     "fp8-moe-shared-memory": fp8_experts,
     "trtllm-moe-backend": tensorrt_experts,
 }
 """By the code of the rule."""
-
-
-def _folded(value: str) -> str:
-    return value.strip().lower().replace("_", "-")

@@ -27,7 +27,7 @@ from gb10.models.memory.engines.budget import Budget, Machine, gib
 from gb10.models.memory.estimating import NEARLY_FULL, Estimate, estimate
 from gb10.models.memory.figures import load_figures
 from gb10.models.memory.launch import Drafts, Engine, Launch
-from gb10.models.memory.model import known_model
+from gb10.models.memory.model import Model, known_model
 from gb10.models.memory.weights.weight import Ranks
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import render_recipe
@@ -104,17 +104,14 @@ def model_name(recipe: ModelRecipe, options: Options, words: Sequence[str]) -> s
 
 
 def launch_of_case(case: LintCase) -> Launch | None:
-    """The launch of what lint looks at; None for an engine that it does not know, or numbers that are none."""
+    """The launch of what lint looks at; None for an engine that it does not know. Raises UsageError for no number."""
     if case.engine not in ("vllm", "sglang"):
         return None
     rendered = RenderedRecipe(
         runtime=case.engine, image=case.recipe.container, script=None, serve=case.command, parameters=case.parameters
     )
-    try:
-        launch = launch_of("sglang" if case.engine == "sglang" else "vllm", case.release, case.options, rendered)
-        return replace(launch, fork=is_fork(case.engine, case.release, case.options))
-    except UsageError:
-        return None
+    launch = launch_of("sglang" if case.engine == "sglang" else "vllm", case.release, case.options, rendered)
+    return replace(launch, fork=is_fork(case.engine, case.release, case.options))
 
 
 def is_fork(engine: str, release: str, options: Options) -> bool:
@@ -297,10 +294,17 @@ class Fit:
         return f"{gib(budget.serving)} of {gib(budget.total)} a node{requests} (recipe memory)"
 
 
-def fit_of(recipe: ModelRecipe, request: RenderRequest, rendered: RenderedRecipe | None = None) -> Fit:
+def fit_of(
+    recipe: ModelRecipe,
+    request: RenderRequest,
+    rendered: RenderedRecipe | None = None,
+    *,
+    sizes: Model | None = None,
+) -> Fit:
     """The estimate of a recipe on as many nodes as it asks for. Never raises: what is not known is None.
 
-    ``rendered``: what it was rendered to already, if its command does not depend on the nodes.
+    ``rendered``: what it was rendered to already, if its command does not depend on the nodes. ``sizes`` are the
+    model's, where its files were read; else those of the checkout count.
     """
     try:
         if rendered is not None and rendered.serve is not None:
@@ -310,7 +314,7 @@ def fit_of(recipe: ModelRecipe, request: RenderRequest, rendered: RenderedRecipe
     except UsageError as error:
         return Fit(recipe=recipe, launch=error, estimate=None)
     try:
-        model = known_model(served.model)
+        model = sizes or known_model(served.model)
         found = estimate(model, served.launch, Machine(figures=load_figures())) if model is not None else None
     except UsageError:
         found = None

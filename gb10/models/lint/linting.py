@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from gb10.core.checked import in_order as rows_in_order
 from gb10.models.issue import Issue, in_order
 from gb10.models.lint.checks import CHECKS
 from gb10.models.lint.engine_words import own_releases
+from gb10.models.lint.lint_parts import Linted, unchecked_parts
 from gb10.models.lint.rule import Rule, applies, issue, rule_findings
 from gb10.models.lint.served import ImageFacts, LintCase, lint_case
 from gb10.models.load.known_keys import OURS
@@ -30,19 +32,21 @@ def lint(
     mended: frozenset[str] = frozenset(),
     sizes: Model | None = None,
     case: LintCase | None = None,
-) -> tuple[Issue, ...]:
-    """The findings in the order of the file. ``release`` and ``image`` are in place of what the recipe names.
+) -> Linted:
+    """The findings in the order of the file, and what was not looked at.
 
-    ``added`` are the options that its mods add, when all of them are known, ``mended`` the patches that they stand for;
-    ``sizes`` are the model's, of its files; ``case`` is what the recipe serves, where it was rendered before.
-    Each variant is looked at, too: what only it has stands at its line.
+    ``release`` and ``image`` are in place of what the recipe names. ``added`` are the options that its mods add, when
+    all of them are known, ``mended`` the patches that they stand for; ``sizes`` are the model's, of its files; ``case``
+    is what the recipe serves, where it was rendered before. Each variant is looked at, too: what only it has stands at
+    its line.
     """
 
     def known(case: LintCase) -> LintCase:
         case = _with_image(_sized(case, sizes), release, image, added)
         return replace(case, patches=case.patches | mended)
 
-    plain = _judge(known(case or lint_case(recipe, own_releases())), rules)
+    own = known(case or lint_case(recipe, own_releases()))
+    plain = _judge(own, rules)
     cases = {
         name: known(lint_case(_as_variant(recipe, variant), own_releases(), name))
         for name, variant in own_section(recipe).variants.items()
@@ -54,7 +58,9 @@ def lint(
         for one in _judge(case, rules)
         if (one.code, one.text) not in seen
     ]
-    return in_order((*recipe.issues, *plain, *of_variants))
+    readable = own if recipe.values else None
+    left = (row for one in (readable, *cases.values()) if one for row in unchecked_parts(one))
+    return Linted(issues=in_order((*recipe.issues, *plain, *of_variants)), unchecked=rows_in_order(left))
 
 
 def _sized(case: LintCase, sizes: Model | None) -> LintCase:
@@ -77,8 +83,10 @@ def _with_image(
     """A case with what is known beside the recipe."""
     case = case if added is None else replace(case, added=added, foreign=False)
     if image:
-        case = replace(case, release=image.release or case.release, patches=image.patches, unknown="")
-    return replace(case, release=release, unknown="") if release else case
+        case = replace(
+            case, release=image.release or case.release, patches=image.patches, unknown="", foreign_image=False
+        )
+    return replace(case, release=release, unknown="", foreign_image=False) if release else case
 
 
 def _judge(case: LintCase, rules: Sequence[Rule]) -> list[Issue]:

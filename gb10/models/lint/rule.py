@@ -97,12 +97,15 @@ def load_rules(path: Path = ROOT / RULES) -> tuple[Rule, ...]:
 class Finding:
     """A part of a recipe: its line, and its value as text; of an environment variable also its name.
 
-    ``level`` is in place of the rule's.
+    ``release`` is what the recipe was compared with, ``more`` the end of a sentence about this very part. ``level`` is
+    in place of the rule's.
     """
 
     line: int
     value: str
     name: str = ""
+    release: str = ""
+    more: str = ""
     level: Level | None = None
 
 
@@ -116,9 +119,7 @@ def rule_findings(rule: Rule, case: LintCase) -> list[Issue]:
 
 def issue(rule: Rule, case: LintCase, place: Finding) -> Issue:
     """The finding of a rule at a place."""
-    text, fix = (
-        part.replace("{value}", place.value[:80]).replace("{name}", place.name[:80]) for part in (rule.text, rule.fix)
-    )
+    text, fix = (_filled(part, place) for part in (rule.text, rule.fix))
     return Issue(
         code=rule.code,
         level=place.level or rule.level,
@@ -129,12 +130,19 @@ def issue(rule: Rule, case: LintCase, place: Finding) -> Issue:
     )
 
 
+def _filled(text: str, place: Finding) -> str:
+    parts = {"{release}": place.release, "{more}": place.more, "{name}": place.name[:80], "{value}": place.value[:120]}
+    for name, part in parts.items():
+        text = text.replace(name, part) if name in text else text
+    return text
+
+
 def applies(rule: Rule, case: LintCase) -> bool:
     """Whether a rule is about this engine and release; of an unknown release only rules for all releases are."""
     if (rule.engines and case.engine not in rule.engines) or rule.mended_by in case.patches:
         return False
-    if not rule.releases:
-        return True
+    if not rule.releases or case.unknown:
+        return not rule.releases
     try:
         return _releases(rule.releases).contains(Version(case.release), prereleases=True)
     except InvalidVersion:

@@ -63,12 +63,16 @@ SERVE: Final[Mapping[str, re.Pattern[str]]] = {
     "sglang": re.compile(r"\bsglang\s+serve\b|\bsglang\.launch_server\b"),
     "trtllm": re.compile(r"\btrtllm-serve\b"),
 }
-RELEASE: Final = re.compile(r"[:/-]v?(\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)(?=[-_]|$)")
+SHELL: Final = re.compile(r"\s*(?:\S*/)?(?:ba|da|z)?sh\s+-\w*c\b")
+"""``bash -c``, ``/bin/sh -lc``."""
+RELEASE: Final = re.compile(r"(?:[:/]v?|-v|-(?=0\.))(\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)(?=[-_]|$)")
+"""Behind a dash a model's version stands, too: ``vllm-glm-4.7`` is of no release, ``spark-vllm-0.33.0`` is."""
 EUGR: Final = "vllm-node"
 PLAIN_BUILDS: Final = (EUGR, f"{EUGR}-tf5")
 """What eugr's launcher builds of vLLM itself; its other names are forks."""
 FORKED: Final = re.compile(r"--exp-\w+")
 """The options of that build that take a fork."""
+NVIDIA: Final = ("nvcr.io/nvidia/vllm", "nvcr.io/nvidia/sglang", "nvcr.io/nvidia/pytorch")
 MOVING: Final = re.compile(r"(latest|nightly|stable|main|dev)([-_.].*)?")
 OPTION: Final = re.compile(r"-{1,2}[A-Za-z]")
 SHORT: Final[Mapping[str, str]] = {
@@ -105,6 +109,8 @@ class LintCase:
     parameters: Mapping[str, object] = field(default_factory=dict)
     unknown: str = ""
     """The image, where no release is known of it: somebody's build, or a fork. Then ``release`` is a guess."""
+    foreign_image: bool = False
+    """The image's tag names a release, and the image is somebody's own build: it may be a fork."""
     patches: frozenset[str] = frozenset()
     """Patches of ours in the image, as ``sglang/0005``."""
     added: frozenset[str] = frozenset()
@@ -153,6 +159,7 @@ def lint_case(recipe: ModelRecipe, releases: Mapping[str, str], variant: str | N
         spelled=spelled,
         parameters=rendered.parameters,
         unknown=unknown_image(recipe),
+        foreign_image=is_somebodys(recipe),
         patches=patches_of(recipe.container),
         foreign=bool(recipe.mods),
         issues=rendered.issues,
@@ -195,15 +202,21 @@ def unknown_image(recipe: ModelRecipe) -> str:
     return "" if plain and not digest and not fork else container
 
 
+def is_somebodys(recipe: ModelRecipe) -> bool:
+    """Whether the image is neither ours nor a plain build by an engine's makers."""
+    container = (recipe.container or "").partition("@")[0]
+    return bool(container) and known_engine(container) is None and not _declared(recipe)
+
+
 def release_of(recipe: ModelRecipe, engine: str | None, releases: Mapping[str, str]) -> str:
     """The release that the container's tag names, else the recipe's only one, else that of our image, else empty."""
     return release_named(recipe.container or "") or _declared(recipe) or releases.get(engine or "", "")
 
 
 def release_named(image: str) -> str:
-    """The release that an image's tag names; empty for none."""
+    """The release that an image's tag names; empty for none. Tags of NVIDIA name months: 26.08."""
     found = RELEASE.search(image)
-    return found[1] if found else ""
+    return found[1] if found and not image.startswith(NVIDIA) else ""
 
 
 def _declared(recipe: ModelRecipe) -> str:
@@ -213,8 +226,11 @@ def _declared(recipe: ModelRecipe) -> str:
 
 
 def words_of(command: str, engine: str | None) -> list[str]:
-    """The words of the serve command; those behind ``&&``, ``|`` or ``;`` are another's. A broken quote ends them."""
-    command = command.replace("\\\n", "")  # a shell joins such lines before it reads words
+    """The words of the serve command; those behind ``&&``, ``|`` or ``;`` are another's. A broken quote ends them.
+
+    A command in quotation marks is read, too: ``bash -c 'vllm serve …'``.
+    """
+    command = _inside(command.replace("\\\n", ""), engine)  # a shell joins such lines before it reads words
     start = SERVE[engine].search(command) if engine else None
     lexer = shlex.shlex(command[start.end() if start else 0 :], posix=True, punctuation_chars=";&|")
     lexer.whitespace_split, lexer.commenters = True, ""
@@ -227,6 +243,19 @@ def words_of(command: str, engine: str | None) -> list[str]:
     except ValueError:
         pass
     return [word for word in found if word.strip("\n\\ ")]
+
+
+def _inside(command: str, engine: str | None) -> str:
+    """The text of the one word that holds the whole command, as a shell gets it from ``bash -c``; else the command."""
+    if not engine or not SHELL.match(command):
+        return command
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return command
+    return next(
+        (word for word in words if any(char.isspace() for char in word) and SERVE[engine].search(word)), command
+    )
 
 
 def options_of(words: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:

@@ -41,6 +41,7 @@ SPARKRUN: Final = (
     "distribution_config",
     "cluster_config",
     "maintainer",
+    "volumes",
 )
 OURS: Final = "gb10"
 """The section that makes a recipe of version 2 one of gb10's; sparkrun goes past it."""

@@ -9,6 +9,7 @@ from typing import Final
 from packaging.version import InvalidVersion, Version
 
 from gb10.models.issue import Issue, Level, in_order
+from gb10.models.load.host_access import host_request
 from gb10.models.load.known_keys import EXECUTOR, KNOWN, NOT_SUPPORTED, SPARKRUN_READ, closest
 from gb10.models.load.model_recipe import ModelRecipe, Step, check_own_section
 from gb10.models.load.safe_yaml import SafeDocument, UnreadableError, mapping_of, read_yaml
@@ -26,6 +27,7 @@ def check_recipe(recipe: ModelRecipe) -> Iterator[Issue]:
     yield from _types(recipe)
     yield from _node_counts(recipe)
     yield from check_own_section(recipe)
+    yield from host_request(recipe).issues
     if recipe.version not in ("1", "2"):
         text = f"recipe_version is '{recipe.version}'; there are 1 (eugr) and 2 (sparkrun), and this is read as 2"
         yield _issue(recipe, "warning", "recipe-version", text, 'write `recipe_version: "2"`', "recipe_version")

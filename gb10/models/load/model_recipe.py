@@ -196,6 +196,24 @@ class Variant(_Part):
         return tuple((key, str(one).lower() if isinstance(one, bool) else str(one)) for key, one in self.set.items())
 
 
+class HostSection(_Part):
+    """What the containers get of their host, as Docker's command line writes it; ``host_access`` reads it."""
+
+    volumes: Texts | dict[Text, Text] = ()
+    devices: Texts = ()
+    cap_add: Texts = ()
+    security_opt: Texts = ()
+    privileged: bool = False
+    user: Text | int | None = None
+    ulimit: Texts | dict[Text, Text | int] = ()
+    ipc: Text | None = None
+    shm_size: Text | int | None = None
+    cpuset: Text | int | None = None
+    hostname: Text | None = None
+    extra_hosts: Texts | dict[Text, Text] = ()
+    labels: Texts | dict[Text, Text] = ()
+
+
 class OwnSection(_Part):
     """What gb10 knows of a recipe beyond sparkrun's keys."""
 
@@ -208,6 +226,7 @@ class OwnSection(_Part):
     """Diffs that the image needs, as ``--patch`` takes them: ``SOURCE=URL#sha256=…``, ``SOURCE=FILE``."""
     measured: Annotated[tuple[Measurement, ...], Field(max_length=MOST)] = ()
     variants: Annotated[dict[Name, Variant], Field(max_length=MOST)] = Field(default_factory=dict)
+    host: HostSection = HostSection()
 
     def status_of(self, variant: str | None) -> Status:
         """The status of one variant, None for the recipe without any."""

@@ -18,11 +18,11 @@ from gb10.serving.doctor.container_checks import ContainerState
 from gb10.serving.doctor.diagnosing import fitting
 from gb10.serving.doctor.image_record import PLACE, ImageRecord, read_installed, read_plan
 from gb10.serving.doctor.log_scan import Scan, Scanner, last_lines_of, whole_lines
-from gb10.serving.doctor.rule_files import left_out, load_doctor_rules, load_slim_rules
+from gb10.serving.doctor.rule_files import left_out, load_doctor_rules, load_slim_rules, load_stages
 from gb10.serving.run.service import read_labels
 
 LARGEST_PLAN: Final = 4 << 20
-UNTUNED: Final = "no-tuned-file"
+UNTUNED: Final = ("no-tuned-file", "tuned-file-without-dtype")
 ASKED, LISTED = 4, 5000
 TAIL: Final = 2 << 20
 """Bytes of the end of a log that are kept for a bundle."""
@@ -52,6 +52,8 @@ def scanner_for(image: ImageRecord | None) -> Scanner:
     return Scanner(
         fitting(load_doctor_rules(), image)[0],
         lambda library: left_out(library, image.slim, load_slim_rules()) if image else None,
+        load_stages().mark,
+        image,
     )
 
 
@@ -131,7 +133,7 @@ def _one(engine: Engine, host: str, container: ServingContainer) -> CollectedCon
 
 def _notes(engine: Engine, container: ServingContainer, scan: Scan) -> dict[str, str]:
     """What files are near those that the engine asked for in vain; nothing of a container that ended."""
-    asked = dict.fromkeys(hit.value for hit in scan.hits if hit.rule.code == UNTUNED)
+    asked = dict.fromkeys(hit.value for hit in scan.hits if hit.rule.code in UNTUNED)
     found = {}
     for path in list(asked)[:ASKED] if container.runs else ():
         folder = str(PurePosixPath(path).parent)

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Final, Literal
 
+from gb10.serving.cluster.cabling import TRIANGLE, follows, missing_cables
 from gb10.serving.cluster.fabric import WORDS, Fabric, Rail, rails_of
 from gb10.serving.cluster.node_facts import Hca, Netdev, NodeFacts, Pcie, Reading
 
 Level = Literal["error", "warning", "note"]
 SKEW: Final = 2.0
 """Seconds between two clocks that matter: by them gb10 tells which rank ended first."""
+COST: Final = "some 2 GB/s where RoCE moved 9.8"
+"""vroomfondel/dgxarley, four Sparks: docs/cluster.md."""
 ADDRESS: Final = "give it an IPv4 address that survives a reboot, by netplan: docs/cluster.md"
 
 
@@ -60,10 +63,22 @@ def _joined(hosts: Mapping[str, NodeFacts], fabric: Fabric) -> Iterator[Remark]:
     if len(hosts) > 1 and not fabric.sockets:
         text = "no network joins all nodes: their IPv4 addresses have no network in common"
         yield Remark(level="error", text=text, hint="connect them to one network; ip -4 address shows their addresses")
-    if fabric.gaps and fabric.kind == "gaps":
+    if fabric.kind == "gaps":
         pairs = ", ".join(f"{one} and {other}" for one, other in fabric.gaps)
-        text = f"no RoCE between {pairs}: NCCL uses the slow network for all"
-        yield Remark(level="warning", text=text, hint="connect each pair, which works for 3 nodes, or use a switch")
+        lacking = missing_cables(
+            tuple(hosts), fabric.cables, {host: tuple(ports_of(one)) for host, one in hosts.items()}
+        )
+        shape = "a triangle" if len(hosts) == TRIANGLE else "a ring"
+        plug = f"for {shape} plug: {'; '.join(map(str, lacking))}" if lacking else "a switch joins them all"
+        text = f"no RoCE between {pairs}: NCCL uses the slow network for all ({COST})"
+        yield Remark(level="warning", text=text, hint=f"{plug}; each cable gets a network of its own: docs/cluster.md")
+    if fabric.kind == "ring":
+        if not follows(tuple(hosts), fabric.order):
+            text = "the order of the nodes does not follow the cables of their ring, so neighbours in NCCL have no way"
+            yield Remark(level="error", text=text, hint=f"name them so: --nodes {','.join(fabric.order)}")
+        pairs = ", ".join(f"{one} and {other}" for one, other in fabric.gaps)
+        text = f"a ring: no way between {pairs}. NCCL's rings work; all-to-all (expert parallelism) and stages do not"
+        yield Remark(level="note", text=text, hint="which NCCL does what in a ring: docs/cluster.md")
     idle = [host for host, facts in hosts.items() if any(hca.active and hca.ethernet for hca in facts.hcas)]
     if fabric.kind in ("lan", "none") and idle and len(hosts) > 1:
         text = f"the ConnectX ports of {', '.join(idle)} are up and join no nodes: {WORDS[fabric.kind]}"

@@ -47,7 +47,7 @@ def _document(deployment: Deployment, rank: Rank, options: ContainerOptions) -> 
     return {
         "name": options.name.lower().replace(".", "-"),
         "services": {"server": service},
-        "volumes": {name: {"name": name} for name in options.volumes},
+        "volumes": {one.source: {"name": one.source} for one in options.named_volumes},
         "secrets": {HUB_SOURCE: {"file": f"${{{HUB_FILE}:-{NO_FILE}}}"}},
     }
 
@@ -55,7 +55,14 @@ def _document(deployment: Deployment, rank: Rank, options: ContainerOptions) -> 
 def _service(options: ContainerOptions) -> dict[str, object]:
     """The service in compose's words; nothing in it is a variable."""
     limit = {"mem_limit": options.memory, "memswap_limit": options.memory} if options.memory else {}
-    devices = [f"{device}:{device}:rwm" for device in options.devices]
+    host = options.host
+    limits = {
+        name: soft if soft == hard else {"soft": soft, "hard": hard} for name, (soft, hard) in options.ulimits.items()
+    }
+    binds = [
+        {"type": "bind", "source": one.source, "target": one.target, "read_only": one.read_only}
+        for one in options.binds
+    ]
     return compose_value(
         {
             "container_name": options.name,
@@ -63,17 +70,32 @@ def _service(options: ContainerOptions) -> dict[str, object]:
             "pull_policy": options.pull,
             **({"platform": options.platform} if options.platform else {}),
             **({"deploy": {"resources": {"reservations": {"devices": [GPUS]}}}} if options.gpus else {}),
-            "ipc": "host",
+            "ipc": host.ipc,
+            **({"shm_size": host.own_shared_memory} if host.own_shared_memory else {}),
             "network_mode": "host",
             **limit,
             "oom_score_adj": options.oom_score_adj,
-            **({"ulimits": {"memlock": -1}} if options.memlock else {}),
-            **({"devices": devices} if devices else {}),
+            **({"ulimits": limits} if limits else {}),
+            **({"privileged": True} if host.privileged else {}),
+            **({"user": host.user} if host.user else {}),
+            **({"cpuset": host.cpuset} if host.cpuset else {}),
+            **({"hostname": host.hostname} if host.hostname else {}),
+            **({"cap_add": list(host.cap_add)} if host.cap_add else {}),
+            **({"security_opt": list(host.security_opt)} if host.security_opt else {}),
+            **(
+                {"extra_hosts": [f"{name}={address}" for name, address in host.extra_hosts.items()]}
+                if host.extra_hosts
+                else {}
+            ),
+            **({"devices": list(options.all_devices)} if options.all_devices else {}),
             "restart": "unless-stopped" if options.restart else "no",
-            "volumes": [f"{source}:{target}" for source, target in options.volumes.items()],
+            "volumes": [
+                *(f"{one.source}:{one.target}{':ro' * one.read_only}" for one in options.named_volumes),
+                *({**one, "bind": {"create_host_path": False}} for one in binds),
+            ],
             "secrets": [{"source": HUB_SOURCE, "target": HUB_PLACE}],
             **({"environment": dict(options.environment)} if options.environment else {}),
-            "labels": dict(options.labels),
+            "labels": dict(options.all_labels),
             "entrypoint": list(options.command),
         }
     )

@@ -59,6 +59,8 @@ class Deployment:
     """What was added to the engine's command."""
     templates: Mapping[str, str] = field(repr=False)
     fabric: Fabric
+    left_out: tuple[str, ...] = ()
+    """Files that its command names and that are not mounted: the image must hold them."""
 
     @property
     def ranks(self) -> tuple[tuple[Rank, ContainerOptions], ...]:

@@ -1,6 +1,7 @@
 """The forms by name: each makes files of one and the same deployment. Pure."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from gb10.containers.reference import registry_of
@@ -15,7 +16,7 @@ from gb10.serving.deploy.playbooks import ansible_files
 from gb10.serving.deploy.scripts import docker_files, systemd_files
 from gb10.serving.deploy.sparkrun_recipes import sparkrun_files
 from gb10.serving.run.prepare_service import PreparedService, hosts_of
-from gb10.serving.run.service import SCRIPT
+from gb10.serving.run.service import SCRIPT, Service
 
 FORMS: Final[Mapping[str, Callable[[Deployment], tuple[File, ...]]]] = {
     "docker": docker_files,
@@ -29,13 +30,16 @@ FORMS: Final[Mapping[str, Callable[[Deployment], tuple[File, ...]]]] = {
 
 KUBERNETES: Final = "k8s"
 SPARKRUN: Final = "sparkrun"
+IN_IMAGES: Final = (".jinja", ".py", ".json")
+"""Files that a command names and that images hold as often as nodes."""
 TEMPLATES: Final = ("docker.sh.j2", "unit.service.j2")
 
 
 def deployment_of(prepared: PreparedService, form: str, fabric: Fabric) -> Deployment:
     """What the forms are views of; in Kubernetes its nodes are pods, as many as the recipe needs.
 
-    Raises UsageError for a recipe without trust.
+    No node is asked: a folder of the model is mounted, a template or a script is left out. Raises UsageError for a
+    recipe without trust.
     """
     if form == KUBERNETES:
         name = object_name(prepared.request.name or prepared.source.recipe.stem)
@@ -44,20 +48,29 @@ def deployment_of(prepared: PreparedService, form: str, fabric: Fabric) -> Deplo
         used = hosts[: len(prepared.service.ranks)]
         if used != hosts:
             prepared = prepared.on(pod_nodes(name, used, fabric))
+    service, left_out = _without_small_files(prepared.service)
     recipe, file = prepared.source.recipe, prepared.source.file
-    if file is not None:
-        # sparkrun finds mods by their names, so none is surely ours
-        passed = [mod.written for mod in mods_of(recipe, file)] if form == SPARKRUN else []
-        prepared.require_trust(mods_here(recipe, file, passed))
+    # sparkrun finds mods by their names, so none is surely ours
+    passed = [mod.written for mod in mods_of(recipe, file)] if file is not None and form == SPARKRUN else []
+    prepared.require_trust(mods_here(recipe, file, passed) if file is not None else ())
     return Deployment(
-        service=prepared.service,
-        containers=containers_of(prepared.service, SCRIPT.read_text(encoding="utf-8")),
+        service=service,
+        containers=containers_of(service, SCRIPT.read_text(encoding="utf-8")),
         recipe=prepared.recipe,
         rendered=prepared.rendered,
         arguments=prepared.request.render.arguments,
         templates={name: (ROOT / "templates" / name).read_text(encoding="utf-8") for name in TEMPLATES},
         fabric=fabric,
+        left_out=left_out,
     )
+
+
+def _without_small_files(service: Service) -> tuple[Service, tuple[str, ...]]:
+    """The service without files that images hold as often as nodes, and these."""
+    access = service.settings.host
+    left_out = tuple(one.source for one in access.mounts if one.optional and one.source.endswith(IN_IMAGES))
+    access = replace(access, mounts=tuple(one for one in access.mounts if one.source not in left_out))
+    return replace(service, settings=replace(service.settings, host=access), asked=service.digest), left_out
 
 
 def image_lines(image: str) -> list[str]:

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from typing import Any, Final
 
-from gb10.containers.container_options import ContainerOptions
+from gb10.containers.container_options import ContainerOptions, HostAccess, HostMount
 from gb10.containers.reference import split_digest, split_reference
 from gb10.core.ssh import HERE
 from gb10.errors import UsageError
@@ -31,16 +31,28 @@ PROBES: Final = {
 def pod_spec(deployment: Deployment, rank: Rank, options: ContainerOptions, affinity: object) -> dict[str, Any]:
     """The spec of a pod that runs a container."""
     several, own_network = len(deployment.containers) > 1, deployment.fabric.own_network
+    host = options.host
+    refuse_host_side(host)
     on_host = {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if several and not own_network else {}
     return {
         **({"runtimeClassName": "nvidia"} if options.gpus else {}),
         **on_host,
         "terminationGracePeriodSeconds": 30,
         **({"affinity": affinity} if affinity else {}),
+        **({"hostname": host.hostname} if host.hostname else {}),
+        **({"hostAliases": aliases} if (aliases := _aliases(host)) else {}),
         "containers": [_container(deployment, rank, options)],
         "volumes": [
-            *({"name": name, "hostPath": _folder(target)} for name, target in options.volumes.items()),
-            {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
+            *({"name": one.source, "hostPath": _folder(one.target)} for one in options.named_volumes),
+            *(
+                {"name": _volume_name(number), "hostPath": {"path": one.source}}
+                for number, one in enumerate(options.binds)
+            ),
+            *(
+                {"name": f"device-{number}", "hostPath": {"path": one.partition(":")[0]}}
+                for number, one in enumerate(host.devices)
+            ),
+            {"name": "shared-memory", "emptyDir": {"medium": "Memory", **_limit(host)}},
             {
                 "name": "secrets",
                 "secret": {"secretName": HUB_OBJECT, "optional": True, "items": [{"key": HUB, "path": HUB}]},
@@ -69,7 +81,15 @@ def _container(deployment: Deployment, rank: Rank, options: ContainerOptions) ->
         **({"securityContext": rights} if (rights := _rights(deployment, options)) else {}),
         **(PROBES if head else {}),
         "volumeMounts": [
-            *({"name": name, "mountPath": target} for name, target in options.volumes.items()),
+            *({"name": one.source, "mountPath": one.target, **_read_only(one)} for one in options.named_volumes),
+            *(
+                {"name": _volume_name(number), "mountPath": one.target, **_read_only(one)}
+                for number, one in enumerate(options.binds)
+            ),
+            *(
+                {"name": f"device-{number}", "mountPath": one.split(":")[1]}
+                for number, one in enumerate(options.host.devices)
+            ),
             {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108 - what `--ipc host` is for
             {"name": "secrets", "mountPath": HUB_PLACE.rpartition("/")[0], "readOnly": True},
         ],
@@ -97,12 +117,53 @@ def _resources(deployment: Deployment, options: ContainerOptions) -> dict[str, o
 
 
 def _rights(deployment: Deployment, options: ContainerOptions) -> dict[str, object]:
-    """RDMA needs its devices and memory that stays where it is: by a device plugin, or as a privileged container."""
-    if not options.devices:
-        return {}
-    if not deployment.fabric.resource:
-        return {"privileged": True}
-    return {"capabilities": {"add": ["IPC_LOCK"]}} if options.memlock else {}
+    """RDMA needs its devices and memory that stays where it is: by a device plugin, or as a privileged container.
+
+    A device that the recipe names needs a privileged container, too: Kubernetes gives devices by plugins alone.
+    """
+    host = options.host
+    user, _, group = host.user.partition(":")
+    identity = {**({"runAsUser": int(user)} if user else {}), **({"runAsGroup": int(group)} if group else {})}
+    if host.privileged or host.devices or (options.devices and not deployment.fabric.resource):
+        return {"privileged": True, **identity}
+    lock = ("IPC_LOCK",) if options.devices and options.memlock else ()
+    added = list(dict.fromkeys((*lock, *host.cap_add)))
+    return {**({"capabilities": {"add": added}} if added else {}), **identity}
+
+
+def refuse_host_side(host: HostAccess) -> None:
+    """Raise UsageError for what a pod cannot be given."""
+    wanted = {
+        "ulimit": any(name != "memlock" for name in host.ulimits),
+        "security_opt": any(host.security_opt),
+        "cpuset": bool(host.cpuset),
+        "ipc": host.ipc not in ("host", "private"),
+        "user (a name; write its number)": not all(part.isdecimal() for part in host.user.split(":") if part),
+        "extra_hosts of host-gateway": "host-gateway" in host.extra_hosts.values(),
+    }
+    asked = [key for key, is_asked in wanted.items() if is_asked]
+    if asked:
+        raise UsageError(
+            f"Kubernetes cannot give a pod what the recipe asks of its host: {', '.join(asked)}",
+            hint="remove it from a copy of the recipe, or take another form: --as docker, --as compose",
+        )
+
+
+def _aliases(host: HostAccess) -> list[dict[str, object]]:
+    return [{"ip": address.strip("[]"), "hostnames": [name]} for name, address in host.extra_hosts.items()]
+
+
+def _volume_name(number: int) -> str:
+    return f"host-{number}"
+
+
+def _read_only(mount: HostMount) -> dict[str, bool]:
+    return {"readOnly": True} if mount.read_only else {}
+
+
+def _limit(host: HostAccess) -> dict[str, str]:
+    """The size of shared memory; without one a pod has half of the node's memory."""
+    return {"sizeLimit": str(host.shm_size)} if host.shm_size else {}
 
 
 def affinity_of(deployment: Deployment, labels: dict[str, str]) -> dict[str, Any]:
@@ -167,7 +228,7 @@ def _labels(name: str, rank: Rank | None = None) -> dict[str, str]:
 def _template(deployment: Deployment, name: str, rank: Rank, options: ContainerOptions) -> dict[str, Any]:
     """A pod's template; what ``run`` writes into labels is too long for Kubernetes' labels."""
     several = len(deployment.containers) > 1
-    notes = {key: value for key, value in options.labels.items() if key != f"{SERVICE}.rank"}
+    notes = {key: value for key, value in options.all_labels.items() if key != f"{SERVICE}.rank"}
     if several and deployment.fabric.own_network:
         notes[NETWORKS] = attached(name, deployment.fabric)
     spec = pod_spec(deployment, rank, options, affinity_of(deployment, _labels(name)))

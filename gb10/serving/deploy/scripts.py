@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from gb10.containers.container_options import ContainerOptions, command_words, run_words
+from gb10.containers.container_options import ContainerOptions, command_words, run_options
 from gb10.image.plan.render import jinja
 from gb10.serving.deploy.deployment import HUB_FILE, HUB_PLACE, NO_FILE, Deployment, File
 from gb10.serving.deploy.text import systemd_line, systemd_word
@@ -21,7 +21,7 @@ def docker_files(deployment: Deployment) -> tuple[File, ...]:
                 title=deployment.title(rank),
                 file=f"{options.name}.sh",
                 launch=options.command[2],
-                options=option_lines(run_words(options), shlex.quote),
+                options=option_lines(run_options(options), shlex.quote),
                 token=f'"${{{HUB_FILE}:-{NO_FILE}}}:{HUB_PLACE}:ro"',
                 image=shlex.quote(options.image),
                 arguments=shlex.join(arguments(options)),
@@ -31,9 +31,9 @@ def docker_files(deployment: Deployment) -> tuple[File, ...]:
     )
 
 
-def option_lines(words: Sequence[str], quote: Callable[[str], str]) -> list[str]:
-    """Options in pairs, one for each line."""
-    return [f"{name} {quote(value)}" for name, value in zip(words[::2], words[1::2], strict=True)]
+def option_lines(options: Sequence[Sequence[str]], quote: Callable[[str], str]) -> list[str]:
+    """Options with their values, one for each line."""
+    return [" ".join((name, *map(quote, value))) for name, *value in options]
 
 
 def arguments(options: ContainerOptions) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ def systemd_files(deployment: Deployment) -> tuple[File, ...]:
                 token_file=HUB_FILE,
                 no_token=NO_FILE,
                 token_place=HUB_PLACE,
-                options=option_lines(run_words(replace(options, restart=False)), systemd_word),
+                options=option_lines(run_options(replace(options, restart=False)), systemd_word),
                 image=systemd_word(options.image),
                 launch=[systemd_line(line) for line in options.command[2].splitlines()],
                 arguments=" ".join(map(systemd_word, arguments(options))),

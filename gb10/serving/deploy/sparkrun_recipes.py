@@ -6,6 +6,7 @@ sparkrun starts containers of its own, so the memory guard and the labels are no
 from collections.abc import Mapping
 from typing import Final
 
+from gb10.containers.container_options import HostAccess
 from gb10.errors import UsageError
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
@@ -16,6 +17,7 @@ from gb10.models.render.rendering import render_recipe
 from gb10.serving.deploy.deployment import Deployment, File
 from gb10.serving.deploy.text import yaml_text
 
+OTHER: Final = "--as docker can"
 KEPT: Final = ("port", "host", "served_model_name", *SIZES)
 """Parameters that sparkrun reads itself, beside the command."""
 GIVEN: Final = ("model", "resolved_model_path")
@@ -40,7 +42,8 @@ def _document(deployment: Deployment) -> dict[str, object]:
     recipe, service = deployment.recipe, deployment.service
     first, count = service.ranks[0].container, len(service.ranks)
     env = _environment(recipe, first.environment)
-    limit = {"executor_config": {"memory_limit": str(first.memory)}} if first.memory else {}
+    executor = {**({"memory_limit": str(first.memory)} if first.memory else {}), **_host_side(service.settings.host)}
+    limit = {"executor_config": executor} if executor else {}
     # All overrides; beside a filled command those that sparkrun reads itself.
     kept = {
         key: value for key, value in deployment.rendered.parameters.items() if not _filled(deployment) or key in KEPT
@@ -58,6 +61,27 @@ def _document(deployment: Deployment) -> dict[str, object]:
         "defaults": {key: value for key, value in kept.items() if key not in GIVEN or key in recipe.defaults},
         **_given(command=_command(deployment)),
     }
+
+
+def _host_side(host: HostAccess) -> dict[str, object]:
+    """What the containers get of their host, in sparkrun's keys. Raises UsageError for what it has no key for."""
+    foreign = {"cpuset": host.cpuset, "hostname": host.hostname, "extra_hosts": host.extra_hosts}
+    asked = [key for key, value in foreign.items() if value]
+    if asked:
+        raise UsageError(f"sparkrun has no key for what the recipe asks of its host: {', '.join(asked)}", hint=OTHER)
+    wanted: dict[str, object] = {
+        "volumes": [f"{one.source}:{one.target}{':ro' * one.read_only}" for one in host.mounts],
+        "devices": list(host.devices),
+        "cap_add": list(host.cap_add),
+        "security_opt": list(host.security_opt),
+        "privileged": host.privileged,
+        "user": host.user,
+        "ulimit": [f"{name}={soft}:{hard}" for name, (soft, hard) in host.ulimits.items()],
+        "ipc": "" if host.ipc == "host" else host.ipc,
+        "shm_size": str(host.shm_size or ""),
+        "labels": dict(host.labels),
+    }
+    return {key: value for key, value in wanted.items() if value}
 
 
 def _given(**values: str | None) -> dict[str, str]:
@@ -101,4 +125,4 @@ def _check_same(deployment: Deployment, text: str) -> None:
     same = theirs.startswith(ours) if deployment.recipe.format == "v1" else ours.endswith(theirs)
     if not theirs or not same:
         where = "\n".join((f"here: {ours}", f"sparkrun's: {theirs}", *(issue.text for issue in found.issues)))
-        raise UsageError("sparkrun cannot run exactly this command", where=where, hint="--as docker can")
+        raise UsageError("sparkrun cannot run exactly this command", where=where, hint=OTHER)

@@ -13,6 +13,7 @@ from gb10.serving.doctor.host_state import Machine
 from gb10.serving.doctor.image_record import ImageRecord
 from gb10.serving.doctor.log_judging import judge_logs
 from gb10.serving.doctor.log_scan import Scan
+from gb10.serving.doctor.rule_files import load_stages
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +59,9 @@ def diagnose(rules: Sequence[DoctorRule], shown: Evidence) -> Diagnosis:
         ),
     )
     rest = sorted(_once(others), key=lambda one: LEVELS.index(one.level))
-    seen = (replace(one, note=shown.notes.get(one.value, "")) for one in (*judge_logs(shown.logs), *rest))
+    seen = (
+        replace(one, note=shown.notes.get(one.value, "")) for one in (*judge_logs(shown.logs, load_stages()), *rest)
+    )
     return Diagnosis(seen=tuple(seen), dropped=dropped, remarks=shown.remarks)
 
 

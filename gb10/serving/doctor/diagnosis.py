@@ -6,18 +6,30 @@ from typing import Final, Literal
 
 from gb10.models.issue import LEVELS, Level
 from gb10.serving.doctor.doctor_rule import DoctorRule
-from gb10.serving.doctor.log_scan import Moment
+from gb10.serving.doctor.log_time import Moment
 
 Place = Literal["log", "machine", "container", "endpoint"]
+HALF: Final = 700
 UNKNOWN: Final = "unknown"
 """The code of an error in a log that no rule knows."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """What a family of errors says of one error, from its structure and the facts at hand."""
+
+    code: str
+    level: Level = "error"
+    meaning: str
+    action: str
+    evidence: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
     """One sign, where it was first seen. ``where`` is a node, a log, a container or an endpoint."""
 
-    rule: DoctorRule | None
+    rule: DoctorRule | Verdict | None
     """None: an error of a log that no rule knows."""
     place: Place
     where: str
@@ -29,6 +41,14 @@ class Finding:
     """Other logs with the same, and how often."""
     note: str = ""
     """One more sentence about this very finding."""
+    chain: tuple[str, ...] = ()
+    """Exceptions that it was raised from, or that came of it in its own process, one a line, in their order."""
+    echoes: int = 0
+    """Later errors, of all logs, that only follow from it."""
+    stage: str = ""
+    """How far the start was; empty where that is not known."""
+    raised_at: str = ""
+    """The engine's file and line that raised it."""
 
     @property
     def code(self) -> str:
@@ -42,7 +62,14 @@ class Finding:
 
     def words(self, text: str) -> str:
         """The meaning or the action of the rule, about what was seen."""
-        return text.replace("{value}", self.value[:200])
+        return text if isinstance(self.rule, Verdict) else text.replace("{value}", self.value[:200])
+
+    @property
+    def shown(self) -> str:
+        """The value for people: long ones lose their middle, not the names and numbers at their end."""
+        if len(self.value) <= 2 * HALF:
+            return self.value
+        return f"{self.value[:HALF]} […] {self.value[-HALF:]}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,42 +1,94 @@
-"""The findings of the logs of one node or several: the first occurrence of each, in the order of time. Pure."""
+"""The findings of the logs of one node or several: each cause once, with its echoes, in the order of time. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
-from gb10.core.log_words import PREFIX
-from gb10.serving.doctor.diagnosis import Finding
+from gb10.core.log_words import FOLLOWS, PREFIX
+from gb10.serving.doctor.diagnosis import Finding, Verdict
 from gb10.serving.doctor.doctor_rule import DoctorRule
-from gb10.serving.doctor.log_scan import Line, Moment, Scan, Scanner
-from gb10.serving.doctor.rule_files import load_doctor_rules
+from gb10.serving.doctor.error_case import Case
+from gb10.serving.doctor.families import LONGEST, verdict_of
+from gb10.serving.doctor.log_exceptions import STRICT, Raised
+from gb10.serving.doctor.log_scan import Scan, Scanner
+from gb10.serving.doctor.log_time import Moment
+from gb10.serving.doctor.rule_files import load_doctor_rules, load_releases
+from gb10.serving.doctor.stages import StageFile
+from gb10.serving.doctor.stopped import stopped_starts
 
 NUMBERS: Final = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
 SHAPE: Final = 120
 MOST_UNKNOWN: Final = 12
 """Kinds of unknown errors that are shown: those that came first."""
+NEAR: Final = 60
+"""Lines around a cause in which lines that only speak of trouble belong to it."""
+CONTAINED: Final = 24
+"""Characters of a message that another one must have to be its echo."""
+ENDS: Final = frozenset(
+    (
+        *("BrokenPipeError", "ConnectionResetError", "EOFError", "ChildFailedError", "ProcessRaisedException"),
+        *("CancelledError", "SystemExit", "KeyboardInterrupt", "ActorDiedError", "ProcessExitedException"),
+        *("EngineDeadError", "GeneratorExit"),
+    )
+)
+"""What a process raises when another one went away, or when it is ended."""
+LOST: Final = re.compile(
+    r"[Cc]onnection (?:closed|reset) by peer|[Bb]roken pipe|recvValue failed|Watchdog caught collective|[Hh]eartbeat"
+    r"|remote process (?:has )?exited|TCPStore|died unexpectedly|(?:worker|process|subprocess)\S{0,20} (?:died|exited)"
+    r"|leaked (?:semaphore|shared_memory)|Application startup failed|Exit code: |terminated|SIG(?:QUIT|TERM)"
+    r"|root cause|Root Cause|has been cancelled|Aborted|Fatal Python error"
+)
+"""What is printed when another process went away."""
+NO_MODULE: Final = re.compile(r"No module named '([\w.]{3,80})'")
+NO_MEMORY: Final = "driver-out-of-memory"
+USED_UP: Final = (
+    "memory-is-taken",
+    "memory-guard-ended-it",
+    "memory-does-not-fit",
+    "kernel-ended-it",
+    "cache-does-not-fit",
+)
+"""Findings by which memory ran out: only then the driver's own line is an error."""
+WRAPS: Final = ("RayTaskError(", "UserCodeException")
+LOOKUPS: Final = frozenset(
+    ("KeyError", "AttributeError", "StopIteration", "ModuleNotFoundError", "IndexError", "LookupError")
+)
+"""What programs catch to try something else: an error that is raised while one is handled says more."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """A line of one log that counts."""
+    """An error of one log, or a line that a rule knows."""
 
     log: str
-    line: Line
-    rule: DoctorRule | None
+    number: int
+    moment: Moment | None
+    rule: DoctorRule | Verdict | None
     value: str
+    head: str = ""
+    chain: tuple[str, ...] = ()
+    raised_at: str = ""
+    raised: Raised | None = None
+    lines: frozenset[int] = field(default=frozenset())
 
     @property
     def order(self) -> tuple[bool, Moment, int]:
         """By the clocks of the nodes; what has no time comes last, by its line."""
-        moment = self.line.moment
-        return moment is None, moment or Moment(0, 0, 0.0), self.line.number
+        return self.moment is None, self.moment or Moment(0, 0, 0.0), self.number
 
     @property
     def kind(self) -> str:
         """Events of one kind are one finding."""
-        return self.rule.code if self.rule else f"?{shape(self.line.text)}"
+        if self.rule:
+            return self.rule.code
+        return f"?{shape(self.head or self.value)}"
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it is one, and no warning or note of a rule."""
+        return self.rule is None or self.rule.level == "error"
 
 
 def shape(text: str) -> str:
@@ -45,36 +97,185 @@ def shape(text: str) -> str:
     return NUMBERS.sub("0", text[before.end() if before else 0 :])[:SHAPE].strip()
 
 
-def judge_logs(scans: Mapping[str, Scan]) -> tuple[Finding, ...]:
-    """What the logs show, by log; the first of each kind, in the order of time over all of them."""
-    events: list[_Event] = []
-    for log, scan in scans.items():
-        events += [_Event(log, hit.line, hit.rule, hit.value) for hit in scan.hits]
-        events += [_Event(log, line, None, line.text) for line in scan.trouble]
-    events.sort(key=lambda one: one.order)
+def root_of(raised: Raised) -> Raised:
+    """The exception of a chain that says what is wrong.
+
+    That is the first one. What was raised while a failed look-up was handled says more than the look-up; what wraps
+    another process's exception says nothing.
+    """
+    chain = [one for one in raised.chain if not one.name.startswith(WRAPS)] or list(raised.chain)
+    at = 0
+    while (
+        at + 1 < len(chain) and chain[at].name in LOOKUPS and not chain[at + 1].direct and not _repeats(chain[at + 1])
+    ):
+        at += 1
+    return chain[at]
+
+
+def _repeats(raised: Raised) -> bool:
+    return FOLLOWS.search(raised.text) is not None or raised.name in ENDS
+
+
+def judge_logs(scans: Mapping[str, Scan], stages: StageFile | None = None) -> tuple[Finding, ...]:
+    """What the logs show, by log; the first of each kind, in the order of time over all of them.
+
+    With ``stages``, a start that stopped before it was ready is a finding, too.
+    """
+    events = sorted((event for log, scan in scans.items() for event in _events(log, scan)), key=lambda one: one.order)
+    own, echoes = _without_echoes(events)
     kinds: dict[str, list[_Event]] = {}
-    for event in events:
+    for event in own:
         kinds.setdefault(event.kind, []).append(event)
     known = [kind for kind in kinds if not kind.startswith("?")]
     unknown = list(islice((kind for kind in kinds if kind.startswith("?")), MOST_UNKNOWN))
     chosen = {*known, *unknown}
-    return tuple(_seen(events) for kind, events in kinds.items() if kind in chosen)
+    found = [
+        _seen(events, echoes.get(kind, 0), scans[events[0].log]) for kind, events in kinds.items() if kind in chosen
+    ]
+    if any(one.code in USED_UP and one.level == "error" for one in found):
+        found = [_as_error(one) if one.code == NO_MEMORY else one for one in found]
+    if stages is not None:
+        found += stopped_starts(scans, stages, {one.where for one in found if one.level == "error"})
+    return tuple(found)
 
 
-def _seen(events: list[_Event]) -> Finding:
+def _as_error(one: Finding) -> Finding:
+    """A note of the driver that is an error, because memory also ran out."""
+    if not isinstance(one.rule, DoctorRule):
+        return one
+    rule = one.rule
+    verdict = Verdict(code=rule.code, meaning=rule.meaning, action=rule.action, evidence=rule.evidence)
+    return replace(one, rule=verdict)
+
+
+def _events(log: str, scan: Scan) -> list[_Event]:
+    """The errors of one log. A line counts once: as the rule's that knows it, else as its exception's, else alone."""
+    hits = [_Event(log, hit.line.number, hit.line.moment, hit.rule, hit.value) for hit in scan.hits]
+    by_rule = {event.number: event for event in hits if event.is_error}
+    noted = {event.number for event in hits if not event.is_error}
+    errors: list[_Event] = []
+    taken: set[int] = set()
+    for raised in scan.raised:
+        numbers = raised.lines or frozenset((raised.line,))
+        taken |= numbers
+        if raised.quiet:
+            continue
+        event = _of_exception(log, scan, raised)
+        rules = {by_rule[number].kind for number in numbers if number in by_rule}
+        if (rules and event.kind not in rules) or (event.rule is None and raised.line in noted):
+            continue  # a rule knows this very error
+        if rules:
+            hits = [hit for hit in hits if hit.number not in numbers or hit.kind != event.kind]
+        errors.append(event)
+    ruled = {event.number for event in hits}
+    for line in scan.trouble:
+        if line.number in taken or line.number in ruled:
+            continue
+        text = Raised(type="", message=line.text, line=line.number)
+        verdict = _judged(text, (text,), scan)
+        errors.append(_Event(log, line.number, line.moment, verdict, line.text, head=_head(line.text)))
+    return _once_near([*hits, *errors])
+
+
+def _judged(raised: Raised, chain: tuple[Raised, ...], scan: Scan) -> Verdict | None:
+    short = replace(raised, message=raised.message[:LONGEST])
+    return verdict_of(Case(raised=short, chain=chain, scan=scan, releases=load_releases()))
+
+
+def _head(text: str) -> str:
+    """What makes two lines of trouble the same kind: an exception by itself, else the line."""
+    found = STRICT.search(text)
+    return text[found.start("type") :] if found else text
+
+
+def _of_exception(log: str, scan: Scan, raised: Raised) -> _Event:
+    root = root_of(raised)
+    verdict, about = None, root
+    for one in dict.fromkeys((root, *raised.chain)):
+        verdict = _judged(one, raised.chain, scan)
+        if verdict:
+            about = one
+            break
+    others = tuple(one.text.partition("\n")[0][:300] for one in raised.chain if one is not about)
+    frame = about.frames[-1] if about.frames else None
+    at = f"{frame.path}:{frame.line}{f' in {frame.function}' if frame.function else ''}" if frame else ""
+    return _Event(
+        log, about.line, raised.moment, verdict, about.text, head=about.text, chain=others, raised_at=at, raised=raised,
+        lines=raised.lines,
+    )  # fmt: skip
+
+
+def _once_near(events: list[_Event]) -> list[_Event]:
+    """Lines that only speak of trouble around an error with a cause are its words."""
+    causes = sorted(event.number for event in events if event.is_error and (event.raised or event.rule))
+    kept = []
+    for event in events:
+        alone = event.rule is None and event.raised is None and not STRICT.search(event.value)
+        if alone and any(abs(event.number - number) <= NEAR for number in causes):
+            continue
+        kept.append(event)
+    return kept
+
+
+def _without_echoes(events: Sequence[_Event]) -> tuple[list[_Event], dict[str, int]]:
+    """The events that are no echo of an earlier error, and how many echoes the first error has."""
+    own: list[_Event] = []
+    echoes: dict[str, int] = {}
+    texts: dict[str, str] = {}
+    first: _Event | None = None
+    for event in events:
+        if first is None and event.rule is None and event.raised and FOLLOWS.search(event.value):
+            continue  # its cause is not in the log: the server was ended, or the beginning is cut off
+        cause = _echo_of(event, first, texts) if event.is_error else None
+        if cause is not None:
+            echoes[cause] = echoes.get(cause, 0) + 1
+            continue
+        own.append(event)
+        if event.is_error:
+            first = first or event
+            if event.raised and len(texts) < MOST_UNKNOWN * 4:
+                for one in event.raised.chain:
+                    if len(one.message) >= CONTAINED:
+                        texts.setdefault(one.message.partition("\n")[0][:400], event.kind)
+    return own, echoes
+
+
+def _echo_of(event: _Event, first: _Event | None, texts: Mapping[str, str]) -> str | None:
+    """The kind of the error that an event only repeats; None for an error of its own."""
+    raised = event.raised
+    if first is None or isinstance(event.rule, DoctorRule):
+        return None
+    text = event.value
+    module = NO_MODULE.search(text)
+    if module and event.log == first.log and 0 <= event.number - first.number < NEAR and module[1] in first.value:
+        return first.kind  # the next way to import what failed before
+    if event.rule is None:
+        name = raised.name if raised else ""
+        if name in ENDS or name.startswith(WRAPS) or FOLLOWS.search(text) or LOST.search(text):
+            return first.kind if first.kind != event.kind else None
+    return next((kind for part, kind in texts.items() if part in text and kind != event.kind), None)
+
+
+def _seen(events: list[_Event], echoes: int, scan: Scan) -> Finding:
     first = events[0]
     logs: dict[str, int] = {}
     for event in events:
         logs[event.log] = logs.get(event.log, 0) + 1
+    last = scan.start.last
+    during = last.stage if last and last.line < first.number else ""
     return Finding(
         rule=first.rule,
         place="log",
         where=first.log,
         value=first.value,
-        line=first.line.number,
-        moment=first.line.moment,
+        line=first.number,
+        moment=first.moment,
         count=logs.pop(first.log),
         others=logs,
+        chain=first.chain,
+        echoes=echoes,
+        stage=during,
+        raised_at=first.raised_at,
     )
 
 

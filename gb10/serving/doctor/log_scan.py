@@ -5,7 +5,7 @@ A block of a log is in the processor's cache while every text is sought in it, s
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from packaging.version import InvalidVersion, Version
@@ -13,65 +13,21 @@ from packaging.version import InvalidVersion, Version
 from gb10.core.linear_regex import LinearMatch
 from gb10.core.log_words import is_trouble
 from gb10.serving.doctor.doctor_rule import DoctorRule, LogSign, specifier
-
-CLOCK: Final = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d(?:[.,]\d{1,9})?)"
-NUMBERS: Final = re.compile(rf"(?<!\d)(?:\d{{4}}-)?(?P<month>\d\d)-(?P<day>\d\d)[T ]{CLOCK}")
-MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-NAMED: Final = re.compile(rf"\b(?P<month>{'|'.join(MONTHS)}) {{1,2}}(?P<day>\d{{1,2}}) {CLOCK}")
-HEAD: Final = 160
-"""A stamp stands within so many characters of a line."""
-NEAR: Final = 60.0
-BEFORE: Final = 1 << 16
-"""Bytes before a line in which a stamp is sought."""
-
-
-@dataclass(frozen=True, order=True, slots=True)
-class Moment:
-    """A time as a log tells it, without year and zone: engines print neither."""
-
-    month: int
-    day: int
-    clock: float
-    """Seconds since midnight."""
-
-    def __str__(self) -> str:
-        whole = int(self.clock)
-        return f"{self.month:02}-{self.day:02} {whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
-
-
-def moment_of(text: str) -> Moment | None:
-    """The stamp of a line; None for a line without one."""
-    found = NUMBERS.search(text[:HEAD]) or NAMED.search(text[:HEAD])
-    if found is None:
-        return None
-    month = MONTHS.index(found["month"]) + 1 if found["month"] in MONTHS else int(found["month"])
-    hour, minute, second = int(found["hour"]), int(found["minute"]), float(found["second"].replace(",", "."))
-    possible = 1 <= month <= 12 and 1 <= int(found["day"]) <= 31 and hour < 24 and minute < 60 and second < 61
-    return Moment(month, int(found["day"]), hour * 3600 + minute * 60 + second) if possible else None
-
-
-def last_moment(before: bytes) -> Moment | None:
-    """The stamp of the last line that has one."""
-    for line in reversed(before[-BEFORE:].decode("utf-8", "replace").split("\n")):
-        found = moment_of(line)
-        if found:
-            return found
-    return None
-
-
-def near(one: Moment | None, other: Moment | None) -> bool:
-    """Whether two times are at most a minute apart; unknown ones are."""
-    if one is None or other is None:
-        return True
-    return (one.month, one.day) == (other.month, other.day) and abs(one.clock - other.clock) <= NEAR
-
+from gb10.serving.doctor.image_record import ImageRecord
+from gb10.serving.doctor.log_exceptions import ExceptionReader, Raised
+from gb10.serving.doctor.log_facts import FACT_TEXTS, FactReader, LogFacts
+from gb10.serving.doctor.log_speech import ESCAPES
+from gb10.serving.doctor.log_time import BEFORE, Moment, last_moment, moment_of, near
+from gb10.serving.doctor.stages import StageMark, StageReader, Start
 
 BLOCK: Final = 1 << 20
 LONGEST: Final = 4096
 """Bytes of a line that are looked at."""
 MANY: Final = 20_000
 """Lines with the same text that are looked at, each."""
-TROUBLE: Final = (b"rror", b"ERROR", b"xception", b"ailed", b"annot ", b"illed")
+TAIL: Final = 4096
+"""Bytes of the end of a log, for its progress bar."""
+TROUBLE: Final = (b"rror", b"ERROR", b"xception", b"ailed", b"annot ", b"illed", b"fatal")
 """Parts of words that speak of trouble: a line that has one may be an error that no rule knows."""
 ENGINE_MARKS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "vllm": (b"vLLM API server version", b"Initializing a V1 LLM engine", b"(EngineCore", b"-packages/vllm/"),
@@ -81,7 +37,6 @@ ENGINE_MARKS: Final[Mapping[str, tuple[bytes, ...]]] = {
 """Texts that only one engine prints: its banner, its processes, its files in a traceback. FlashInfer's kernels, which
 vLLM and SGLang call, print ``[TensorRT-LLM]``, too."""
 VERSIONS: Final = re.compile(rb"(?:vLLM API server version|Initializing a V1 LLM engine \(v) ?(\d[\w.+]{2,40})")
-ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,6 +66,16 @@ class Scan:
     """Lines that speak of trouble and that no rule is about, in their order."""
     size: int
     cut: tuple[str, ...] = ()
+    raised: tuple[Raised, ...] = ()
+    """Exceptions, in the order of their lines."""
+    start: Start = field(default_factory=Start)
+    """How far its last start came."""
+    facts: LogFacts = field(default_factory=LogFacts)
+    lines: int = 0
+    last: Moment | None = None
+    """The time of the last line that has one."""
+    image: ImageRecord | None = None
+    """The image that wrote it, where that is known."""
 
 
 def whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -138,15 +103,21 @@ class Scanner:
     """Looks for the signs of some rules; feed it the blocks of one log, in order, then take what it found."""
 
     def __init__(
-        self, rules: Sequence[DoctorRule], missing: Callable[[str], str | None] = lambda library: None
+        self,
+        rules: Sequence[DoctorRule],
+        missing: Callable[[str], str | None] = lambda library: None,
+        marks: Sequence[StageMark] = (),
+        image: ImageRecord | None = None,
     ) -> None:
         """``missing``: what to say of a library that the image left out; None for another."""
-        self._missing = missing
+        self._missing, self._image = missing, image
+        self._stages, self._exceptions, self._facts = StageReader(marks), ExceptionReader(), FactReader()
+        self._tail = b""
         self._signs: dict[bytes, list[tuple[DoctorRule, LogSign]]] = {}
         for rule in rules:
             for sign in rule.log:
                 self._signs.setdefault(sign.has.encode(), []).append((rule, sign))
-        self._seen = dict.fromkeys((*self._signs, *TROUBLE), 0)
+        self._seen = dict.fromkeys((*self._signs, *TROUBLE, *self._stages.texts, *FACT_TEXTS), 0)
         self._hits: list[Hit] = []
         self._trouble: list[Line] = []
         self._runs: dict[tuple[str, LogSign], list[Hit]] = {}
@@ -180,10 +151,14 @@ class Scanner:
             past = start
             self._look(Line(number=self._lines + 1, text=line, moment=self._last), texts)
         self._lines += block.count(b"\n", past)
+        self._exceptions.feed(block)
+        self._tail = (self._tail + block[-TAIL:])[-TAIL:]
         self._last = last_moment(block[-BEFORE:]) or self._last
         self._size += len(block)
 
     def _look(self, line: Line, texts: set[bytes]) -> None:
+        self._stages.look(line.text, line.number, line.moment, texts)
+        self._facts.look(line.text, texts)
         own = [pair for text in texts for pair in self._signs.get(text, ())]
         hits = [hit for rule, sign in own if (hit := self._hit(rule, sign, line))]
         if not hits and not texts.isdisjoint(TROUBLE) and is_trouble(line.text):
@@ -216,6 +191,7 @@ class Scanner:
         hits = [hit for hit in self._hits if _can_be_about(hit.rule, self._engines, self._version)]
         judged = {(hit.line.number, hit.rule.code) for hit in hits}
         hits = [hit for hit in hits if (hit.line.number, hit.rule.unless) not in judged]
+        hits = list({(hit.line.number, hit.rule.code): hit for hit in reversed(hits)}.values())
         explained = {hit.line.number for hit in hits}
         left = (hit.line for hit in self._hits if hit.line.number not in explained and is_trouble(hit.line.text))
         trouble = {line.number: line for line in (*self._trouble, *left)}
@@ -224,6 +200,12 @@ class Scanner:
             trouble=tuple(trouble[number] for number in sorted(trouble)),
             size=self._size,
             cut=cut,
+            raised=self._exceptions.found(),
+            start=self._stages.start(self._tail.decode("utf-8", "replace")),
+            facts=self._facts.facts(),
+            lines=self._lines,
+            last=self._last,
+            image=self._image,
         )
 
 
@@ -253,6 +235,8 @@ def _is_about(rule: DoctorRule, engine: str, version: str | None) -> bool:
 def readable(raw: bytes) -> str:
     """The text of a line, without colours and what cannot be printed."""
     text = ESCAPES.sub("", raw.decode("utf-8", "replace")).strip()
+    if text.isprintable():
+        return text
     return "".join(one if one.isprintable() or one == "\t" else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
@@ -280,10 +264,13 @@ def _between(value: float, above: float | None, below: float | None) -> bool:
 
 
 def scan_log(
-    blocks: Iterable[bytes], rules: Sequence[DoctorRule], missing: Callable[[str], str | None] = lambda library: None
+    blocks: Iterable[bytes],
+    rules: Sequence[DoctorRule],
+    missing: Callable[[str], str | None] = lambda library: None,
+    marks: Sequence[StageMark] = (),
 ) -> Scan:
     """The findings of one log."""
-    scanner = Scanner(rules, missing)
+    scanner = Scanner(rules, missing, marks)
     for block in whole_lines(blocks):
         scanner.feed(block)
     return scanner.scan()

@@ -1,5 +1,7 @@
 """The rules of the checkout: those of ``doctor``, and the slimming rules that explain a missing library."""
 
+import json
+import tomllib
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
@@ -12,6 +14,8 @@ from gb10.core.installation import ROOT
 from gb10.image.recipe.slim_rules import RULES as SLIM
 from gb10.image.recipe.slim_rules import Rule, read_rules
 from gb10.serving.doctor.doctor_rule import DoctorRule, RuleFile
+from gb10.serving.doctor.engine_releases import Releases, read_releases
+from gb10.serving.doctor.stages import StageFile
 
 FOLDER: Final = "recipes/doctor"
 
@@ -24,6 +28,20 @@ def load_doctor_rules(folder: Path = ROOT / FOLDER) -> tuple[DoctorRule, ...]:
         parse_document(text, RuleFile, where=f"{FOLDER}/{name}", what="list of rules") for name, text in texts.items()
     )
     return tuple(chain.from_iterable(file.rules for file in files))
+
+
+@cache
+def load_stages() -> StageFile:
+    """The stages of a start; raises ValueError for a file that is not valid."""
+    return StageFile.model_validate(
+        tomllib.loads((ROOT / FOLDER / "stages.toml").read_text(encoding="utf-8")), strict=False
+    )
+
+
+@cache
+def load_releases() -> Releases:
+    """What is known of the engines' releases."""
+    return read_releases(json.loads((ROOT / FOLDER / "releases.json").read_text(encoding="utf-8")))
 
 
 @cache

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from gb10.containers.container_options import HostAccess
 from gb10.containers.images import ImageInfo
 from gb10.core.reporter import Reporter
 from gb10.core.ssh import HERE
@@ -17,15 +18,26 @@ from gb10.image.mods.read import FoundMod, find_mod
 from gb10.image.request.recipe_mods import MODS, Release, foreign_mods, load_file, mods_of, surely_foreign
 from gb10.models.issue import Issue, errors_of, lines_of
 from gb10.models.lint.fit import fit_of
+from gb10.models.load.host_access import host_request
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.memory.model import Model
 from gb10.models.needs.image_need import image_need, key_of
-from gb10.models.recipe_privileges import Power
+from gb10.models.recipe_privileges import Power, model_files, replaced_by_run, unsupported_by_run
 from gb10.models.registries.recipe_file import RecipeFile, find_recipe
-from gb10.models.registries.trust import lines_of_powers, mods_here, powers_here, require_trust
+from gb10.models.registries.trust import (
+    is_below,
+    lines_of_powers,
+    mods_here,
+    powers_here,
+    require_allowed,
+    require_trust,
+)
 from gb10.models.render.rendered import MODELS, RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import refused, render_recipe
 from gb10.models.render.sparkrun import VLLM_KIND
 from gb10.models.render.untrusted_command import judged
+from gb10.serving.cluster.fabric import PATCHED
+from gb10.serving.run.host_paths import with_node_paths
 from gb10.serving.run.notes import made_image
 from gb10.serving.run.ports import on_free_ports
 from gb10.serving.run.service import ContainerSettings, Rank, Service, service_of
@@ -51,6 +63,14 @@ class ServiceRequest:
     """Of the service, in place of the recipe's."""
     trust: bool = False
     """What the recipe of somebody else does beside its engine is allowed."""
+    allow: tuple[str, ...] = ()
+    """What it gets of the host, as ``KEY=VALUE``."""
+    allow_paths: tuple[str, ...] = ()
+    """Folders of the nodes that it may get."""
+    even_if_too_large: bool = False
+    """A model that does not fit by our estimate is started, with PyTorch's cap and the guard of memory."""
+    ignore_unsupported: bool = False
+    """What the recipe asks for and gb10 cannot do is said, and no error."""
     containers: ContainerSettings = field(default_factory=ContainerSettings)
     cap: bool | None = None
     """Whether PyTorch's memory is capped; None where its release is known to take a cap."""
@@ -72,6 +92,8 @@ class RecipeSource:
     file: RecipeFile | None = None
     weights: WeightsLock | None = None
     """The lock of weights that were pulled."""
+    sizes: Model | None = None
+    """The model's sizes, where its files were read."""
 
 
 def load_source(env: Mapping[str, str], name: str) -> RecipeSource:
@@ -100,11 +122,29 @@ class PreparedService:
         """What a user should know."""
         return self.rendered.issues
 
+    @property
+    def read_at_start(self) -> tuple[str, ...]:
+        """What only the nodes can tell, and a dry run does not ask them."""
+        hosts, mounts = self.service.hosts, self.service.settings.host.mounts
+        found = []
+        if len(hosts) > 1:
+            found.append(f"the fast links of {', '.join(hosts)}: NCCL's interfaces, RDMA devices, ports to meet")
+        found += [f"whether {', '.join(hosts)} has {one.source}" for one in mounts if one.optional]
+        return tuple(found)
+
     def require_trust(self, more: Sequence[Power] = ()) -> None:
-        """Raise UsageError for what the user has not allowed, with every part of it."""
-        if self.source.file is not None:
-            powers = tuple(dict.fromkeys((*self.powers, *more)))
-            require_trust(self.source.recipe, self.source.file, powers, trust=self.request.trust)
+        """Raise UsageError for what the user has not allowed, with every part of it, and for what cannot be done."""
+        recipe, file, request = self.source.recipe, self.source.file, self.request
+        if file is not None:
+            require_trust(recipe, file, tuple(dict.fromkeys((*self.powers, *more))), trust=request.trust)
+        unsupported = unsupported_by_run(recipe, self.rendered.serve)
+        if unsupported and not request.ignore_unsupported:
+            where = "\n".join(f"{recipe.file}:{one.line}: {one.text}" for one in unsupported)
+            hint = "change the recipe, or start it without: --ignore-unsupported"
+            raise UsageError(f"{recipe.name} asks for what gb10 cannot do", where=where, hint=hint)
+        if file is not None:
+            files = [mount for mount in self.service.settings.host.mounts if mount.optional]
+            require_allowed(recipe, file, host_request(recipe), files, allowed=request.allow, paths=request.allow_paths)
 
     def on(self, nodes: Sequence[Node], *, step: int = 0) -> "PreparedService":
         """The same on these nodes; ``step`` moves the ports by which ranks meet on. Raises UsageError."""
@@ -122,11 +162,19 @@ class PreparedService:
         """The same whose containers see the pulled files that each node has; without a lock as it is."""
         return replace(self, service=with_weights(reporter, self.service, self.source.recipe, self.source.weights))
 
-    def placed(self, reporter: Reporter, env: Mapping[str, str]) -> "PreparedService":
-        """The same with what the nodes' network needs. Raises EngineError, ServeError, UsageError."""
+    def placed(self, reporter: Reporter, env: Mapping[str, str], image: ImageInfo) -> "PreparedService":
+        """The same with what the nodes' network and its image need. Raises EngineError, ServeError, UsageError."""
         cluster = nodes_named(env, self.request.nodes) or alone(HERE)
-        nodes = placed(reporter, cluster.model_copy(update={"nodes": self.service.hosts}))
+        set_here = {one.partition("=")[0] for one in image.environment} | {*self.service.ranks[0].container.environment}
+        nodes = placed(reporter, cluster.model_copy(update={"nodes": self.service.hosts}), patched=PATCHED in set_here)
         return self._moved(reporter, nodes, 0)
+
+    def with_folders(self, reporter: Reporter) -> "PreparedService":
+        """The same with the folders that its nodes have, links followed. Raises EngineError, UsageError."""
+        foreign = self.source.file is not None and not self.source.file.trusted
+        allowed = self.request.allow_paths if foreign else None
+        found = with_node_paths(reporter, self.service, allowed=allowed)
+        return replace(self, service=replace(found, asked=self.service.digest))
 
     def meeting_free(self, reporter: Reporter) -> "PreparedService":
         """The same with ports that are free for its ranks to meet. Raises UsageError."""
@@ -212,8 +260,8 @@ def prepare_recipe(
     render = replace(request.render, nodes=addresses)
     rendered = render_locked(runs, render, source.weights)
     sized = None if recipe.format == "v1" else replace(rendered, image=recipe.container)
-    fit = fit_of(recipe, request.render, sized)
-    issues = fit.issues()
+    fit = fit_of(recipe, request.render, sized, sizes=source.sizes)
+    issues = fit.issues(lenient=request.even_if_too_large)
     if errors_of(issues):
         raise refused(recipe, issues)
     for line in lines_of(issues):
@@ -227,6 +275,7 @@ def prepare_recipe(
         runs, rendered = capped, render_locked(capped, render, source.weights)
     if errors_of(runs.issues):
         raise refused(runs, runs.issues)
+    settings = replace(settings, host=_host_access(reporter, recipe, request, rendered))
     if not runs.container:  # sparkrun takes an image of its own choice, by a tag that moves
         raise UsageError(f"{runs.name} names no image", where=runs.file, hint="name one: --image REF")
     service, rendered, powers = _served(request, runs, rendered, nodes, settings=settings, file=source.file)
@@ -239,6 +288,22 @@ def prepare_recipe(
         service=service,
         powers=powers,
     )
+
+
+def _host_access(
+    reporter: Reporter, recipe: ModelRecipe, request: ServiceRequest, rendered: RenderedRecipe
+) -> HostAccess:
+    """What the recipe's containers get of their nodes; what gb10 does otherwise, or not at all, is said."""
+    command = rendered.serve or recipe.command or ""
+    if request.ignore_unsupported or request.dry_run:
+        for one in unsupported_by_run(recipe, command):
+            reporter.say(f"{recipe.file}:{one.line}: not done: {one.text}")
+    for one in replaced_by_run(recipe):
+        reporter.say(f"{recipe.file}:{one.line}: otherwise here: {one.text}")
+    access = host_request(recipe).access
+    taken = [mount.target for mount in access.mounts]
+    files = (one for one in model_files(command, recipe.model) if not is_below(one.target, taken))
+    return replace(access, mounts=(*access.mounts, *files))
 
 
 def _served(

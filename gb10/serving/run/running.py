@@ -53,7 +53,7 @@ def running(
     image = next(iter(images.values()))
     mods = prepared.mods(ctx.reporter, image)  # first: a mod that needs trust must end no running service
     _say_replaced(ctx.reporter, service, images)
-    prepared = prepared.placed(ctx.reporter, ctx.env)
+    prepared = prepared.placed(ctx.reporter, ctx.env, image).with_folders(ctx.reporter)
     _clear(ctx.reporter, fleet, prepared.service, own, replace=prepared.request.replace)
     service = prepared.meeting_free(ctx.reporter).service
     check_room(service, found, machines)

@@ -4,11 +4,11 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from gb10.containers.container_options import ContainerOptions
+from gb10.containers.container_options import ContainerOptions, HostAccess
 from gb10.core.files import digest
 from gb10.errors import UsageError
 from gb10.image.plan.plan_record import NAMESPACE
@@ -34,6 +34,8 @@ class ContainerSettings:
     memory: int | None = None
     """Limit of each container in bytes."""
     least: int = LEAST
+    host: HostAccess = field(default_factory=HostAccess)
+    """What the recipe asks of the nodes: folders, devices, rights, limits."""
     torch: float | None = None
     """The cap of PyTorch's memory: the part of a node's memory that it may take."""
 
@@ -95,7 +97,8 @@ class Service:
                 del container["argv"]
             ranks.append([rank.node.host, *rank.node.devices, container])
         settings = self.settings
-        return digest([ranks, list(self.mods), settings.restart, settings.least])
+        host = [] if settings.host == HostAccess() else [asdict(settings.host)]
+        return digest([ranks, list(self.mods), settings.restart, settings.least, *host])
 
     @property
     def endpoint(self) -> str:
@@ -265,4 +268,5 @@ def container_options(service: Service, rank: Rank) -> ContainerOptions:
         devices=node.devices,
         memlock=bool(node.devices),
         restart=settings.restart,
+        host=settings.host,
     )

@@ -30,17 +30,16 @@ def with_memory(
 ) -> ContainerSettings:
     """The settings with a limit in bytes and the cap of PyTorch, the same on each node.
 
-    Without known sizes of the model there is no limit, and the cap is what a node has. ``cap``: whether there is one;
-    None where the image's release of PyTorch is known to take it.
+    Without known sizes of the model, or for one that is too large, there is no limit, and the cap is what a node has.
+    ``cap``: whether there is one; None where the image's release of PyTorch is known to take it.
     """
     settings = replace(asked, torch=_cap(reporter, fit, asked, image, cap=cap))
     if settings.memory is not None:
         return settings
     found = fit.estimate
-    if found is None:
-        reporter.say(
-            f"{fit.recipe.name}: the sizes of its model are not known, so its containers have no limit (--memory GIB)"
-        )
+    if found is None or not found.fits:
+        why = "the sizes of its model are not known" if found is None else "its model does not fit by our estimate"
+        reporter.say(f"{fit.recipe.name}: {why}, so its containers have no limit (--memory GIB)")
         return settings
     machine = Machine(figures=load_figures())
     return replace(
@@ -70,7 +69,7 @@ def _cap(reporter: Reporter, fit: Fit, asked: ContainerSettings, image: str, *, 
         )
         return None
     machine = Machine(figures=load_figures())
-    if fit.estimate and asked.memory is None:
+    if fit.estimate and fit.estimate.fits and asked.memory is None:
         size = max(torch_bytes(budget, machine) for budget in fit.estimate.budgets)
     else:
         size = torch_bytes_unknown(machine, launch.fraction, nodes=launch.nodes, limit=asked.memory)

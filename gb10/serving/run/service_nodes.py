@@ -19,7 +19,7 @@ from gb10.core.ssh import HERE, ssh_host
 from gb10.errors import Gb10Error, ServeError, UsageError
 from gb10.serving.cluster.adapters import Remark, adapter_remarks, pair_remarks, remarks_on
 from gb10.serving.cluster.cluster_file import LARGEST, NAME, Cluster, read_cluster
-from gb10.serving.cluster.fabric import Fabric, fabric_of, settings_of
+from gb10.serving.cluster.fabric import PATCHED, Fabric, fabric_of, settings_of
 from gb10.serving.cluster.node_facts import NodeFacts, Reading
 from gb10.serving.cluster.probing import read_nodes
 from gb10.serving.run.fleet import unreached
@@ -216,8 +216,11 @@ def named(cluster: Cluster) -> tuple[Node, ...]:
     return tuple(_node(cluster, host) for host in cluster.nodes)
 
 
-def placed(reporter: Reporter, cluster: Cluster) -> tuple[Node, ...]:
-    """The nodes with what their network needs. Raises EngineError for one that cannot be read, ServeError."""
+def placed(reporter: Reporter, cluster: Cluster, *, patched: bool = False) -> tuple[Node, ...]:
+    """The nodes with what their network needs; ``patched``: their NCCL is one for rings alone.
+
+    Raises EngineError for one that cannot be read, ServeError.
+    """
     hosts = cluster.nodes
     if len(hosts) == 1:
         return named(cluster)
@@ -230,17 +233,26 @@ def placed(reporter: Reporter, cluster: Cluster) -> tuple[Node, ...]:
     for remark in survey.remarks:
         if remark.level == "warning":
             reporter.say(f"warning: {remark.text}")
-    return tuple(_node(cluster, host, survey.readings[host].facts, survey.fabric) for host in hosts)
+    facts, fabric = {host: survey.readings[host].facts for host in hosts}, survey.fabric
+    return tuple(_node(cluster, host, facts[host], fabric, patched=patched) for host in hosts)
 
 
-def _node(cluster: Cluster, host: str, facts: NodeFacts | None = None, fabric: Fabric | None = None) -> Node:
+def _node(
+    cluster: Cluster,
+    host: str,
+    facts: NodeFacts | None = None,
+    fabric: Fabric | None = None,
+    *,
+    patched: bool = False,
+) -> Node:
     own, client = cluster.own(host), client_address(host)
     found = fabric.sockets.get(host) if fabric else None
+    patched = patched or PATCHED in {**cluster.environment, **own.environment}
     return Node(
         host=host,
         address=own.address or (str(found.address) if found else address_of(host)),
         client=client,
-        environment=settings_of(fabric, host, own.address) if fabric else {},
+        environment=settings_of(fabric, host, own.address, patched=patched) if fabric else {},
         own={**cluster.environment, **own.environment},
         devices=(RDMA,) if facts and facts.rdma_devices and fabric and fabric.rails.get(host) else (),
     )

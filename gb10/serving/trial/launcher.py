@@ -335,8 +335,8 @@ def parameters_of(text: str) -> dict[str, str]:
         raise UsageError(f"a quotation mark has no partner in {text!r}", where=str(error)) from error
     found: dict[str, str] = {}
     for word in words:
-        key, equals, value = word.partition("=") if KEY.match(word) and "=" in word else (IMAGE, "=", word)
-        if not equals or KEY.fullmatch(key) is None or key in found:
+        key, _, value = word.partition("=") if KEY.match(word) and "=" in word else (IMAGE, "", word)
+        if KEY.fullmatch(key) is None or key in found:
             raise UsageError(f"not a setting: {word!r}", hint="write KEY=VALUE KEY=VALUE, each key once, or an image")
         found[key] = value
     return found

@@ -237,7 +237,7 @@ def refusals(starting: Starting, rows: Sequence[MatrixRow]) -> dict[str, str]:
     recipe = load_file(file)
     mods = mods_of(recipe, file)
     judge = partial(lint, rules=rules, added=added_options(mods), mended=mended_patches(mods))
-    found = {row.name: errors_of(judge(as_changed(recipe, starting, row.settings))) for row in rows}
+    found = {row.name: errors_of(judge(as_changed(recipe, starting, row.settings)).issues) for row in rows}
     return {name: f"lint refuses it: {issues[0].code}: {issues[0].text}" for name, issues in found.items() if issues}
 
 

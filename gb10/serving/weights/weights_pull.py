@@ -123,17 +123,13 @@ def locked_models(
     ctx: Context, wanted: Sequence[WantedModel], old: WeightsLock | None, wish: PullOptions
 ) -> tuple[LockedModel, ...]:
     """The models at a commit each: those of the lock, unless others are wanted. Raises FetchError."""
-    known = {model.repo: model for model in old.models} if old and not wish.update else {}
-    return tuple(
-        known[one.repo]
-        if one.repo in known and _is_wanted(known[one.repo], one) and not wish.all_files
-        else _locked(ctx, one, all_files=wish.all_files)
-        for one in wanted
-    )
-
-
-def _is_wanted(model: LockedModel, wanted: WantedModel) -> bool:
-    return (model.asked, model.quant) == (wanted.revision or model.asked, wanted.quant)
+    known = {model.repo: model for model in old.models} if old and not wish.update and not wish.all_files else {}
+    found: list[LockedModel] = []
+    for one in wanted:
+        model = known.get(one.repo)
+        same = model is not None and (model.asked, model.quant) == (one.revision or model.asked, one.quant)
+        found.append(model if model and same else _locked(ctx, one, all_files=wish.all_files))
+    return tuple(found)
 
 
 def _locked(ctx: Context, wanted: WantedModel, *, all_files: bool) -> LockedModel:

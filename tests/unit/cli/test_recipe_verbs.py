@@ -55,8 +55,21 @@ def test_lines_go_to_stdout_and_the_count_to_stderr(folder: Path, capsys: pytest
     assert "warning" not in out
     assert "2 recipes: 1 error, " in err
     code, out, err = run(capsys, "lint", str(folder / "good.yaml"), "--level", "error")
-    assert (code, out) == (0, "")
+    assert code == 13
+    assert out.startswith(f"{folder}/good.yaml: not checked: memory: the sizes of org/m are not known here")
     assert "1 recipe: 0 errors, " in err
+    assert ", 1 part not checked" in err
+    assert "no error was found, but 1 part was not checked" in err
+
+
+def test_a_part_that_was_not_checked_is_data_and_may_be_allowed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, "lint", str(folder / "good.yaml"), "--json")
+    (row,) = json.loads(out)["unchecked"]
+    assert (code, row["what"], row["where"]) == (13, "memory", str(folder / "good.yaml"))
+    assert run(capsys, "lint", str(folder / "good.yaml"), "--allow-unchecked")[0] == 0
+    assert run(capsys, "lint", str(folder), "--allow-unchecked")[0] == 2
 
 
 def test_a_level_that_is_not_shown_counts_all_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,7 +103,7 @@ def test_nothing_to_lint_is_an_error(folder: Path, capsys: pytest.CaptureFixture
 def test_an_image_names_its_release(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     inspected = tmp_path / "image.json"
     inspected.write_text('[{"Config": {"Labels": null}}]', encoding="utf-8")
-    assert run(capsys, "lint", str(folder / "good.yaml"), "--image", str(inspected))[0] == 0
+    assert run(capsys, "lint", str(folder / "good.yaml"), "--image", str(inspected), "--allow-unchecked")[0] == 0
     for wrong in ("[]", "{}", "[" * 100_000, "no json", '[{"Config": {"Labels": [1]}}]'):
         inspected.write_text(wrong, encoding="utf-8")
         code, _, err = run(capsys, "lint", str(folder / "good.yaml"), "--image", str(inspected))

@@ -1,11 +1,19 @@
 """How a container runs: the words of ``docker run``, and the request that Docker's own SDK makes."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from docker.models.containers import _create_container_args  # type: ignore[attr-defined] # not in its types
 
-from gb10.containers.container_options import ContainerOptions, command_words, docker_call, run_words
+from gb10.containers.container_options import (
+    ContainerOptions,
+    HostAccess,
+    HostMount,
+    command_words,
+    docker_call,
+    run_words,
+)
 from gb10.containers.docker_containers import ContainerState, _arguments
 
 PLAIN = ContainerOptions(
@@ -75,6 +83,64 @@ def test_every_option_has_its_word_and_its_field() -> None:
     device = {"PathOnHost": "/dev/infiniband/uverbs0", "PathInContainer": "/dev/infiniband/uverbs0"}
     assert host["Devices"] == [{**device, "CgroupPermissions": "rwm"}]
     assert (host["IpcMode"], host["NetworkMode"]) == ("host", "host")
+
+
+ASKED = HostAccess(
+    mounts=(
+        HostMount(source="/data", target="/d"),
+        HostMount(source="/weights", target="/w", read_only=True),
+        HostMount(source="kv", target="/kv"),
+        HostMount(source="shared", target="/s", read_only=True),
+    ),
+    devices=("/dev/dri:/dev/dri:rwm", "/dev/infiniband/uverbs0:/dev/infiniband/uverbs0:rwm"),
+    cap_add=("SYS_NICE",),
+    security_opt=("no-new-privileges",),
+    privileged=True,
+    user="1000:1000",
+    ulimits={"memlock": (1, 2), "nofile": (65535, 65535)},
+    ipc="private",
+    shm_size=1 << 30,
+    cpuset="0-9",
+    hostname="spark",
+    extra_hosts={"hub.local": "10.0.0.2"},
+    labels={"l": "theirs", "team": "a"},
+)
+
+
+def test_what_a_recipe_asks_of_the_host_has_its_word_and_its_field() -> None:
+    """The recipe's limit wins over ours, our label over the recipe's, and a device of both is given once."""
+    options = replace(WHOLE, host=ASKED, labels={"l": "ours"})
+    words = " ".join(run_words(options))
+    for part in (
+        "--ipc private --shm-size 1073741824 --network host",
+        "--ulimit memlock=1:2 --ulimit nofile=65535:65535",
+        "--privileged --user 1000:1000 --cpuset-cpus 0-9 --hostname spark --cap-add SYS_NICE",
+        "--security-opt no-new-privileges --add-host hub.local:10.0.0.2",
+        "--device /dev/infiniband/uverbs0:/dev/infiniband/uverbs0:rwm --device /dev/dri:/dev/dri:rwm --volume",
+        "--volume cache:/cache --volume kv:/kv --volume shared:/s:ro",
+        "--mount type=bind,source=/models,target=/m,readonly --mount type=bind,source=/data,target=/d --mount",
+        "--mount type=bind,source=/weights,target=/w,readonly",
+        "--label l=ours --label team=a",
+    ):
+        assert part in words, part
+    made = request(options)
+    host = made["host_config"]
+    assert host["Binds"] == ["cache:/cache:rw", "kv:/kv:rw", "shared:/s:ro"]
+    assert [(one["Source"], one["ReadOnly"]) for one in host["Mounts"]] == [
+        ("/models", True),
+        ("/data", False),
+        ("/weights", True),
+    ]
+    assert [one["PathOnHost"] for one in host["Devices"]] == ["/dev/infiniband/uverbs0", "/dev/dri"]
+    assert [(one["Name"], one["Soft"], one["Hard"]) for one in host["Ulimits"]] == [
+        ("memlock", 1, 2),
+        ("nofile", 65535, 65535),
+    ]
+    assert (host["IpcMode"], host["ShmSize"], host["Privileged"]) == ("private", 1 << 30, True)
+    assert (host["CpusetCpus"], host["CapAdd"], host["SecurityOpt"]) == ("0-9", ["SYS_NICE"], ["no-new-privileges"])
+    assert host["ExtraHosts"] == ["hub.local:10.0.0.2"]
+    assert (made["user"], made["hostname"]) == ("1000:1000", "spark")
+    assert made["labels"] == {"l": "ours", "team": "a"}
 
 
 @pytest.mark.parametrize(

@@ -138,3 +138,22 @@ def test_bad_toml_and_bad_jobs_have_a_hint(tmp_path: Path) -> None:
 
 def test_one_release_is_no_plural() -> None:
     assert (releases_in_words(1), releases_in_words(2)) == ("1 release", "2 releases")
+
+
+@pytest.mark.parametrize(
+    ("line", "guess"),
+    [('jbos = "3"', "did you mean 'jobs'? valid: cache-dir, "), ('xyz = "3"', "valid: cache-dir, ")],
+)
+def test_an_unknown_setting_is_told_with_the_closest_name_where_one_is_close(
+    tmp_path: Path, line: str, guess: str
+) -> None:
+    with pytest.raises(UsageError, match="unknown setting") as caught:
+        read_settings(written(tmp_path, line))
+    assert (caught.value.hint or "").startswith(guess)
+
+
+def test_the_smallest_number_of_jobs_and_the_last_port_are_accepted() -> None:
+    env = {"GB10_JOBS": "1", "GB10_COMPILE_CACHE": "redis://h:65535"}
+    assert with_settings(env) == env
+    with pytest.raises(UsageError, match="compile-cache must be"):
+        with_settings({"GB10_COMPILE_CACHE": "redis://h:65536"})

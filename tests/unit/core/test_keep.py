@@ -11,7 +11,20 @@ import pytest
 
 from gb10.cli.machine.cache import KINDS
 from gb10.core.store import Store, file_sha256, is_sealed, seal
-from gb10.core.store_gc import ALSO, LOOSE, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries
+from gb10.core.store_gc import (
+    ALSO,
+    IN_USE,
+    LOOSE,
+    ROOMS,
+    Entry,
+    check_clock,
+    choose,
+    damaged,
+    disk,
+    drop,
+    entries,
+    last_used,
+)
 from gb10.errors import UsageError
 from gb10.image.plan.catalog import ROOT
 
@@ -204,3 +217,43 @@ def test_a_hard_link_counts_once(tmp_path: Path) -> None:
 
 def test_every_room_of_the_store_has_a_name_for_people() -> None:
     assert set(KINDS) == {*ROOMS, *LOOSE}
+
+
+def test_what_is_at_a_limit_of_time_or_size() -> None:
+    now = 100 * DAY
+    at_limit, older, in_use = entry(now - DAY), entry(now - DAY - 1), entry(now - IN_USE + 1)
+    assert choose((at_limit, older), 20, keep=None, age=DAY, now=now) == [older]
+    assert choose((entry(now - IN_USE), in_use), 20, keep=0, age=0.0, now=now) == [entry(now - IN_USE)]
+    assert choose((at_limit, older), 20, keep=20, age=None, now=now) == []
+    assert choose((at_limit, older), 20, keep=19, age=None, now=now) == [at_limit]
+
+
+def test_a_day_without_use_while_a_build_runs_is_a_wrong_clock(store: Store) -> None:
+    now = 100 * DAY
+    check_clock(store, [entry(now - 9 * DAY)], now)
+    with store.locked("image"):
+        check_clock(store, [entry(now - DAY), entry(now - 9 * DAY)], now)
+        with pytest.raises(UsageError, match="but the entry used last is 2 days old"):
+            check_clock(store, [entry(now - 2 * DAY)], now)
+        with pytest.raises(UsageError, match="is 100 days old"):
+            check_clock(store, [], now)
+
+
+def test_an_entry_counts_each_file_once_and_its_last_use(store: Store) -> None:
+    folder = store.entry("wheels", "two")
+    folder.mkdir()
+    (folder / "a").write_bytes(os.urandom(100_000))
+    os.link(folder / "a", folder / "b")
+    os.utime(folder / "a", (5000, 3000))
+    found = next(one for one in entries(store, {("wheels", "two"): "mine"}) if one.key == "two")
+    assert (found.used, found.why, found.what) == (5000, "mine", "b")
+    assert found.size == (folder / "a").stat().st_blocks * 512 == disk(folder)
+    assert [one.key for one in entries(store, {("wheels", "two"): "mine"})][-1] == "two"  # what has a reason goes last
+    assert last_used(store.root / "none") == 0
+
+
+def test_a_changed_file_of_a_sealed_entry_is_damaged(store: Store) -> None:
+    wheel = next(one for one in entries(store, {}) if one.room == "wheels")
+    assert damaged(wheel) is False
+    (wheel.path / "it").write_text("other", encoding="ascii")
+    assert damaged(wheel) is True

@@ -1,7 +1,11 @@
 """The reporter without a terminal: plain lines, a sign of life, estimates, and failures that look like failures."""
 
+import os
 import re
+import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -156,3 +160,76 @@ def test_a_long_wait_is_told_even_when_quiet(
     with Reporter({}, verbosity=QUIET).waiting_for("layer")("process 7"):
         pass
     assert capsys.readouterr().err == ""
+
+
+@contextmanager
+def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
+    """A terminal; what was written to it since the last look, without its control sequences."""
+    master, slave = os.openpty()
+    os.set_blocking(master, False)
+    with open(slave, "w", encoding="utf-8") as terminal_end:  # noqa: PTH123 # a descriptor
+        monkeypatch.setattr(sys, "stderr", terminal_end)
+
+        def shown() -> str:
+            terminal_end.flush()
+            text = b""
+            with suppress(BlockingIOError):
+                while block := os.read(master, 65536):
+                    text += block
+            return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.decode())
+
+        yield shown
+    os.close(master)
+
+
+def test_a_terminal_shows_bars_that_go_when_their_tasks_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    with screen(monkeypatch) as shown:
+        reporter = Reporter({"COLUMNS": "120"}, interval=0.0)
+        with reporter.task("outer", 4, "files") as outer:
+            reporter.update(outer, 1, 4, "norm.cu")
+            progress = reporter._progress  # what is on the screen
+            assert progress is not None
+            with reporter.task("inner"):
+                assert [(task.description, task.total) for task in progress.tasks] == [("outer", 4), ("inner", None)]
+            assert [task.description for task in progress.tasks] == ["outer"]
+            assert reporter._progress is progress
+            assert progress.tasks[0].completed == 1
+            assert progress.tasks[0].fields["note"].startswith("1 of 4 files  ")
+            assert progress.tasks[0].fields["note"].endswith("  norm.cu")
+        assert reporter._progress is None
+        text = shown()
+    assert re.search(r"inner  \d+\.\d s", text)
+    assert re.search(r"outer  1 of 4 files  norm\.cu|outer  1 of 4 files  \d+\.\d s", text)
+    assert "outer …" not in text
+
+
+def test_a_quiet_terminal_shows_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    with screen(monkeypatch) as shown:
+        reporter = Reporter({"COLUMNS": "120"}, verbosity=QUIET)
+        with reporter.task("work", 4, "files") as task:
+            reporter.update(task, 1, 4)
+            assert reporter._progress is None
+        assert shown() == ""
+
+
+@pytest.mark.parametrize(
+    ("env", "width", "colour", "forced"),
+    [
+        ({}, 160, True, False),
+        ({"COLUMNS": "77"}, 77, True, False),
+        ({"NO_COLOR": "1"}, 160, False, False),
+        ({"FORCE_COLOR": "1"}, 160, True, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, 160, False, False),
+    ],
+)
+def test_a_pipe_is_wide_and_colours_are_the_users_wish(
+    env: dict[str, str], width: int, colour: bool, forced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    if "COLUMNS" in env:
+        monkeypatch.setenv("COLUMNS", env["COLUMNS"])
+    console = terminal(env, stderr=True)
+    assert (console.width, not console.no_color, console.is_terminal) == (width, colour, forced)

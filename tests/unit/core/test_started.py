@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gb10.cli import main, print_error, tell
-from gb10.core.installation import ROOT, as_started, own_command, program
+from gb10.core.installation import ROOT, as_started, data_root, is_installed, own_command, package_of, program
 from gb10.core.proc import capture
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
@@ -88,3 +88,28 @@ def test_the_call_by_which_it_starts_itself_takes_no_module_of_the_environment(t
     argv = [*own_command(str(ROOT / "build.py")), "--version"]
     shown = capture(argv, env={**os.environ, "PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
     assert "gb10" in shown
+
+
+def test_data_lie_beside_the_package_or_in_an_installed_one(tmp_path: Path) -> None:
+    package = tmp_path / "gb10"
+    package.mkdir()
+    assert data_root(package) == tmp_path
+    assert package_of(tmp_path) == package
+    assert not is_installed(tmp_path)
+    (package / "_data").mkdir()
+    root = data_root(package)
+    assert root == package / "_data"
+    assert is_installed(root)
+    assert package_of(root) == package
+
+
+def test_the_call_keeps_how_bytecode_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    for bytecode, places, words in (
+        (True, None, ["-I", "-B", "-m"]),
+        (False, "/x", ["-I", "-X", "pycache_prefix=/x", "-m"]),
+        (False, None, ["-I", "-m"]),
+    ):
+        monkeypatch.setattr(sys, "dont_write_bytecode", bytecode)
+        monkeypatch.setattr(sys, "pycache_prefix", places)
+        monkeypatch.setattr(sys, "argv", ["/none/gb10"])
+        assert own_command()[1:-1] == words

@@ -48,6 +48,11 @@ def test_symbols_of_one_file_are_one_problem_and_the_first_are_named() -> None:
     assert judged(Linked(unresolved=many)) == [("_C.abi3.so", "undefined s0, s1, s2 and 2 more: it cannot be loaded")]
 
 
+def test_three_symbols_are_all_named() -> None:
+    three = tuple(Unresolved(path=VLLM, symbol=f"s{number}", when="load") for number in range(3))
+    assert judged(Linked(unresolved=three)) == [("_C.abi3.so", "undefined s0, s1, s2: it cannot be loaded")]
+
+
 def test_what_another_library_of_the_image_has_is_there() -> None:
     assert judged(Linked(elsewhere=(Elsewhere(path=VLLM, by="x.so", count=3),))) == []
 

@@ -26,6 +26,16 @@ def test_a_torch(cuda: str, recipe: str, told: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("recipe", "expected"), [("13.0", "torch for CUDA 13.0"), ("", "torch for CUDA 12.9 or newer")]
+)
+def test_what_is_expected_of_a_torch(recipe: str, expected: str) -> None:
+    (problem,) = CHECK.judge(image(distribution("torch", "2.14.0", cuda="12.0"), cuda=recipe))
+    assert problem.expected == expected
+    assert CHECK.judge(image(distribution("torch", "2.14.0", cuda="12.9"))) == []
+    assert not CHECK.judge(image(distribution("torch", "2.14.0", cuda="12.10")))  # as numbers, not as text
+
+
+@pytest.mark.parametrize(
     ("text", "cuda"),
     [
         ("__version__ = '2.14.0+cu130'\ncuda: Optional[str] = '13.0'\nhip: Optional[str] = None\n", "13.0"),

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import FetchError
+from gb10.image.lock.moves import LARGEST, Demand, demands, extras_of, metadata_of
 from gb10.image.patches.release_files import parse_version, version_of
 from gb10.image.patches.source_tree import Folder
-from gb10.image.upgrade.moves import LARGEST, Demand, demands, extras_of, metadata_of
 from gb10.inside.scan import installed
 from gb10.inside.scan.installed import Distribution, cuda_of, described, is_metadata, read_distribution, read_head
 from gb10.sources.index.page import Link

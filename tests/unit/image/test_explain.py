@@ -31,7 +31,7 @@ from gb10.image.plan.catalog import ROOT
 from gb10.image.proof.arch_match import Judged
 from gb10.image.recipe.kernel_sets import BY_KERNEL, KernelEntry
 from gb10.image.request.kernel_choice import check_model, local_files
-from gb10.image.request.planning import drop_optional_layers
+from gb10.image.request.optional_layers import drop_optional_layers
 from gb10.inside.scan.binary import Binary
 from gb10.inside.scan.code_fit import Fit
 from gb10.inside.scan.installed import Distribution

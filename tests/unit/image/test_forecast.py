@@ -6,6 +6,7 @@ is a line of ninja's, ``seen`` the CPU seconds of the compilers that ran.
 """
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -243,6 +244,28 @@ def test_a_launcher_counts_with_all_that_it_started(tmp_path: Path) -> None:
     }
     found = compilers_seen(processes(tmp_path, rows))
     assert found == {"norm/csrc_norm.cuda.o": 5.1, "page/csrc_page.cuda.o": 0.2}
+
+
+def test_what_is_no_launcher_of_an_object_is_not_counted(tmp_path: Path) -> None:
+    launch = "python3 -IS launch.py"
+    rows = {
+        1: (0, "init", 100),
+        2: (1, f"{launch} g++ -o", 100),  # it names no object
+        3: (1, "g++ -c a.cpp -o x/own.o", 100),  # started by somebody else
+        4: (1, "a b c d e launch.py -o x/late.o", 100),  # its sixth word
+        5: (1, "a b c d launch.py -o x/fifth.o", 100),
+        6: (5, f"{launch} g++ -o x/inner.o", 100),  # the nearest launcher counts
+        7: (8, "a circle", 100),
+        8: (7, "of parents", 100),
+        9: (77, "nobody's child", 100),
+        10: (5, "cc1plus", 100),
+    }
+    ticks = os.sysconf("SC_CLK_TCK")
+    found = compilers_seen(processes(tmp_path, rows))
+    assert found == {"x/fifth.o": 200 / ticks, "x/inner.o": 100 / ticks}
+    own = tmp_path / "6/stat"
+    own.write_text(f"6 (g) S 5 {' '.join(['0'] * 9)} 1 2 4 8 16 32\n", encoding="ascii")
+    assert compilers_seen(tmp_path)["x/inner.o"] == 15 / ticks  # its own time and its children's, user and system
 
 
 def test_this_machine_has_a_proc() -> None:

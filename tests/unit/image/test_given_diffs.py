@@ -13,7 +13,8 @@ from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.plan_record import as_recorded, labels, record
 from gb10.image.plan.values import Plan
-from gb10.image.request.planning import Request, asking_less, make_plan
+from gb10.image.request.optional_layers import asking_less
+from gb10.image.request.planning import Request, make_plan
 from tests.unit.image.test_owners import BUILDER, KERNELS, MLA, diff
 
 ASKED = Request(engine="vllm", arch="12.1f")

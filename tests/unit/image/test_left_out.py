@@ -15,7 +15,7 @@ from gb10.image.plan.values import Plan
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock
-from gb10.image.request.planning import drop_optional_layers
+from gb10.image.request.optional_layers import drop_optional_layers
 from tests.recipes import SHIPPED
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"

@@ -6,7 +6,7 @@ import pytest
 
 from gb10.errors import PatchError, UsageError
 from gb10.image.patches.diff import parse_diff
-from gb10.image.patches.owners import below, divide, sections
+from gb10.image.patches.owners import _plain, below, divide, sections
 from gb10.image.patches.releases import load_releases
 from gb10.image.plan.catalog import ROOT
 
@@ -158,3 +158,26 @@ def test_the_project_that_bundles_a_source_gets_the_same_change_in_its_folder(tm
     around = below(part, "3rdparty/cutlass", "flashinfer")
     assert [one.path for one in around.diffs] == [f"3rdparty/cutlass/{BUILDER}"]
     assert parse_diff(around.text, "part") == around.diffs
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        ("vllm/a.py", "vllm/a.py", "vllm/a.py"),  # git diff --no-prefix
+        ("/dev/null", "vllm/a.py", "vllm/a.py"),
+        ("vllm/a.py", "/dev/null", "vllm/a.py"),
+        ("vllm/vllm/a.py", "vllm/vllm/a.py", None),  # may be a prefix
+        ("vllm", "vllm", None),
+        ("other/a.py", "other/a.py", None),
+        ("a/vllm/a.py", "b/vllm/a.py", None),
+        ("a/vllm/a.py.orig", "b/vllm/a.py", "vllm/a.py"),
+        ("a/vllm/a.py~", "b/vllm/a.py", "vllm/a.py"),
+        ("a/vllm/a.py.orig", "b/vllm/b.py", None),
+        ("/dev/null", "/dev/null", None),
+        (f"/{SITE}/vllm/a.py", f"/{SITE}/vllm/a.py", "vllm/a.py"),
+        (f"{SITE}/vllm/a.py.bak", "x/vllm/a.py", "vllm/a.py"),
+        ("/dev/null", f"b/{SITE}/vllm/a.py", "vllm/a.py"),
+    ],
+)
+def test_the_one_path_that_a_pair_of_names_means(old: str, new: str, path: str | None) -> None:
+    assert _plain(old, new, {"vllm", "flashinfer"}) == path

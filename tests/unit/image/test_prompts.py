@@ -38,3 +38,17 @@ def test_a_prompt_comes_again_under_another_name() -> None:
 
 def test_every_second_request_is_greedy() -> None:
     assert [prompts.sampling(number)["temperature"] > 0 for number in range(4)] == [False, True, False, True]
+
+
+def test_what_fits_exactly_comes() -> None:
+    assert lengths(prompts.batches(ASKED, 2048, 1, 304)) == [1, 17, 300]
+    assert lengths(prompts.batches(ASKED, 2048, 1, 303)) == [1, 17]
+    assert together(prompts.batches(ASKED, 2048, 16, 4096)) == [2, 16]
+    assert together(prompts.batches(ASKED, 2048, 15, 4096)) == [2, 15]
+    short = [batch for batch in prompts.batches(ASKED, 2048, 2, 4096) if len(batch) == 2]
+    assert short == [[("2-0", 0, 2), ("2-1", 1, 3)]]
+
+
+def test_sampling_is_that_of_people() -> None:
+    assert prompts.sampling(0) == {"temperature": 0.0, "ignore_eos": True}
+    assert prompts.sampling(1) == {"temperature": 0.7, "top_p": 0.9, "top_k": 40, "ignore_eos": True}

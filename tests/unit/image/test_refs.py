@@ -1,23 +1,50 @@
 """``--ref`` and its earlier spellings: what of a recipe becomes another release, and what is refused."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from gb10.cli.app import respelled
 from gb10.cli.build.image_options import of_wheels
+from gb10.core.reporter import Reporter
+from gb10.core.store import Store
 from gb10.errors import UsageError
+from gb10.image.context import Context
 from gb10.image.lock.lockfile import input_digest, load_recipe
+from gb10.image.lock.moves import Demand, Next
+from gb10.image.lock.offered import require_release
 from gb10.image.lock.resolver import Platform, explained
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import image_tag, plan_image
 from gb10.image.recipe.image_recipe import Recipe
-from gb10.image.request.planning import asking_less
-from gb10.image.request.refs import _demands, _way_out, require_release, with_refs
+from gb10.image.recipe.locked import Lock
+from gb10.image.request.optional_layers import asking_less
+from gb10.image.request.refs import (
+    Fit,
+    _demands,
+    _not_known,
+    _optional,
+    _toolkit,
+    _way_out,
+    _with_fit,
+    recipe_of_release,
+    require_cuda,
+    with_refs,
+    without_idle_kernels,
+)
 from gb10.sources.index.page import Link
+from tests.recipes import SHIPPED
 from tests.unit.image.test_mods_plan import inputs, plan
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    return Context(env={}, store=Store(tmp_path), reporter=Reporter({}, verbosity=0), catalog=SHIPPED)
 
 
 def test_requirement_source_and_version_move_together() -> None:
@@ -170,12 +197,86 @@ def test_the_way_out_names_what_fits_or_what_was_tried() -> None:
     assert _way_out(recipe, first, tried, first).startswith("choose other releases")
 
 
-def test_a_layer_that_stands_in_the_way_is_named_when_it_is_optional() -> None:
-    recipe = load_recipe(ROOT / "recipes/images/vllm.yaml")
-    found = UsageError(
-        "b12x>=1.5.1 depends on torch>=2.12.0 and you require torch==2.10.0; and you require b12x==1.5.1"
+def test_a_layer_that_stands_in_the_way_is_found_when_it_is_optional() -> None:
+    recipe = load_recipe(RECIPE)
+    found = "b12x>=1.5.1 depends on torch>=2.12.0 and you require torch==2.10.0; and you require b12x==1.5.1"
+    assert _optional(recipe, found) == ["b12x"]
+    assert _optional(asking_less(recipe, ["b12x"]), found) == []
+    assert _optional(recipe, "vllm==0.17.1 depends on flashinfer-python==0.6.4; no-b12x-here is none") == []
+
+
+def test_a_package_without_a_wheel_has_a_way_out_of_its_own() -> None:
+    error = UsageError("the requirements do not fit together: cuda-tile==1.6.0rc5 has no usable wheels and so on")
+    hint = _way_out(load_recipe(RECIPE), error, {}, error)
+    assert hint.startswith("the package index has no wheel of cuda-tile 1.6.0rc5 for this image")
+
+
+def test_what_fits_and_what_does_not_is_one_recipe() -> None:
+    """Requirements and source archives move with the engine; a layer that is left out binds nothing."""
+    recipe = load_recipe(RECIPE)
+    asked = with_refs(recipe, {"vllm": "0.30.0"})
+    fit = Fit(
+        releases={"torch": "2.13.0", "flashinfer-python": "0.6.18.post1", "b12x": "1.3.0"},
+        added=("nvidia-nvvm==13.0.88",),
+        left_out={"b12x": "it does not fit"},
     )
-    assert _way_out(recipe, found, {}, found).startswith("leave out b12x, which is optional: --without b12x\n")
-    assert "--without" not in _way_out(asking_less(recipe, ["b12x"]), found, {}, found)
-    other = UsageError("vllm==0.17.1 depends on flashinfer-python==0.6.4; no-b12x-here is none")
-    assert "--without" not in _way_out(recipe, other, {}, other)
+    made = _with_fit(asked, fit)
+    wanted = ("vllm==0.30.0", "torch==2.13.0", "flashinfer-python==0.6.18.post1", "pip", "nvidia-nvvm==13.0.88")
+    assert made.requirements == wanted
+    assert made.sources["flashinfer"].sdist == "flashinfer-python==0.6.18.post1"
+    assert _with_fit(asked, Fit()) == asked
+    assert Fit.model_validate_json(fit.model_dump_json(by_alias=True)) == fit
+
+
+def test_an_extra_that_a_release_does_not_know_leaves_its_layer_out() -> None:
+    recipe = load_recipe(RECIPE)
+    own = Demand(project="b12x", specifier=SpecifierSet("==1.5.1"), extra="b12x")
+    torch = Demand(project="torch", specifier=SpecifierSet("==2.13.0"))
+    release = Next(engine="vllm", version=Version("0.27.0"), old=(own, torch), new=(torch,))
+    found = dict(_not_known(recipe, release, recipe.requirements))
+    assert found == {"b12x": "vllm 0.27.0 has no extra that requires b12x"}
+    assert dict(_not_known(recipe, replace(release, new=(own, torch)), recipe.requirements)) == {}
+    assert dict(_not_known(recipe, replace(release, old=(torch,)), recipe.requirements)) == {}
+
+
+def test_the_compiler_is_added_when_no_package_brings_it(recipe: Recipe, lock: Lock) -> None:
+    wheels = tuple(one for one in lock.wheels.image["arm64"] if one.name not in ("nvidia-nvvm", "nvidia-cuda-cccl"))
+    image = {**lock.wheels.image, "arm64": wheels}
+    made = lock.model_copy(update={"wheels": lock.wheels.model_copy(update={"image": image})})
+    assert _toolkit(recipe, lock, made) == ("nvidia-nvvm==13.0.88", "nvidia-cuda-cccl==13.0.85")
+    assert _toolkit(recipe, lock, lock) == ()
+
+
+@pytest.mark.parametrize(("cuda", "said"), [("none", "without CUDA"), ("12.8", "with CUDA 12.8")])
+def test_torch_without_the_cuda_of_the_recipe_is_refused(recipe: Recipe, lock: Lock, cuda: str, said: str) -> None:
+    require_cuda(recipe, lock, RECIPE)
+    wheels = tuple(
+        one.model_copy(update={"cuda": cuda}) if one.name == "torch" else one for one in lock.wheels.image["arm64"]
+    )
+    wrong = lock.model_copy(update={"wheels": lock.wheels.model_copy(update={"image": {"arm64": wheels}})})
+    with pytest.raises(UsageError, match=f"and the package index has that for aarch64 {said} alone") as caught:
+        require_cuda(recipe, wrong, RECIPE)
+    assert "url: https://download.pytorch.org/whl/cu130, packages: [torch]" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(("release", "kept"), [("0.33.0", True), ("0.31.0", True), ("0.30.0", False)])
+def test_kernels_of_ours_go_with_the_patch_that_calls_them(context: Context, release: str, kept: bool) -> None:
+    made = without_idle_kernels(context, with_refs(load_recipe(RECIPE), {"vllm": release}))
+    assert ("gb10-kernels" in made.wheels, "cutlass" in made.patches) == (kept, kept)
+
+
+@pytest.mark.parametrize(
+    ("engine", "refs", "taken"),
+    [
+        ("sglang", {"sglang": "0.5.10"}, "sglang-0.5.10"),
+        ("sglang", {"sglang": "0.5.10.post1"}, "sglang-0.5.10"),
+        ("sglang", {"sglang": "0.5.11"}, "sglang"),
+        ("sglang", {"flashinfer": "0.7.1"}, "sglang"),
+        ("sglang", {"sglang": "0.5.23"}, "sglang"),
+        ("vllm", {"vllm": "0.30.0"}, "vllm"),
+        ("vllm", {"vllm": "main"}, "vllm"),
+        ("vllm", {}, "vllm"),
+    ],
+)
+def test_the_recipe_of_a_release_is_taken(context: Context, engine: str, refs: dict[str, str], taken: str) -> None:
+    assert recipe_of_release(context, engine, refs) == ROOT / f"recipes/images/{taken}.yaml"

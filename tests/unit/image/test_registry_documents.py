@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from gb10.containers.registry.documents import Sent, SentConfig, SentIndex, SentManifest, sent
 from gb10.errors import PublishError
-from gb10.image.inspect.remote import Sent, SentBill, SentConfig, SentIndex, SentManifest, SentStatement, sent
+from gb10.image.inspect.remote import SentBill, SentStatement
 
 DIGEST = "sha256:" + "12" * 32
 

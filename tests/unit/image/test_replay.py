@@ -22,8 +22,9 @@ from gb10.image.plan.plan_record import labels, record
 from gb10.image.plan.values import Plan, wheel_inputs
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.request.optional_layers import drop_optional_layers
 from gb10.image.request.plan_replay import LARGEST, Given, plan_again, read_record, require_same, with_servers
-from gb10.image.request.planning import drop_optional_layers, with_targets
+from gb10.image.request.planning import with_targets
 from tests.recipes import SHIPPED, small_recipe
 
 DIFF = b"""diff --git a/vllm/env_override.py b/vllm/env_override.py
@@ -122,7 +123,9 @@ def test_no_server_that_an_image_names_is_asked(tmp_path: Path) -> None:
     other = {"sources": recipe["sources"] | {"qutlass": {"git": hostile, "commit": "e" * 40}}}
     for change in ({}, {"engine": "unknown"}, {"engine": "vllm", **other}):
         recipe.update(change)
-        found = with_servers(SHIPPED, read_record(json.dumps(document).encode(), "plan.json").inputs.recipe)
+        read = read_record(json.dumps(document).encode(), "plan.json").inputs.recipe
+        assert isinstance(read, Recipe)
+        found = with_servers(SHIPPED, read)
         assert found.indexes == {}
         assert (found.sources["qutlass"].git or "").startswith("https://recipe.invalid" if change else "https://github")
 
@@ -149,6 +152,7 @@ def test_other_code_is_named_by_the_steps_that_it_makes_otherwise(tmp_path: Path
     toolkit = replace(SHIPPED.toolkit, digests={**SHIPPED.toolkit.digests, "inside/slim/slim.py": "0" * 64})
     found = read_record(text, "plan.json")
     recipe = found.inputs.recipe
+    assert isinstance(recipe, Recipe)
     options = planned(tmp_path).options
     plan = plan_image(recipe, found.inputs.lock, toolkit, options)
     with pytest.raises(UsageError, match=r"other keys: layer-cuda, [\w, -]*, graft-vllm, image\n"):

@@ -121,3 +121,42 @@ def test_a_forked_answer_is_a_document() -> None:
     code = f"from {name} import Forked; print(Forked(lambda one: [one, 'x' * 200000], 3).document()[0])"
     argv = [sys.executable, "-c", f"import sys; sys.path.insert(0, {json.dumps(str(ROOT))}); {code}"]
     assert subprocess.run(argv, capture_output=True, check=True, text=True).stdout == "3\n"
+
+
+class ValidationError(Exception):
+    """An error of pydantic's form, whichever release."""
+
+    def __init__(self, *found: object) -> None:
+        super().__init__("2 validation errors")
+        self.found = found
+
+    def errors(self) -> list[dict[str, object]]:
+        return [{"ctx": {"error": one}} if one else {} for one in self.found]
+
+
+class OtherError(ValidationError):
+    """Another error that has errors."""
+
+
+def test_only_an_error_within_pydantics_own_is_looked_for() -> None:
+    inner = ValueError("the reason")
+    assert stopped(ValidationError(None, "text", inner), "vllm")["stopped"].startswith("ValueError: the reason")
+    assert stopped(ValidationError(None), "vllm")["stopped"].startswith("ValidationError: 2 validation errors")
+    assert stopped(OtherError(inner), "vllm")["stopped"].startswith("OtherError: 2 validation errors")
+    named = type("ValidationError", (Exception,), {})("without errors")
+    assert stopped(named, "vllm")["stopped"].startswith("ValidationError: without errors")
+
+
+def test_an_error_that_was_suppressed_is_no_cause() -> None:
+    def raising(*, suppressed: bool) -> BaseException:
+        try:
+            try:
+                raise RuntimeError("Torch not compiled with CUDA enabled")
+            except RuntimeError as error:
+                raise ValueError("odd") from (None if suppressed else error)
+        except ValueError as error:
+            return error
+
+    assert stopped(raising(suppressed=False), "vllm")["whose"] == "explain"
+    assert stopped(raising(suppressed=True), "vllm")["whose"] == "unknown"
+    assert stopped(ValueError("x" * 1200), "vllm")["stopped"] == f"ValueError: {'x' * 1000}"

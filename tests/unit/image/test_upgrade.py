@@ -12,13 +12,13 @@ from gb10.core.fields import ARCHITECTURES
 from gb10.core.store import Store
 from gb10.errors import UsageError
 from gb10.image.lock.lockfile import load_recipe
+from gb10.image.lock.moves import Demand, Move, Next, demands, extras_of, nested_moves, no_longer, pins
+from gb10.image.lock.offered import check_asked, newest, next_release
 from gb10.image.lock.resolver import platform_of
 from gb10.image.patches.source_tree import Changed, open_tree
 from gb10.image.plan.catalog import ROOT
 from gb10.image.recipe.image_recipe import Recipe
-from gb10.image.upgrade.moves import Demand, Move, Next, demands, extras_of, nested_moves, no_longer, pins
 from gb10.image.upgrade.news import news
-from gb10.image.upgrade.offered import check_asked, newest, next_release
 from gb10.image.upgrade.proposal import edited, left_over
 from gb10.sources.index.page import Link
 from tests.recipes import small_recipe

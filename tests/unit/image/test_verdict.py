@@ -13,7 +13,7 @@ from gb10.image.proof.arch_match import judge, judge_binary
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checking import findings, prove
 from gb10.image.proof.reading import read_scan, scan_path
-from gb10.image.proof.report import document, render_rows, render_summary, render_table
+from gb10.image.proof.report import document, read_verdict, render_rows, render_summary, render_table
 from gb10.image.proof.scans import merge_layers
 from gb10.image.proof.wheel_files import Manifest
 from gb10.image.recipe.arch import Arch
@@ -161,3 +161,44 @@ def test_piped_rows_are_whole_paths_and_may_be_filtered() -> None:
 
 def test_the_shell_completes_every_fit() -> None:
     assert fits() == [str(fit) for fit in Fit]
+
+
+def test_a_verdict_is_read_back_from_its_document() -> None:
+    found = judge(scan_of(binary("a.so", (2, {"sm_121": 3}), (1, {"sm_80": 1})), binary("b.so")), GB10)
+    made = json.loads(json.dumps(document(found)))
+    again = read_verdict(made)
+    assert again is not None
+    assert (again.arch, again.root, again.counts) == (found.arch, found.root, found.counts)
+    assert [one.units for one in again.judged] == [one.units for one in found.judged]
+    assert [one.binary.codes for one in again.judged] == [one.binary.codes for one in found.judged]
+    assert [len(one.binary.units) for one in again.judged] == [1, 0]
+    left = {**made["binaries"][0], "units": {}}
+    short = read_verdict({**made, "binaries": [left]})
+    assert short is not None
+    assert set(short.judged[0].units.values()) == {0}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": "gb10/other/v1"},
+        {"binaries": None},
+        {"arch": "x"},
+        {"binaries": [{"codes": {"sm_121": 0}}]},
+        {"binaries": [{"codes": {"sm_121": 1 << 40}}]},
+        {"binaries": [{"codes": {"sm_x": 1}}]},
+        {"binaries": [{"codes": {}, "path": "a", "kind": "elf", "size": 1, "units": {}, "fit": "odd"}]},
+    ],
+)
+def test_another_document_is_no_verdict(change: dict[str, object]) -> None:
+    made = document(judge(scan_of(binary("a.so", (1, {"sm_121": 1}))), GB10))
+    assert read_verdict(json.loads(json.dumps(made))) is not None
+    assert read_verdict({**json.loads(json.dumps(made)), **change}) is None
+    assert read_verdict([made]) is None
+
+
+@pytest.mark.parametrize("count", [1, (1 << 40) - 1])
+def test_counts_of_a_document_are_bounded(count: int) -> None:
+    made = json.loads(json.dumps(document(judge(scan_of(binary("a.so", (1, {"sm_121": 1}))), GB10))))
+    made["binaries"][0]["codes"] = {"sm_121": count}
+    assert read_verdict(made) is not None

@@ -54,7 +54,7 @@ def recipe_text(case: dict[str, Any], engine: str) -> str:
 
 
 def linted(case: dict[str, Any], engine: str = "vllm") -> tuple[Issue, ...]:
-    return lint(load_model_recipe(recipe_text(case, engine), "x.yaml"), load_rules())
+    return lint(load_model_recipe(recipe_text(case, engine), "x.yaml"), load_rules()).issues
 
 
 def test_every_rule_has_a_case_and_every_computed_rule_a_check() -> None:
@@ -82,7 +82,7 @@ def test_a_clean_recipe_has_no_finding(engine: str) -> None:
 
 def test_our_own_recipes_have_no_error() -> None:
     for path in sorted(models_folder().glob("*.yaml")):
-        found = lint(load_file(RecipeFile(path)), load_rules())
+        found = lint(load_file(RecipeFile(path)), load_rules()).issues
         assert errors_of(found) == (), path.name
         assert {one.code for one in found if one.level == "warning"} <= {"fp8-cache-graphs"}, path.name
 
@@ -173,7 +173,7 @@ def test_a_mod_that_brings_a_patch_mends_what_the_patch_mends(tmp_path: Path) ->
     found = {}
     for mods in ("", "mods: [mods/sglang-0.5.10, mods/flashinfer-0.6.7]\n"):
         (tmp_path / "x.yaml").write_text(text + mods, encoding="utf-8")
-        issues = linted_file(RecipeFile(tmp_path / "x.yaml"), load_rules())
+        issues = linted_file(RecipeFile(tmp_path / "x.yaml"), load_rules()).issues
         found[mods != ""] = {one.code for one in issues} & {"nvfp4-piecewise", "cutlass-experts-attention"}
     assert found == {False: {"nvfp4-piecewise", "cutlass-experts-attention"}, True: set()}
 
@@ -195,7 +195,7 @@ gb10:
     plain: {what: another backend, set: {attention_backend: TRITON_ATTN}}
     wide: {what: a variable, set: {env.VLLM_USE_V1: "1"}}
 """
-    found = {one.code: one for one in lint(load_model_recipe(text + own, "x.yaml"), load_rules())}
+    found = {one.code: one for one in lint(load_model_recipe(text + own, "x.yaml"), load_rules()).issues}
     assert set(found) == {"unknown-environment"}
     assert found["unknown-environment"].text.startswith("variant wide: ")
     assert found["unknown-environment"].line == len((text + own).splitlines())
@@ -213,7 +213,7 @@ def test_a_patch_in_the_image_mends_what_it_is_for() -> None:
     ours = facts_of({"io.github.gb10.patches.sglang": "0001-jit-arch-suffix@1234 0005-x@1", VERSION: "0.5.10"})
     assert ours.patches == {"sglang/0001", "sglang/0005"}
     theirs = facts_of({VERSION: "0.5.10"})
-    found = [{one.code for one in lint(recipe, load_rules(), image=image)} for image in (None, theirs, ours)]
+    found = [{one.code for one in lint(recipe, load_rules(), image=image).issues} for image in (None, theirs, ours)]
     assert ["fp8-cache-graphs" in codes for codes in found] == [True, True, False]
 
 
@@ -230,13 +230,15 @@ def test_a_size_below_the_least_number_of_nodes_is_an_error() -> None:
 
 
 def test_an_error_of_the_loader_stands_in_the_same_list() -> None:
-    issues = lint(load_model_recipe("model: a/b\nmodel: a/c\ncomand: x\n", "x.yaml"), load_rules())
+    issues = lint(load_model_recipe("model: a/b\nmodel: a/c\ncomand: x\n", "x.yaml"), load_rules()).issues
     assert {"duplicate-key", "misspelt-key"} <= {issue.code for issue in issues}
 
 
 def test_a_newer_release_silences_and_an_older_one_brings_back() -> None:
     recipe = load_model_recipe(recipe_text({"env": {"VLLM_ATTENTION_BACKEND": "FLASHINFER"}}, "vllm"), "x.yaml")
-    found = [{one.code for one in lint(recipe, load_rules(), release=release)} for release in ("0.33.0", "0.20.0")]
+    found = [
+        {one.code for one in lint(recipe, load_rules(), release=release).issues} for release in ("0.33.0", "0.20.0")
+    ]
     assert ["moved-attention-backend" in codes for codes in found] == [True, False]
 
 
@@ -305,7 +307,7 @@ def test_the_options_of_a_source_are_read_without_importing_it() -> None:
 def test_a_value_that_no_release_takes_does_not_end_the_check_of_the_others() -> None:
     text = recipe_text({"model": "Qwen/Qwen3-0.6B", "options": "--kv-cache-dtype {kv_cache_dtype}"}, "vllm")
     recipe = load_model_recipe(text, "x.yaml")
-    assert {"missing-placeholder"} <= {issue.code for issue in lint(recipe, load_rules())}
+    assert {"missing-placeholder"} <= {issue.code for issue in lint(recipe, load_rules()).issues}
     assert fit_of(recipe, RenderRequest(lenient=True)).estimate is None
 
 

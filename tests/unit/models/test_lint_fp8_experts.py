@@ -24,7 +24,7 @@ def recipe(model: str, options: str = "", container: str = "lmsysorg/sglang:v0.5
 
 
 def level(text: str) -> str | None:
-    found = lint(load_model_recipe(text, "x.yaml"), load_rules())
+    found = lint(load_model_recipe(text, "x.yaml"), load_rules()).issues
     return next((one.level for one in found if one.code == CODE), None)
 
 

@@ -102,7 +102,7 @@ def test_a_recipe_of_a_registry_is_shown_rendered_and_checked(theirs: Path, caps
     printed(capsys, "add", str(theirs))
     assert "vllm serve org/m" in printed(capsys, "render", "@theirs/deep/hook")
     assert "vllm serve org/m" in printed(capsys, "render", "@theirs/recipes/deep/hook.yaml")
-    assert "@theirs/recipes/mod.yaml" in printed(capsys, "lint", "@theirs")
+    assert "@theirs/recipes/mod.yaml" in printed(capsys, "lint", "@theirs", "--allow-unchecked")
     assert "the mod mods/fix runs as root" in printed(capsys, "show", "@theirs/mod")
 
 
@@ -144,7 +144,8 @@ def test_what_it_does_beside_the_engine_needs_trust(
         assert "add --trust" in said
     assert main(["run", f"@theirs/{recipe}", "--dry-run"]) == 0
     assert not (theirs.parent / "out").exists()
-    asked(f"@theirs/{recipe}", trust=True)
+    if recipe == "mod":
+        asked(f"@theirs/{recipe}", trust=True)
     assert main(["recipe", "remove", "@theirs"]) == 0
     printed(capsys, "add", str(theirs), "--trust")
     asked(f"@theirs/{recipe}")
@@ -468,3 +469,44 @@ def test_a_folder_gives_plain_files_alone(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(content, "MOST_SEEN", 3)
     with pytest.raises(UsageError, match="more than 3 files"):
         content_of_folder(tmp_path)
+
+
+HOST = """executor_config:
+  volumes: [/data:/data, kv:/kv]
+  devices: [/dev/infiniband, /dev/fuse]
+  cap_add: [SYS_PTRACE]
+  ipc: private
+"""
+
+
+def test_each_thing_of_the_host_needs_a_flag_of_its_own(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With trust the network's devices, volumes of Docker and Docker's limits; a folder, a right by its own flag."""
+    write(theirs, {"recipes/host.yaml": f"{RECIPE.replace('org/m', '/models/m')}{HOST}"})
+    printed(capsys, "add", str(theirs))
+    form = ("render", "@theirs/host", "--as", "docker")
+    assert "add --trust" in printed(capsys, *form, code=2)
+    said = printed(capsys, *form, "--trust", code=2)
+    wanted = [line.rpartition(": ")[2].strip() for line in said.splitlines() if ": --allow" in line]
+    assert wanted == [
+        "--allow-path /data",
+        "--allow devices=/dev/fuse",
+        "--allow cap_add=SYS_PTRACE",
+        "--allow-path /models/m",
+    ]
+    flags = [word for flag in wanted for word in flag.split()]
+    call = printed(capsys, *form, "--trust", *flags)
+    for part in (
+        "--mount type=bind,source=/data,target=/data",
+        "--volume kv:/kv",
+        "--device /dev/infiniband:/dev/infiniband:rwm",
+        "--device /dev/fuse:/dev/fuse:rwm",
+        "--cap-add SYS_PTRACE",
+        "--ipc private",
+        "--mount type=bind,source=/models/m,target=/models/m,readonly",
+    ):
+        assert part in call, part
+    for index in range(0, len(flags), 2):
+        assert flags[index + 1] in printed(capsys, *form, "--trust", *flags[:index], *flags[index + 2 :], code=2)
+    said = printed(capsys, *form, "--trust", *flags, "--allow", "cap_add=SYS_ADMIN", code=2)
+    assert "--allow cap_add=SYS_ADMIN: the recipe asks for no such thing" in said
+    assert "absolute path" in printed(capsys, *form, "--trust", "--allow-path", "data", code=2)

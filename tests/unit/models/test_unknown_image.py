@@ -19,7 +19,7 @@ def recipe(container: str, more: str = "") -> ModelRecipe:
 
 
 def found(container: str, more: str = "", release: str | None = None) -> list[Issue]:
-    issues = lint(recipe(container, more), load_rules(), release=release)
+    issues = lint(recipe(container, more), load_rules(), release=release).issues
     return [one for one in issues if one.code in {*COMPARED, "unknown-release"}]
 
 
@@ -33,6 +33,9 @@ def found(container: str, more: str = "", release: str | None = None) -> list[Is
         (f"vllm/vllm-openai@sha256:{'a' * 64}", ""),
         ("ghcr.io/somebody/vllm-fork:canary", ""),
         ("registry.example:5000/mine", ""),
+        ("somebody/vllm-node-glm-4.7", ""),
+        ("somebody/vllm:qwen-3.5", ""),
+        ("nvcr.io/nvidia/vllm:26.08-py3", ""),
     ],
 )
 def test_somebodys_image_gets_one_note(container: str, more: str) -> None:
@@ -52,6 +55,8 @@ def test_somebodys_image_gets_one_note(container: str, more: str) -> None:
         "vllm/vllm-openai:v0.33.0",
         "gb10/vllm:0.33.0-cu130-sm121f",
         "somebody/vllm-spark:0.33.0",
+        "somebody/spark:vllm-0.33.0",
+        "somebody/spark:glm-4.7-v0.33.0",
     ],
 )
 def test_an_image_of_a_known_release_is_compared(container: str) -> None:
@@ -61,4 +66,21 @@ def test_an_image_of_a_known_release_is_compared(container: str) -> None:
 
 def test_an_image_that_has_nothing_else_gets_no_note() -> None:
     text = 'recipe_version: "1"\nname: n\nmodel: org/m\ncontainer: vllm-node-b12x\ncommand: vllm serve org/m\n'
-    assert not [one for one in lint(load_model_recipe(text, "x.yaml"), load_rules()) if one.code == "unknown-release"]
+    assert not [
+        one for one in lint(load_model_recipe(text, "x.yaml"), load_rules()).issues if one.code == "unknown-release"
+    ]
+
+
+def test_a_rule_for_certain_releases_says_nothing_of_an_image_without_one() -> None:
+    env = "env: {VLLM_USE_FLASHINFER_MOE_FP4: '1'}\n"
+    codes = {
+        image: {
+            one.code
+            for one in lint(
+                load_model_recipe(f"model: org/m\ncontainer: {image}\n{env}command: vllm serve org/m\n", "x.yaml"),
+                load_rules(),
+            ).issues
+        }
+        for image in ("vllm-node-mxfp4", "vllm/vllm-openai:v0.33.0")
+    }
+    assert ["moved-moe-backend" in found for found in codes.values()] == [False, True]

@@ -19,7 +19,7 @@ ORDER = (
     "core",
     "sources",
     "containers",
-    *("models", "memory", "lint", "registries"),
+    *("models", "memory", "lint", "registries", "choose"),
     *("recipe", "plan", "sbom", "context", "locked_files", "base", "mods", "patches", "lock", "proof", "explain"),
     *("rootfs", "request", "upgrade", "moe", "build", "inspect", "adopt", "gemm", "publish"),
     *("guard", "stats", "chart", "cluster", "doctor", "load", "weights", "run", "checkup", "deploy", "trial"),
@@ -30,7 +30,7 @@ ORDER = (
 
 WINGS = ("errors", "inside", "core", "sources", "containers", "models", "image", "serving", "cli")
 """What a newcomer sees, lowest first: the entries of the package."""
-ROOMS_OF_MODELS = ("memory", "lint", "registries")
+ROOMS_OF_MODELS = ("memory", "lint", "registries", "choose")
 
 PURE = {"guard", "stats", "chart", "recipe", "models", "memory", "cluster", "doctor", "plan", "sbom", "deploy"}
 READS_THE_CHECKOUT = {"catalog", "figures", "model", "rule_files"}

@@ -12,7 +12,7 @@ from gb10.serving.cluster.adapters import adapter_remarks, pair_remarks, ports_o
 from gb10.serving.cluster.cluster_file import cluster_text, read_cluster
 from gb10.serving.cluster.fabric import fabric_of, rails_of, settings_of
 from gb10.serving.cluster.fact_reading import read_facts
-from gb10.serving.cluster.node_facts import NodeFacts, Reading
+from gb10.serving.cluster.node_facts import Disk, Memory, NodeFacts, Reading
 from tests.cluster_trees import Spark, facts_of, pair, probed, ring, said, switched, write_spark
 
 Facts = dict[str, NodeFacts]
@@ -125,19 +125,6 @@ def test_sparks_at_a_switch(count: int) -> None:
     assert found[f"spark-{count}"]["NCCL_IB_HCA"] == "=rocep1s0f1,roceP2p1s0f1"
     assert [one["VLLM_HOST_IP"] for one in found.values()] == [f"10.0.0.{at}" for at in range(1, count + 1)]
     assert remarks(hosts) == []
-
-
-def test_a_ring_of_four_has_gaps() -> None:
-    nets = {at: (f"10.0.{at}.{{}}/24", f"10.1.{at}.{{}}/24") for at in range(4)}
-    cables = [
-        {"p0": [one.format(at + 1) for one in nets[at]], "p1": [one.format(at + 1) for one in nets[(at - 1) % 4]]}
-        for at in range(4)
-    ]
-    hosts = facts_of(*(Spark(number=at + 1, cables=cable) for at, cable in enumerate(cables)))
-    assert fabric_of(hosts).gaps == (("spark-1", "spark-3"), ("spark-2", "spark-4"))
-    assert settings(hosts)["spark-1"]["NCCL_NET"] == "Socket"
-    said = "warning: no RoCE between spark-1 and spark-3, spark-2 and spark-4: NCCL uses the slow network for all"
-    assert remarks(hosts) == [said]
 
 
 def test_link_local_addresses_join_a_pair_and_not_two_cables() -> None:
@@ -262,3 +249,70 @@ def test_a_virtual_function_carries_roce_only_where_no_physical_one_does() -> No
     rails = rails_of(facts)
     assert rails
     assert not any(rail.netdev.virtual for rail in rails)
+
+
+def port_remarks(
+    facts: NodeFacts, net: dict[str, object] | None = None, link: dict[str, object] | None = None
+) -> list[str]:
+    """What is said of a machine whose first interface, or its PCIe link, is another."""
+    name = "enp1s0f0np0"
+    pci = facts.netdevs[name].pci
+    assert pci
+    netdevs = {**facts.netdevs, name: replace(facts.netdevs[name], **(net or {}))}  # type: ignore[arg-type]
+    pcie = {**facts.pcie, pci: replace(facts.pcie[pci], **(link or {}))}  # type: ignore[arg-type]
+    return [remark.text for remark in adapter_remarks("h", replace(facts, netdevs=netdevs, pcie=pcie))]
+
+
+@pytest.mark.parametrize(
+    ("net", "link", "said"),
+    [
+        ({}, {}, []),
+        ({"speed": 200_000}, {}, []),
+        ({"speed": 199_999}, {}, ["h: the link of enp1s0f0np0 runs at 199 Gb/s of 200"]),
+        ({"speed": None}, {}, []),
+        ({"mtu": 8999}, {}, ["h: enp1s0f0np0 has MTU 8999; 9000 is some 20 % faster"]),
+        ({"mtu": 9001}, {}, []),
+        ({"mtu": None}, {}, []),
+        ({}, {"width": 3}, ["h: enp1s0f0np0 has 3 PCIe lanes of 4"]),
+        ({}, {"width": None}, []),
+        ({}, {"width": 8}, []),
+        ({}, {"speed": 16.0}, ["h: the PCIe link of enp1s0f0np0 runs at 16 GT/s of 32"]),
+        ({}, {"speed": None}, []),
+        ({}, {"speed": 64.0}, []),
+    ],
+)
+def test_a_slow_link_is_told_and_an_unknown_one_is_not(
+    pair_of: Facts, net: dict[str, object], link: dict[str, object], said: list[str]
+) -> None:
+    assert port_remarks(pair_of["spark-1"], net, link) == said
+
+
+@pytest.mark.parametrize(
+    ("ahead", "within", "skew"),
+    [(None, 0.0, 0.0), (0.4, 0.4, 0.0), (-0.4, 0.4, 0.0), (0.5, 0.4, 0.5), (-0.5, 0.4, -0.5)],
+)
+def test_a_clock_is_known_as_exactly_as_it_was_read(ahead: float | None, within: float, skew: float) -> None:
+    assert Reading(facts=NodeFacts(), ahead=ahead, within=within).skew == skew
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "value"),
+    [
+        ("ssh\t10.0.0.9 55000 10.0.0.1 22", "reached_at", "10.0.0.1"),
+        ("ssh\t10.0.0.9 55000 10.0.0.1", "reached_at", None),
+        ("ssh\t10.0.0.9 55000 10.0.0.1 22 5", "reached_at", None),
+        ("ssh\ta b c d", "reached_at", None),
+        ("memlock\tunlimited", "memlock", -1),
+        ("memlock\t64", "memlock", 64),
+        ("memlock\tx", "memlock", None),
+        ("disk\t/\t100\t7", "disks", (Disk(folder="/", total=102_400, free=7168),)),
+        ("disk\t/\t0\t0", "disks", (Disk(folder="/", total=0, free=0),)),
+        ("disk\t/\t100", "disks", ()),
+        ("memory\tMemTotal\t2", "memory", Memory(total=2048)),
+        ("clock\t1795558766.65", "clock", 1795558766.65),
+    ],
+)
+def test_each_line_of_a_node_is_one_fact(line: str, field: str, value: object) -> None:
+    found = read_facts(f"probe\t1\n{line}\nend\t\n")
+    assert found is not None
+    assert getattr(found, field) == value

@@ -30,7 +30,8 @@ from gb10.serving.doctor.diagnosis import Diagnosis
 from gb10.serving.doctor.host_state import read_look
 from gb10.serving.doctor.image_record import ImageRecord, read_installed, read_plan
 from gb10.serving.doctor.log_judging import remedy_of
-from gb10.serving.doctor.log_scan import LONGEST, MANY, Moment, Scan, last_lines_of, moment_of, scan_log, whole_lines
+from gb10.serving.doctor.log_scan import LONGEST, MANY, Scan, last_lines_of, scan_log, whole_lines
+from gb10.serving.doctor.log_time import Moment, moment_of
 from gb10.serving.doctor.masking import masked, masked_environment
 from gb10.serving.doctor.rule_files import left_out, load_doctor_rules, load_slim_rules
 from gb10.serving.guard.canary import AnswerKind, Canary, CanaryAnswer, Fact
@@ -62,14 +63,12 @@ def test_the_first_error_of_all_nodes_comes_first_not_the_loudest() -> None:
 
 
 def test_a_real_failure_of_two_ranks_is_told_in_its_order() -> None:
-    """The worker of a timed-out head loses its peer 41 s later, and says so louder."""
+    """The worker of a timed-out head loses its peer 41 s later, and says so louder: an echo."""
     texts = {path.stem: path.read_text(encoding="utf-8") for path in (DATA / "failed").glob("*.log")}
-    found = diagnosed(**texts)
-    assert [(one.code, one.where) for one in found.seen] == [
-        ("rank-does-not-answer", "real-vllm-rank0"),
-        ("unknown", "real-vllm-rank1"),
-    ]
-    assert "Connection closed by peer" in found.seen[1].value
+    (found,) = diagnosed(**texts).seen
+    assert (found.code, found.where, found.echoes) == ("rank-does-not-answer", "real-vllm-rank0", 2)
+    (alone,) = diagnosed(worker=texts["real-vllm-rank1"]).seen
+    assert (alone.code, "Connection closed by peer" in alone.value) == ("unknown", True)
 
 
 def test_what_no_rule_knows_is_said_to_be_unknown() -> None:

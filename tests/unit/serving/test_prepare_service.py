@@ -43,3 +43,17 @@ def test_a_recipe_is_rendered_and_sized_once(command: tuple[str, ...], capsys: p
     assert (found["load_model_recipe"], found["render_recipe"], found["estimate"]) == (1, 1, 1)
     assert found["lint_case"] == (1 if "lint" in command else 0)
     assert capsys.readouterr().out
+
+
+def test_a_model_that_does_not_fit_is_started_when_the_user_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """It has the cap and the guard, and no limit of its container: what was estimated may be wrong."""
+    large = ("run", "deepseek-v4-flash", "--dry-run", "--set", "tensor_parallel=1")
+    assert main(large) == 2
+    assert "does not fit into a node's memory" in capsys.readouterr().err
+    assert main((*large, "--even-if-too-large")) == 0
+    call, said = capsys.readouterr()
+    assert "its model does not fit by our estimate, so its containers have no limit" in said
+    assert "PYTORCH_ALLOC_CONF=per_process_memory_fraction:" in call
+    assert " --memory " not in call
+    assert main((*large, "--even-if-too-large", "--memory", "90")) == 0
+    assert " --memory 96636764160 " in capsys.readouterr().out

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from gb10.errors import UsageError
 from gb10.serving.load.aiperf import check_extra
 from gb10.serving.load.load_plan import Plan
-from gb10.serving.load.request_fields import DEEPEST, LARGEST, request_fields
+from gb10.serving.load.request_fields import DEEPEST, LARGEST, LONGEST_NAME, request_fields
 from gb10.serving.trial.bench_bundle import PlanOfHead
 
 
@@ -111,3 +111,17 @@ def test_every_length_is_measured_at_every_number_of_requests() -> None:
     assert plan(256).of_one_length("bench compare") == plan(256)
     with pytest.raises(UsageError, match="bench compare takes one answer length, and --tg gives 2"):
         several.of_one_length("bench compare")
+
+
+def test_fields_may_be_as_deep_and_as_long_as_the_limits() -> None:
+    value: object = 1
+    for _ in range(DEEPEST - 1):
+        value = [value]
+    assert request_fields([json.dumps({"a": value})]) == {"a": value}
+    with pytest.raises(UsageError, match=f"nested more than {DEEPEST} deep"):
+        request_fields([json.dumps({"a": [value]})])
+    longest = "n" * LONGEST_NAME
+    assert request_fields([json.dumps({longest: 1})]) == {longest: 1}
+    for name in ("", longest + "n"):
+        with pytest.raises(UsageError, match="not a name of a field"):
+            request_fields([json.dumps({name: 1})])

@@ -17,7 +17,7 @@ from gb10.models.render.rendering import render_recipe
 from gb10.serving.doctor.masking import masked_environment
 from gb10.serving.trial.launch_journal import keep_texts
 from gb10.serving.trial.launch_line import Outcome, Result
-from gb10.serving.trial.launcher import Launched, Starting, fill, keep_ranks
+from gb10.serving.trial.launcher import Launched, Starting, _ending, fill, keep_ranks, parameters_of
 from gb10.serving.trial.matrix import as_changed, drafting, read_matrix, refusals, rows_of, without_effect
 from gb10.serving.trial.measuring import cause_in
 
@@ -245,3 +245,31 @@ def test_logs_answers_and_errors_of_a_row_are_kept_without_secrets(tmp_path: Pat
     assert "hf_abc" not in found["3-rank-1-on-user-b.log"]
     assert found["3-answers.txt"] == "alone: right: Paris\nalone: wrong: !!!!\n"
     assert found["3-error.txt"] == "error: x\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", {}),
+        ("a=1 b='two words' env.X=", {"a": "1", "b": "two words", "env.X": ""}),
+        ("vllm:1 a=b=c", {"image": "vllm:1", "a": "b=c"}),
+        ("registry.example/x:1", {"image": "registry.example/x:1"}),
+    ],
+)
+def test_parameters_are_settings_and_an_image(text: str, found: dict[str, str]) -> None:
+    assert parameters_of(text) == found
+
+
+@pytest.mark.parametrize("text", ["a=1 a=2", "image:1 image:2", "a='x", "a/b:1=2"])
+def test_parameters_that_cannot_be_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"not a setting|has no partner"):
+        parameters_of(text)
+
+
+def test_the_end_of_a_server_by_a_signal_is_told_as_a_shell_does() -> None:
+    assert [_ending(code) for code in (-9, 137, 1, 0)] == [
+        "it was ended by SIGKILL",
+        "it was ended by SIGKILL",
+        "it ended with code 1",
+        "it ended with code 0",
+    ]

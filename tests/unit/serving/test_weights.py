@@ -10,6 +10,7 @@ import pytest
 
 from gb10.cli import main
 from gb10.cli.models.recipe_pull import nodes_of
+from gb10.core.proc import CommandFailedError
 from gb10.core.reporter import Reporter
 from gb10.errors import PublishError, UsageError
 from gb10.models.load.loading import load_model_recipe
@@ -22,10 +23,10 @@ from gb10.serving.run.service import ContainerSettings, service_of
 from gb10.serving.run.service_nodes import cluster_file
 from gb10.serving.run.service_nodes import nodes_of as service_nodes
 from gb10.serving.weights import copying, node_cache
-from gb10.serving.weights.copying import fast_address
+from gb10.serving.weights.copying import fast_address, require_all
 from gb10.serving.weights.hub_cache import ModelFolder, cache_folder, content_hash
 from gb10.serving.weights.model_lock import LockedFile, LockedModel, NodePlace, WeightsLock, lock_file, read_weights
-from gb10.serving.weights.node_cache import look_at_node, ssh_words
+from gb10.serving.weights.node_cache import NodeCache, look_at_node, node_error, ssh_words, wrong_on_node
 from gb10.serving.weights.weights_pull import chosen_files, models_of
 from gb10.sources.hub import HubFile
 from tests.cluster_trees import Spark, facts_of, pair
@@ -309,3 +310,42 @@ def test_ssh_asks_no_question_and_knows_a_node_by_its_name() -> None:
     for odd in ("-oProxyCommand=x", "a b", "unix:///x", "me@-x", ""):
         with pytest.raises(UsageError):
             ssh_words(odd)
+
+
+@pytest.mark.parametrize(
+    ("code", "host", "message", "hint"),
+    [
+        (127, "me@two", "ssh or rsync is missing on this machine", "sudo apt-get install openssh-client rsync"),
+        (255, "me@two", "me@two cannot be reached", "ssh-copy-id me@two"),
+        (255, "a node", "a node cannot be reached", "run the command again: it resumes"),
+        (1, "me@two", "me@two failed", "run the command again: it resumes"),
+    ],
+)
+def test_a_node_that_fails_is_told_from_one_that_cannot_be_reached(
+    code: int, host: str, message: str, hint: str
+) -> None:
+    found = node_error(host, CommandFailedError(["ssh"], code, f"\n{'x' * 3000}\n"))
+    assert found.message == message
+    assert hint in (found.hint or "")
+    assert len(found.where or "") == (3000 if code == 127 else 2000)
+
+
+def test_contents_that_differ_on_a_node_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    right, wrong, absent = "a" * 64, "b" * 40, "c" * 64
+    said = f"{'1' * 64}  {right}\n{'9' * 64} *{wrong}\nxargs: odd\n"
+    monkeypatch.setattr(node_cache, "on_node", lambda *_, **__: said)
+    node = NodeCache(host="me@two", cache="/c", free=0)
+    assert wrong_on_node(node, "o/m", {right: "1" * 64, wrong: "2" * 64, absent: "3" * 64}) == [wrong, absent]
+
+
+def test_nodes_that_lack_the_weights_are_named_once_with_each_hint() -> None:
+    require_all({}, 3)
+    failed = {
+        "one": PublishError("no room", hint="make room"),
+        "two": PublishError("no room", where="/c", hint="make room"),
+        "three": PublishError("gone", hint="start it"),
+    }
+    with pytest.raises(PublishError, match="3 of 4 nodes do not have the weights") as caught:
+        require_all(failed, 4)
+    assert caught.value.where == "one: no room\ntwo: no room: /c\nthree: gone"
+    assert caught.value.hint == "make room\nstart it"

@@ -1,11 +1,12 @@
 """Damage: files that contradict themselves, and cubins that are for another GPU than their fatbin says."""
 
-from gb10.image.proof.check import Check, Problem, Subject, described
+from gb10.image.proof.check import UNREADABLE, Check, Problem, Subject, described
 
 
 def judge(subject: Subject) -> list[Problem]:
-    """Every binary that could not be read to its end."""
-    damaged = (binary for binary in subject.scan.binaries if binary.error)
+    """Every binary that contradicts itself. A user's file that could not be opened was not checked: it has a row."""
+    unopened = UNREADABLE if subject.target else ""
+    damaged = (binary for binary in subject.scan.binaries if binary.error and binary.kind != unopened)
     return [Problem(file=binary.path, expected="a whole file", found=described(binary)) for binary in damaged]
 
 

@@ -1,6 +1,7 @@
 """Requirements: every distribution finds what it requires, and is for this Python and machine, as `pip check` asks."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
@@ -25,14 +26,15 @@ GLIBC = 60
 
 
 def judge(subject: Subject) -> list[Problem]:
-    """What `pip check` would report of an image, but for what its recipe overrides and what is allowed."""
-    if subject.image is None:
+    """What `pip check` would report of an image or a folder, but for what its recipe overrides and what is allowed."""
+    if subject.image is None and (subject.target is None or subject.scan.root.endswith(".whl")):
         return []
-    machine = MACHINES.get("/".join(subject.image.platform.split("/")[:2]), "")
-    overrides = subject.image.plan.overrides if subject.image.plan else ()
+    machine = _machine(subject)
+    overrides = subject.image.plan.overrides if subject.image and subject.image.plan else ()
     overridden = {name for one in overrides for name in _project(one.requirement)}
     problems = []
-    for minor, found in environments(subject.scan.distributions):
+    here = subject.target.python if subject.target else None
+    for minor, found in environments(subject.scan.distributions, here):
         for one in found.values():
             lacking = [lack for lack in unmet(one, found, minor, machine) if lack[0] not in overridden]
             problems += [
@@ -46,11 +48,28 @@ def judge(subject: Subject) -> list[Problem]:
     return problems
 
 
-def environments(distributions: Iterable[Distribution]) -> Iterator[tuple[int, dict[str, Distribution]]]:
-    """The minor of each Python that has distributions, and these by name; the first place of several counts."""
+def _machine(subject: Subject) -> str:
+    """The machine of an image, or the one that a folder's wheels are for: most of them, where they differ."""
+    if subject.image is not None:
+        return MACHINES.get("/".join(subject.image.platform.split("/")[:2]), "")
+    names = "|".join(MACHINES.values())
+    tags = (tag for one in subject.scan.distributions for tag in one.tags)
+    found = Counter(match[1] for tag in tags if (match := re.search(rf"_({names})$", tag)))
+    return found.most_common(1)[0][0] if found else MACHINES["linux/arm64"]
+
+
+def environments(
+    distributions: Iterable[Distribution], here: int | None = None
+) -> Iterator[tuple[int, dict[str, Distribution]]]:
+    """The minor of each Python that has distributions, and these by name; the first place of several counts.
+
+    ``here``: the Python of a folder of packages that was scanned by itself.
+    """
     placed: dict[str, list[tuple[int, int, Distribution]]] = {}
     for one in distributions:
-        if match := PLACE.fullmatch(one.site):
+        if one.site == "." and here:
+            placed.setdefault(".", []).append((0, here, one))
+        elif match := PLACE.fullmatch(one.site):
             prefix = match[1]
             rank = SYSTEM.index(prefix) if prefix in SYSTEM else 0
             key = "usr/" if prefix in SYSTEM else prefix
@@ -147,7 +166,7 @@ def _allowed(allowed: Allowances, of: str, name: str | None) -> bool:
 
 CHECK = Check(
     name="requirements",
-    reads="the METADATA and WHEEL of every installed distribution, as `pip check` does",
+    reads="the METADATA and WHEEL of every distribution of an image or a folder, as `pip check` does",
     fails="a requirement is missing or has another version, or a wheel is for another Python or machine",
     hint="install what is required; an override with its reason belongs into the image's recipe",
     judge=judge,

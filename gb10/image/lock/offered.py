@@ -12,20 +12,23 @@ from packaging.version import Version
 from gb10.core.fetch import redact
 from gb10.core.fields import ARCHITECTURES, requirement_name
 from gb10.core.files import Artifact
+from gb10.core.host import Host
 from gb10.core.machine import MACHINES
 from gb10.errors import FetchError, UsageError
 from gb10.image.context import Context
+from gb10.image.lock.moves import Demand, demands, metadata_of, pin_of
 from gb10.image.lock.relock import main_index, own_index, sha256_of
 from gb10.image.lock.resolver import Platform, best_wheel, platform_of
 from gb10.image.patches.release_files import open_stored, version_of
 from gb10.image.patches.source_tree import Tree
 from gb10.image.recipe.image_recipe import Recipe
-from gb10.image.request.refs import require_release
-from gb10.image.upgrade.moves import pin_of
 from gb10.sources.index.client import Index, fetch_all, project_of, size_of
+from gb10.sources.index.metadata import wheel_metadata
 from gb10.sources.index.page import Link
 
 MOST_NOTES: Final = 5
+NEWEST: Final = 5
+"""Releases that an error names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,6 +100,24 @@ def _lost(links: list[Link], platforms: tuple[Platform, ...]) -> Iterator[str]:
             yield f"has no wheel for {MACHINES[platform.architecture]} and Python {platform.python}"
 
 
+def require_release(links: Iterable[Link], source: str, text: str, how: str = "") -> None:
+    """Raise UsageError, with the newest releases, when the index has no files of this release, or only yanked files.
+
+    ``how``: the option that names a release; by default ``--ref``.
+    """
+    found = [(version, link) for link in links if (version := version_of(link))]
+    asked = [link for version, link in found if SpecifierSet(f"=={text}").contains(version, prereleases=True)]
+    if any(not link.yanked for link in asked):
+        return
+    good = sorted({version for version, link in found if not link.yanked and not version.is_prerelease}, reverse=True)
+    problem = f"{source} {text} was yanked by its publishers" if asked else f"the package index has no {source} {text}"
+    raise UsageError(
+        problem,
+        where=f"newest: {', '.join(map(str, good[:NEWEST])) or 'none'}",
+        hint=f"choose one of its releases: {how or f'--ref {source}=VERSION'}",
+    )
+
+
 LARGEST: Final = 2 << 30
 """Bytes of a release's file."""
 ANOTHER: Final = "choose another release: --to VERSION"
@@ -157,7 +178,7 @@ def _own(index: Index, project: str) -> tuple[Link, ...]:
     return tuple(link for link in links if project_of(link.filename) == canonicalize_name(project))
 
 
-def opened(ctx: Context, found: Offered, version: Version) -> Tree:
+def opened(ctx: Host, found: Offered, version: Version) -> Tree:
     """The files of a release: its source archive if the recipe names one, else its wheel for the arm64 image.
 
     Raises FetchError.
@@ -177,3 +198,38 @@ def opened(ctx: Context, found: Offered, version: Version) -> Tree:
     with ctx.reporter.task(f"fetch {name}", artifact.size) as task:
         path = fetch_all([artifact], ctx.store, ctx.env, lambda count: ctx.reporter.advance(task, count))
     return open_stored(ctx.store, path[artifact.sha256], artifact)
+
+
+def require_wheel(found: Offered, version: Version) -> None:
+    """Raise UsageError for a release without a wheel for the Python of the recipe on a platform of the image."""
+    recipe, own = found.recipe, [link for link in found.links if version_of(link) == version]
+    platforms = (platform_of(recipe.base.suite, recipe.python, name) for name in reversed(ARCHITECTURES))
+    lost = next(_lost(own, tuple(platforms)), None)
+    if lost:
+        wheels = sorted(link.filename for link in own if link.filename.endswith(".whl"))
+        raise UsageError(
+            f"{recipe.engine} {version} {lost}, which the {recipe.engine} recipe has",
+            where="\n".join(wheels[:MOST_NOTES]) or "it has no wheels at all",
+            hint="choose another release, or change python and base.suite in a recipe of your own, then lock it",
+        )
+
+
+def demanded(host: Host, found: Offered, version: Version) -> tuple[Demand, ...]:
+    """What a release requires on aarch64, by the metadata of its wheel. Raises FetchError."""
+    recipe = found.recipe
+    wheels = {link.filename: link for link in found.links if version_of(link) == version}
+    names = [name for name in wheels if name.endswith(".whl")]
+    name = best_wheel(names, platform_of(recipe.base.suite, recipe.python, "arm64"))
+    metadata = None
+    if name is not None:
+        link, session = wheels[name], found.index.session
+        metadata = wheel_metadata(session, link, size_of(session, link))
+    if metadata is None:
+        metadata = metadata_of(opened(host, found, version), f"{recipe.engine} {version}")
+    return demands(metadata, recipe.python, MACHINES["arm64"])
+
+
+def links_of(host: Host, recipe: Recipe, version: Version) -> Offered:
+    """The files of the recipe's engine on its index; ``version`` is the release that the recipe has. FetchError."""
+    index = own_index(recipe, recipe.engine, main_index(host.env))
+    return Offered(recipe=recipe, index=index, links=_own(index, recipe.engine), current=version)

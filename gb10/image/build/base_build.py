@@ -1,0 +1,196 @@
+"""An image on an image of others: the base in the engine, the files that are laid over it, and its build context."""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import uv
+
+from gb10.containers.connection import Engine
+from gb10.containers.images import find_image, refuse_triggers, require_image
+from gb10.containers.registry.transfer import Moves, pull
+from gb10.core import proc
+from gb10.core.fetch import store_paths
+from gb10.core.machine import uv_platform
+from gb10.core.store import Store
+from gb10.errors import BuildError
+from gb10.image.base.base_files import read_base_files
+from gb10.image.build.bases import Bases, make_rootfs
+from gb10.image.build.contexts import (
+    BuildContext,
+    Lay,
+    build_context,
+    mod_files,
+    overlay_files,
+    scanner_files,
+    tree,
+    wheels,
+    write_tree,
+)
+from gb10.image.build.mod_layers import mod_network, mod_secrets
+from gb10.image.context import Context
+from gb10.image.lock.base_lock import NEWEST_GLIBC
+from gb10.image.locked_files import fetch_files
+from gb10.image.patches.on_base import apply_on
+from gb10.image.patches.patched import diffs_by_hand
+from gb10.image.plan.base_plan import PLACER
+from gb10.image.plan.plan_record import record
+from gb10.image.plan.render import dockerfile
+from gb10.image.plan.steps import MOD_RUNNER
+from gb10.image.plan.values import PLACES, Plan, Step
+from gb10.image.recipe.base_image import BaseImage
+from gb10.image.request.from_image import given_diffs, on_base
+from gb10.inside.install.install import remove_uv_notes
+
+FILES = "files"
+
+
+def ready_base(ctx: Context, base: BaseImage, engine: Engine) -> None:
+    """Have the base in the engine: layers that it lacks travel. Raises PublishError, EngineError, UsageError.
+
+    A builder of the user's own fetches it itself.
+    """
+    if engine.builder:
+        return
+    if find_image(engine, base.reference) is None:
+        size = sum(layer.size for layer in base.layers)
+        ctx.reporter.say(f"base {base.reference}: up to {size / 1e6:,.0f} MB to pull")
+        with ctx.reporter.task("pull the base", size) as task:
+            pull(engine, base.reference, base.platform, Moves(on_move=partial(ctx.reporter.update, task)))
+    refuse_triggers(engine, require_image(engine, base.reference))
+
+
+def try_patched(ctx: Context, plan: Plan) -> None:
+    """Apply the diffs to the files of the base, unless the store has the result.
+
+    Raises PatchError, and UncheckedError when the files cannot be read.
+    """
+    for step in plan.of_kind("patched"):
+        if not _entry(ctx.store, step).exists():
+            _patch(ctx, plan)
+
+
+def _patch(ctx: Context, plan: Plan) -> dict[str, bytes]:
+    base = plan.lock.base
+    if base is None:
+        return {}
+    diffs = given_diffs(ctx, base, plan.options.patches)
+    changed = apply_on(diffs, on_base(base), partial(read_base_files, ctx, base))
+    for one in diffs:
+        ctx.reporter.detail(f"{one.name}: applied to {len(one.files)} files")
+    return changed
+
+
+def placed_files(ctx: Context, plan: Plan, step: Step, *, again: bool = False) -> dict[str, Path]:
+    """The files of a step that are laid over the base, by their path below the root.
+
+    Made when they are missing, and ``again`` when that is asked.
+    """
+    entry = _entry(ctx.store, step)
+    with ctx.store.locked(f"placed-{step.key}", ctx.reporter.waiting_for(step.name)):
+        if entry.exists() and not again:
+            ctx.reporter.hit(step.name)
+        else:
+            with ctx.reporter.task(step.name):
+                ctx.store.replace(entry, partial(_make, ctx, plan, step))
+    return stored_files(ctx.store, step)
+
+
+def stored_files(store: Store, step: Step) -> dict[str, Path]:
+    """The same of a step that was made."""
+    root = _entry(store, step) / FILES
+    return {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def _make(ctx: Context, plan: Plan, step: Step, work: Path) -> None:
+    if step.kind == "added":
+        fetch_files(ctx, (step,))
+        install_added(ctx.store, plan.lock.base, step, work)
+        return
+    changed = _patch(ctx, plan)
+    write_tree(work / FILES, {path.removeprefix("/"): content for path, content in changed.items()})
+
+
+def install_added(store: Store, base: BaseImage | None, step: Step, work: Path) -> None:
+    """Unpack locked wheels where the image's Python looks first; its programs go where that Python lies.
+
+    Nothing of the image runs, and nothing is resolved. Raises BuildError.
+    """
+    if base is None or not base.site_packages:
+        raise BuildError("the image has no folder for Python packages", hint="leave out requirements")
+    site, place = work / FILES / base.site_packages[0].strip("/"), work / "wheels"
+    site.mkdir(parents=True)
+    wheels(store_paths(store, step.files))(place)
+    argv = [uv.find_uv_bin(), "pip", "install", "--no-config", "--offline", "--no-index", "--no-deps"]
+    argv += ["--require-hashes", "--only-binary", ":all:", "--cache-dir", str(work / "cache"), "--target", str(site)]
+    argv += ["--python", sys.executable, "--python-version", base.python, "--python-platform", _uv_name(base)]
+    argv += ["--find-links", str(place), "-r", str(place / "requirements.txt")]
+    try:
+        proc.capture(argv)
+    except proc.CommandFailedError as error:
+        raise BuildError("uv cannot unpack the added wheels", where=error.tail) from error
+    remove_uv_notes(site)
+    for script in sorted((site / "bin").glob("*")):
+        target = work / FILES / programs_of(base.site_packages[0]).strip("/") / script.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        script.rename(target)
+        text = target.read_bytes()
+        own, shebang = f"#!{sys.executable}\n".encode(), f"#!{base.interpreter}\n".encode()
+        target.write_bytes(text.replace(own, shebang, 1) if text.startswith(own) else text)
+    shutil.rmtree(site / "bin", ignore_errors=True)
+    for folder in (place, work / "cache"):
+        shutil.rmtree(folder)
+
+
+def programs_of(site: str) -> str:
+    """Where the programs of a folder of packages lie: ``/opt/venv/bin`` of ``/opt/venv/lib/python3.12/…``."""
+    prefix, found, _ = site.partition("/lib/python3")
+    return "/usr/local/bin" if not found or prefix in ("/usr", "") else f"{prefix}/bin"
+
+
+def _uv_name(base: BaseImage) -> str:
+    minor = min(int(base.glibc.partition(".")[2]), NEWEST_GLIBC)
+    return uv_platform("arm64" if base.platform == "linux/arm64" else "amd64", minor)
+
+
+def _entry(store: Store, step: Step) -> Path:
+    return store.entry(PLACES[step.kind], step.key)
+
+
+@contextmanager
+def on_image_context(
+    ctx: Context, plan: Plan, base: BaseImage, engine: Engine | None, rebuild_id: str = ""
+) -> Iterator[BuildContext]:
+    """The build context of an image on ``base``; deleted on exit. Without an engine the build base is a file of it.
+
+    Raises PatchError, FetchError, BuildError, EngineError.
+    """
+    own = ctx.catalog.contents
+    if engine:
+        ready_base(ctx, base, engine)
+    layers: dict[str, Lay] = {
+        f"{step.name}-files": tree(placed_files(ctx, plan, step, again=bool(rebuild_id)))
+        for step in (*plan.of_kind("added"), *plan.of_kind("patched"))
+    }
+    if plan.options.overlay:
+        layers["overlay-files"] = overlay_files(plan.options.overlay)
+    mods = zip(plan.of_kind("mod"), plan.options.mods, strict=True)
+    layers |= {f"{step.name}-files": mod_files(mod) for step, mod in mods}
+    images = Bases(ctx, plan, engine, rebuild_id).images(["base-build"]) if engine else {}
+    tars = {} if images else {"base-build.tar": make_rootfs(ctx, plan, plan.step("base-build"))}
+    files: dict[str, Path | bytes] = {
+        "Dockerfile": dockerfile(plan, ctx.catalog.templates).encode(),
+        "plan.json": (json.dumps(record(plan, diffs_by_hand(plan.options.patches)), indent=1) + "\n").encode(),
+        Path(PLACER).name: own[PLACER],
+        **({Path(MOD_RUNNER).name: own[MOD_RUNNER]} if plan.options.mods else {}),
+        **scanner_files(own, mods=bool(plan.options.mods)),
+        **tars,
+    }
+    with build_context(ctx.store, files, layers) as context, mod_secrets(ctx, plan) as secrets:
+        network = mod_network(plan, engine) if engine else "none"
+        yield replace(context, contexts={**context.contexts, **images}, secrets=secrets, network=network)

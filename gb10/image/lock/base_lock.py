@@ -1,0 +1,182 @@
+"""Locks of images on an image of others: the image as it was read, and the wheels that are added to it.
+
+What the image holds does not move: its distributions are given to the resolver as the only releases that there are.
+"""
+
+import re
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from packaging.version import InvalidVersion, Version
+
+from gb10.containers.reach import connect_if_running
+from gb10.core.fields import Architecture, requirement_name
+from gb10.core.files import digest
+from gb10.errors import LockStaleError, UsageError
+from gb10.image.base.base_reading import inspect_base
+from gb10.image.context import Context
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.lock.relock import BASE, added_wheels, main_index
+from gb10.image.lock.resolver import Platform, Resolver
+from gb10.image.plan.base_plan import lock_on
+from gb10.image.plan.catalog import DEFAULT_ENGINE
+from gb10.image.recipe.base_image import BaseImage
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.locked import Lock, LockedWheel
+from gb10.image.recipe.on_image import OnImage, derived
+
+NEWEST_GLIBC: Final = 40
+"""The N of the newest manylinux_2_N that uv knows."""
+NAME: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+PAIR: Final = re.compile(rf"(?<![\w.=<>~!-])({NAME})([<>=!~]\S*)?\s+depends\s+on\s+({NAME})([<>=!~]\S*[^\s,.])?")
+"""As uv writes it: who requires, in which releases, what, and which releases of that."""
+
+
+def build_inputs(ctx: Context) -> tuple[Recipe, Lock]:
+    """Recipe and lock that give the build stages their Debian packages: the checkout's own."""
+    path = ctx.catalog.recipe(DEFAULT_ENGINE)
+    return load_recipe(path), load_lock(lock_path(path))
+
+
+def given_digest(given: OnImage) -> str:
+    """Digest of the fields that decide the lock; a patch or a variable is not among them. Pure."""
+    return digest(
+        {
+            "image": given.base.image,
+            "platform": given.platform,
+            "python": given.base.python,
+            "engine": given.engine,
+            "requirements": sorted(given.requirements),
+            "constraints": sorted(given.constraints),
+        }
+    )
+
+
+def read_base(ctx: Context, given: OnImage, platform: str) -> BaseImage:
+    """The image that a recipe builds on, as it is now. Raises as ``inspect_base``."""
+    engine = connect_if_running(ctx.env, ctx.store)
+    python, serving = given.base.python, given.engine or ""
+    return inspect_base(ctx, given.base.image, platform, engine=engine, python=python, serving=serving)
+
+
+def lock_in_memory(ctx: Context, given: OnImage, platform: str) -> Lock:
+    """The lock of what ``--from`` names, for a platform: a tag is resolved now. Raises as ``inspect_base``."""
+    base = read_base(ctx, given, platform)
+    return lock_on(base, build_inputs(ctx)[1], given_digest(given))
+
+
+def check_on_image(given: OnImage, lock: Lock, path: Path) -> None:
+    """Raise LockStaleError when the recipe in ``path`` changed since it was locked."""
+    if lock.base is None or lock.input_digest != given_digest(given):
+        raise LockStaleError(
+            f"the recipe {path.name} changed since it was locked on {lock.created}",
+            where=f"locked from {lock.input_digest}\nrecipe is   {given_digest(given)}",
+            hint=f"./build.py lock --engine {path}",
+        )
+
+
+def lock_on_image(ctx: Context, given: OnImage, path: Path, upgrade: tuple[str, ...] = ()) -> Lock:
+    """The lock of a recipe on an image of others. A tag keeps its digest unless ``upgrade`` names ``base``.
+
+    Raises UsageError when a wheel does not fit what the image holds, FetchError, and as ``inspect_base``.
+    """
+    old = _old(path)
+    kept = old.base if old and BASE not in upgrade else None
+    name = given.base.image
+    same = kept is not None and kept.platform == given.platform and _repository(kept.reference) == _repository(name)
+    base = kept if kept and same and ("@" not in name or name == kept.reference) else None
+    if base is None:
+        base = read_base(ctx, given, given.platform)
+        if name != base.reference:
+            ctx.reporter.say(f"{name} is {base.reference}")
+    build_recipe, build = build_inputs(ctx)
+    wheels = _added(ctx, derived(given, base, build_recipe), base, old, upgrade) if given.requirements else ()
+    return lock_on(base, build, given_digest(given), wheels)
+
+
+def _repository(reference: str) -> str:
+    """A reference without digest and tag."""
+    name = reference.partition("@")[0]
+    head, slash, last = name.rpartition("/")
+    return f"{head}{slash}{last.partition(':')[0]}"
+
+
+def _old(path: Path) -> Lock | None:
+    return load_lock(lock_path(path)) if lock_path(path).exists() else None
+
+
+def _added(
+    ctx: Context, recipe: Recipe, base: BaseImage, old: Lock | None, upgrade: tuple[str, ...]
+) -> tuple[LockedWheel, ...]:
+    """The wheels that the requirements add. Raises UsageError for what would move a distribution of the image."""
+    if not base.python:
+        raise UsageError(f"{base.reference} holds no Python: no wheel can be added", hint="leave out requirements")
+    architecture: Architecture = "arm64" if base.platform == "linux/arm64" else "amd64"
+    minor = int(base.glibc.partition(".")[2] or 0)
+    if not minor:
+        raise UsageError(
+            f"{base.reference} has no glibc that could be read: no wheel is known to fit", hint="leave out requirements"
+        )
+    platform = Platform(python=base.python, architecture=architecture, glibc=min(minor, NEWEST_GLIBC))
+    present = {name: one.version for name, one in base.installed.items() if _is_version(one.version)}
+    constraints = (*recipe.constraints, *(f"{name}=={version}" for name, version in sorted(present.items())))
+    index = main_index(ctx.env)
+    resolver = Resolver(ctx.store, ctx.env, index.url, recipe.model_copy(update={"constraints": constraints}))
+    pins = {wheel.name: wheel.version for wheel in old.wheels.image[architecture]} if old else {}
+    pins = {name: version for name, version in pins.items() if name not in upgrade} | present
+    with ctx.store.folder("present") as folder:
+        write_stand_ins(folder, present)
+        try:
+            found = resolver.resolve(
+                recipe.requirements, platform, pins, "--find-links", str(folder), present=present.keys()
+            )
+        except UsageError as error:
+            raise misfit(error, base, recipe.requirements) from error
+    return added_wheels(index.session, found)
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
+
+
+def write_stand_ins(folder: Path, present: Mapping[str, str]) -> None:
+    """A wheel without content for each distribution of an image: an index need not have its release (+cu130)."""
+    for name, version in present.items():
+        flat = name.replace("-", "_")
+        info = f"{flat}-{version}.dist-info"
+        with zipfile.ZipFile(folder / f"{flat}-{version}-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+            wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{info}/RECORD", "")
+
+
+def misfit(error: UsageError, base: BaseImage, requirements: Iterable[str]) -> UsageError:
+    """The resolver's error with the pair that does not fit: what is to be added, and what the image holds. Pure."""
+    text = "\n".join((error.message, *getattr(error, "__notes__", ())))
+    for of, releases, name, wanted in PAIR.findall(text):
+        project = requirement_name(name)
+        if wanted and project in base.installed and requirement_name(of) not in base.installed:
+            return UsageError(
+                f"{of} does not fit {_held(base, project)}",
+                where=f"{of}{releases} requires {name}{wanted}",
+                hint=f"constrain {of} to a release that fits, or build on an image with another {project}",
+            )
+    for wanted in requirements:
+        project = requirement_name(wanted)
+        if project in base.installed:
+            return UsageError(
+                f"the requirement {wanted} does not fit {_held(base, project)}",
+                where=error.message,
+                hint="what the image holds does not move: leave the requirement out, or build on another image",
+            )
+    return error
+
+
+def _held(base: BaseImage, project: str) -> str:
+    return f"{project} {base.installed[project].version}, which {base.reference} holds"

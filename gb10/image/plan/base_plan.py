@@ -1,0 +1,179 @@
+"""The plan of an image on an image of others: the base as it is, what is added, and what is changed. Pure.
+
+Nothing of the base is made here, so no step is of its layers: they stay as they are, under their own digests.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from gb10.core.fields import ARCHITECTURES
+from gb10.core.files import Artifact, digest
+from gb10.errors import UsageError
+from gb10.image.plan.compiles import BLANK, PATCHER
+from gb10.image.plan.options import Options
+from gb10.image.plan.plan_record import record
+from gb10.image.plan.render import dockerfile, environment
+from gb10.image.plan.steps import CHANGED, MOD_RUNNER, SCANNER, rootfs
+from gb10.image.plan.values import Plan, Step, Toolkit, artifacts, on_each_machine
+from gb10.image.recipe.base_image import BaseImage
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.locked import Lock, LockedDebs, LockedWheel, LockedWheels
+from gb10.image.recipe.on_image import OnImage, derived
+
+PLACER: Final = "inside/install/placed.py"
+"""What lays files over a base."""
+NAMED: Final = re.compile(r"[A-Za-z0-9._:/\[\]-]+@sha256:[0-9a-f]{64}", re.ASCII)
+PATCHED: Final = "patched"
+ADDED: Final = "added"
+
+
+def lock_on(base: BaseImage, build: Lock, input_digest: str, added: Iterable[LockedWheel] = ()) -> Lock:
+    """The lock of an image on ``base``; ``build`` gives the build stages' packages and the day."""
+    wheels = tuple(added)
+    target = base.platform.partition("/")[2].partition("/")[0]
+    return Lock(
+        input_digest=input_digest,
+        base_digest=build.base_digest,
+        created=build.created,
+        debs=LockedDebs(image=dict.fromkeys(ARCHITECTURES, ()), build=build.debs.build),
+        wheels=LockedWheels(
+            image={name: wheels if name == target else () for name in ARCHITECTURES},
+            tools=dict.fromkeys(ARCHITECTURES, ()),
+        ),
+        sdists={},
+        base=base,
+    )
+
+
+def plan_on_image(given: OnImage, build: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -> Plan:
+    """Every step of an image on an image of others; the lock must hold that. ``build``: see ``derived``."""
+    if lock.base is None:
+        raise ValueError("a plan on an image needs a lock that holds one")
+    base, recipe = lock.base, derived(given, lock.base, build)
+    check_base(base, options)
+    tools = rootfs("build", lock.debs.build[options.build], lock, toolkit)
+    below = base_step(base)
+    draft = Plan(
+        recipe=recipe,
+        lock=lock,
+        options=options,
+        steps=(tools, below),
+        key=BLANK,
+        tags=on_image_tags(recipe, options, BLANK),
+        on=given,
+    )
+    own = (*_added(draft, below, toolkit), *_patched(draft, below, toolkit))
+    draft = replace(draft, steps=(*draft.steps, *own))
+    mods = _mods(draft, toolkit, (below, *own))
+    draft = replace(draft, steps=(*draft.steps, *mods))
+    image = _image(draft, toolkit, (below, *own, *mods))
+    proof = Step(
+        name="proof",
+        kind="proof",
+        needs=("image",),
+        about="what is added and changed",
+        key=digest([image.key, toolkit.digests_of(*SCANNER, *(CHANGED if mods else ()))]),
+    )
+    steps, tags = (*draft.steps, image, proof), on_image_tags(recipe, options, image.key)
+    return replace(draft, steps=steps, key=image.key, tags=tags)
+
+
+def check_base(base: BaseImage, options: Options) -> None:
+    """Raise UsageError for a base that cannot be named in a Dockerfile: a record of a plan may come from anybody."""
+    if not NAMED.fullmatch(base.reference):
+        raise UsageError(
+            f"the lock names no image by its digest: {ascii(base.reference)[:200]}",
+            hint="lock it again: ./build.py lock --engine FILE",
+        )
+    if base.platform != options.platform:
+        raise UsageError(f"{base.reference} is for {ascii(base.platform)[:40]}, and the plan for {options.platform}")
+
+
+def base_step(base: BaseImage) -> Step:
+    """The base. Its layers are the files that it reads, under their own digests."""
+    layers = tuple(Artifact(one.digest, one.digest.removeprefix("sha256:"), one.size) for one in base.layers)
+    return Step(
+        name="base",
+        kind="base",
+        key=digest(["base", base.reference, base.platform]),
+        files=layers,
+        about=f"{base.reference}: {len(layers)} layers",
+    )
+
+
+def on_image_tags(recipe: Recipe, options: Options, key: str) -> tuple[str, ...]:
+    """The one tag of an image on an image of others; it holds the key and never moves."""
+    cuda = f"-cu{recipe.cuda.replace('.', '')}" if recipe.cuda else ""
+    version = recipe.version.replace("+", "-")
+    tag = f"{recipe.repository}:{version}{cuda}-sm{options.arch.digits}"
+    tag = tag if options.platform == options.arch.platform else f"{tag}-{options.target}"
+    return (f"{tag}-{key[:12]}",)
+
+
+def _added(draft: Plan, below: Step, toolkit: Toolkit) -> tuple[Step, ...]:
+    """The layer of added wheels."""
+    wheels = draft.lock.wheels.image[draft.options.target]
+    if not wheels or draft.base is None:
+        return ()
+    place = [draft.base.site_packages[:1], draft.base.interpreter, draft.base.python, draft.base.glibc]
+    return (
+        Step(
+            name=ADDED,
+            kind="added",
+            key=digest([ADDED, below.key, [wheel.sha256 for wheel in wheels], place, toolkit.digests_of(PLACER)]),
+            needs=(below.name,),
+            files=artifacts(draft.recipe, wheels),
+            about=", ".join(f"{wheel.name} {wheel.version}" for wheel in wheels),
+        ),
+    )
+
+
+def _patched(draft: Plan, below: Step, toolkit: Toolkit) -> tuple[Step, ...]:
+    """The layer of patched files; their texts are those of the base, so its key stands for them."""
+    uses = draft.options.patches
+    if not uses:
+        return ()
+    inputs = [part for use in uses for part in (use.source, *use.inputs)]
+    return (
+        Step(
+            name=PATCHED,
+            kind="patched",
+            key=digest([PATCHED, below.key, inputs, toolkit.digests_of(PLACER, *PATCHER)]),
+            needs=(below.name,),
+            about=", ".join(use.name for use in uses),
+        ),
+    )
+
+
+def _mods(draft: Plan, toolkit: Toolkit, below: tuple[Step, ...]) -> tuple[Step, ...]:
+    """A step per mod. Each builds on the one before: a change moves its key and all later ones."""
+    options, made = draft.options, list[Step]()
+    overlay = options.overlay.digest if options.overlay else None
+    interpreter = draft.base.interpreter if draft.base else ""
+    under = digest([[step.key for step in below], toolkit.digests_of(PLACER), overlay, environment(draft), interpreter])
+    for number, mod in enumerate(options.mods, 1):
+        under = digest(
+            ["mod", under, mod.name, mod.digest, mod.network, draft.recipe.workdir, toolkit.digests_of(MOD_RUNNER)]
+        )
+        needs = (made[-1].name,) if made else tuple(step.name for step in below)
+        network = ", with the network" if mod.network else ""
+        made.append(Step(name=f"mod-{number}", kind="mod", key=under, needs=needs, about=f"{mod.label}{network}"))
+    return tuple(made)
+
+
+def _image(draft: Plan, toolkit: Toolkit, needs: tuple[Step, ...]) -> Step:
+    """The image step, as ``image_step`` has it."""
+    recipe, options = draft.recipe, draft.options
+    draft = replace(draft, options=options.nameless)
+    overlay = options.overlay.digest if options.overlay else None
+    texts = [dockerfile(machine, toolkit.templates) for machine in on_each_machine(draft)]
+    own = toolkit.digests_of(PLACER, *SCANNER, *((MOD_RUNNER, *CHANGED) if options.mods else ()))
+    return Step(
+        name="image",
+        kind="image",
+        key=digest(["image", texts, record(draft), own, overlay]),
+        needs=tuple(step.name for step in needs),
+        about=f"{recipe.engine} {recipe.version} {options.platform}",
+    )

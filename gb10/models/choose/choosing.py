@@ -1,0 +1,348 @@
+"""The launch of a model: engine, nodes, memory, context, parsers. Each choice has its reason. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from gb10.errors import UsageError
+from gb10.models.choose.served_models import Containers, Served, format_of, reasoning_of, served_by
+from gb10.models.memory.engines.budget import Machine, gib
+from gb10.models.memory.estimating import NEARLY_FULL, Estimate, estimate
+from gb10.models.memory.launch import Drafts, Engine, Launch
+from gb10.models.memory.model import Model
+from gb10.models.memory.shapes.config_fields import Fields
+from gb10.models.memory.weights.weight import Ranks
+
+Purpose = Literal["chat", "agents", "batch"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """What a purpose asks of a server: tokens of a request that must fit, those it gets at most, requests at once."""
+
+    least: int
+    most: int
+    requests: int
+    why: str
+
+
+PURPOSES: Final[dict[Purpose, Wanted]] = {
+    "chat": Wanted(least=16_384, most=131_072, requests=8, why="a few people who talk"),
+    "agents": Wanted(least=65_536, most=262_144, requests=4, why="few requests with long contexts"),
+    "batch": Wanted(least=8_192, most=32_768, requests=64, why="many short requests at once"),
+}
+NODES: Final = (1, 2, 3, 4, 6, 8, 16)
+SHARES: Final = tuple(round(share / 100, 2) for share in range(85, 34, -1))
+"""Tried from the largest: above it what else runs on a node decides whether a server starts."""
+BATCHED: Final = 8192
+DRAFTS: Final = 2
+"""Tokens that the variant of a model's own draft layer proposes."""
+STEP: Final = 1024
+FULL: Final = (*NEARLY_FULL, "load-peak")
+"""Problems of a node that would keep less than its reserve."""
+EIGHT_BITS: Final = {"vllm": "fp8", "sglang": "fp8_e4m3"}
+ENGINES: Final[tuple[Engine, ...]] = ("vllm", "sglang")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelFiles:
+    """What is known of a model by its files: how a command names it, config, sizes, chat template, commit."""
+
+    name: str
+    fields: Fields
+    sizes: Model
+    template: str = ""
+    revision: str = ""
+
+    @property
+    def architecture(self) -> str:
+        """The first of the config's architectures; empty when it names none."""
+        named = self.fields.config.get("architectures")
+        return str(named[0])[:100] if isinstance(named, list | tuple) and named else ""
+
+    @property
+    def longest(self) -> int:
+        """The longest context that the config allows, in tokens; 0 when it names none."""
+        return self.fields.number("max_position_embeddings", default=0, largest=1 << 27)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reason:
+    """One choice: a parameter or a subject, what was chosen, and why."""
+
+    what: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """How a model is served, and why so."""
+
+    files: ModelFiles
+    engine: Engine
+    container: str
+    launch: Launch
+    found: Estimate
+    pools: bool = False
+    options: tuple[str, ...] = ()
+    """More options of the engine, in order."""
+    draft_length: int | None = None
+    """The context that fits with the model's own draft layer; None where it has none, or none fits."""
+    reasons: tuple[Reason, ...] = field(default=())
+
+
+def choose(
+    files: ModelFiles,
+    machine: Machine,
+    containers: Containers,
+    *,
+    purpose: Purpose = "chat",
+    engine: str | None = None,
+    nodes: int | None = None,
+) -> Choice:
+    """The launch for a purpose, on the fewest nodes that hold it. Raises UsageError with the closest thing that works.
+
+    ``engine`` and ``nodes`` are the user's choice.
+    """
+    served, of_engine = _engine(files, engine)
+    wanted = PURPOSES[purpose]
+    launch, found, of_memory = _launch(files, served, machine, wanted, nodes)
+    pools = files.architecture in served.pools
+    options, of_parsers = ((), ()) if pools else _parsers(files, served)
+    of_requests = Reason(what="max_num_seqs", value=str(launch.requests), why=f"{purpose}: {wanted.why}")
+    return Choice(
+        files=files,
+        engine=launch.engine,
+        container=containers[served.engine],
+        launch=launch,
+        found=found,
+        pools=pools,
+        options=options,
+        draft_length=None if pools else _with_drafts(files, found, machine),
+        reasons=(of_engine, *of_memory, of_requests, *of_parsers, *_left_alone(files, launch)),
+    )
+
+
+def _engine(files: ModelFiles, asked: str | None) -> tuple[Served, Reason]:
+    """The engine: the user's, else vLLM where it has the architecture, else SGLang."""
+    named = files.architecture
+    if not named:
+        raise UsageError(
+            f"the config of {files.name} names no architecture, so no engine can be chosen",
+            hint="a config.json of transformers has `architectures`; GGUF files have none: --image a llama.cpp image",
+        )
+    able = [served for served in map(served_by, ENGINES) if named in served.generates | served.pools]
+    if not able:
+        releases = " and ".join(f"{one.engine} {one.release}" for one in map(served_by, ENGINES))
+        raise UsageError(
+            f"neither {releases} has the architecture {named}",
+            hint="a newer release may: ./build.py recipe add finds what others serve it with; run FILE --image REF",
+        )
+    chosen = next((one for one in able if one.engine == (asked or able[0].engine)), None)
+    if chosen is None:
+        raise UsageError(f"{asked} has no architecture {named}", hint=f"{able[0].engine} {able[0].release} has it")
+    others = "both engines have it" if len(able) > 1 else f"only {able[0].engine} has it"
+    why = "your choice" if asked else f"its registry has {named}; {others}"
+    return chosen, Reason(what="engine", value=f"{chosen.engine} {chosen.release}", why=why)
+
+
+def _launch(
+    files: ModelFiles, served: Served, machine: Machine, wanted: Wanted, nodes: int | None
+) -> tuple[Launch, Estimate, tuple[Reason, ...]]:
+    """The first launch that fits: fewest nodes, all requests or fewer, the cache's own type or eight bits."""
+    counts = [nodes] if nodes else [count for count in NODES if not _why_not(files.fields, count)]
+    if nodes and _why_not(files.fields, nodes):
+        raise UsageError(f"{files.name} on {nodes} nodes: {_why_not(files.fields, nodes)}", hint="name another number")
+    longest = min(files.longest or wanted.most, wanted.most)
+    least = min(wanted.least, longest)
+    nearest: Estimate | None = None
+    for count in counts:
+        if files.sizes.total / count > machine.total and count != counts[-1]:
+            continue
+        for cache in ("auto", EIGHT_BITS[served.engine]):
+            for requests in dict.fromkeys((wanted.requests, max(wanted.requests // 4, 1), 1)):
+                base = replace(_base(files, served, count, cache, requests), length=least)
+                found = _with_share(files.sizes, base, machine)
+                if found is not None:
+                    return _longest(files, found, machine, longest, cache)
+        nearest = estimate(files.sizes, _base(files, served, count, "auto", 1), machine)
+    hint = nearest.remedies[-1] if nearest and nearest.remedies else "choose files with fewer bits"
+    raise UsageError(
+        f"{files.name} does not fit on {f'{nodes} nodes' if nodes else f'up to {counts[-1]} nodes'}: its weights take "
+        f"{gib(files.sizes.total)}",
+        hint=hint,
+    )
+
+
+def _why_not(fields: Fields, nodes: int) -> str:
+    """Why tensor parallelism over so many nodes cannot be; empty when it can."""
+    if fields.heads % nodes:
+        return f"its {fields.heads} attention heads do not divide by {nodes}"
+    if fields.kv_heads % nodes and nodes % fields.kv_heads:
+        return f"its {fields.kv_heads} key-value heads and {nodes} nodes do not divide"
+    return ""
+
+
+def _base(files: ModelFiles, served: Served, nodes: int, cache: str, requests: int) -> Launch:
+    return Launch(
+        engine="vllm" if served.engine == "vllm" else "sglang",
+        release=served.release,
+        ranks=Ranks(tensor=nodes),
+        requests=requests,
+        batched=BATCHED,
+        cache_type=cache,
+        length=files.longest or None,
+        own_image=True,
+    )
+
+
+def _with_share(sizes: Model, launch: Launch, machine: Machine) -> Estimate | None:
+    """The estimate with the largest share that leaves each node its reserve; None where its cache holds no request."""
+
+    def at(share: float) -> Estimate:
+        return estimate(sizes, replace(launch, fraction=share), machine)
+
+    low, high = 0, len(SHARES) - 1  # the shares fall: what leaves the reserve leaves it with a smaller one, too
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _leaves_reserve(at(SHARES[middle])) else (middle + 1, high)
+    found = at(SHARES[low])
+    return found if found.fits and _leaves_reserve(found) and _held(found) >= 1 else None
+
+
+def _leaves_reserve(found: Estimate) -> bool:
+    return not any(one.code in FULL for budget in found.budgets for one in budget.problems)
+
+
+def _held(found: Estimate) -> float:
+    """How many requests of full length the caches hold; one for a model without a cache."""
+    return min((1.0 if budget.requests is None else budget.requests for budget in found.budgets), default=1.0)
+
+
+def _longest(
+    files: ModelFiles, found: Estimate, machine: Machine, longest: int, cache: str
+) -> tuple[Launch, Estimate, tuple[Reason, ...]]:
+    """The same with the longest context of which the cache still holds a request."""
+    launch, low, high = found.launch, (found.launch.length or STEP) // STEP, longest // STEP
+    best = found
+    while low < high:
+        middle = (low + high + 1) // 2
+        tried = estimate(files.sizes, replace(launch, length=middle * STEP), machine)
+        if tried.fits and _held(tried) >= 1:
+            low, best = middle, tried
+        else:
+            high = middle - 1
+    length = longest if low == longest // STEP else low * STEP
+    best, why = _enough(files.sizes, estimate(files.sizes, replace(launch, length=length), machine), machine)
+    launch, budget = best.launch, best.tightest
+    held = f"{budget.requests:.1f} such requests fit into the cache" if budget.requests else "the model has no cache"
+    limit = f"the model's own limit is {files.longest}" if files.longest else "the model names no limit"
+    reasons = [
+        Reason(
+            what="tensor_parallel",
+            value=str(launch.nodes),
+            why=f"the fewest nodes that hold {gib(files.sizes.total)} of weights and the cache",
+        ),
+        Reason(
+            what="gpu_memory_utilization",
+            value=f"{launch.fraction:g}",
+            why=f"{why}: {gib(budget.serving)} of {gib(budget.total)} in use",
+        ),
+        Reason(what="max_model_len", value=str(length), why=f"{limit}; {held}"),
+    ]
+    if cache != "auto":
+        why = "with the cache's own type too few tokens fit"
+        reasons.append(Reason(what="kv_cache_dtype", value=cache, why=why))
+    return launch, best, tuple(reasons)
+
+
+def _enough(sizes: Model, found: Estimate, machine: Machine) -> tuple[Estimate, str]:
+    """The same with the smallest share whose cache holds all requests at full length; else as it is; and why so."""
+    wanted, best = float(found.launch.requests or 1), found
+    low, high = SHARES.index(found.launch.fraction or SHARES[0]), len(SHARES) - 1
+    if _held(found) < wanted:
+        return found, "the largest share that leaves a node its reserve"
+    while low < high:
+        middle = (low + high + 1) // 2
+        tried = estimate(sizes, replace(found.launch, fraction=SHARES[middle]), machine)
+        if tried.fits and _held(tried) >= wanted:
+            low, best = middle, tried
+        else:
+            high = middle - 1
+    return best, "the smallest share whose cache holds all requests at full length"
+
+
+def _with_drafts(files: ModelFiles, found: Estimate, machine: Machine) -> int | None:
+    """The longest context with drafts of the model's own layer, a step shorter each time."""
+    length = found.launch.length or 0
+    while files.sizes.drafts and length >= STEP:
+        launch = replace(found.launch, drafts=Drafts(tokens=DRAFTS, own=True), length=length)
+        tried = estimate(files.sizes, launch, machine)
+        if tried.fits and _held(tried) >= 1:
+            return length
+        length = length * 7 // 8 // STEP * STEP
+    return None
+
+
+def _parsers(files: ModelFiles, served: Served) -> tuple[tuple[str, ...], tuple[Reason, ...]]:
+    """The options that read tool calls and reasoning, by the model's own template."""
+    if not files.template:
+        why = "the model has no chat template: it completes text, and /v1/chat/completions refuses it"
+        return (), (Reason(what="chat template", value="none", why=why),)
+    if served.engine == "sglang":
+        why = "SGLang finds the format in the model's template"
+        return (
+            ("--reasoning-parser", "auto", "--tool-call-parser", "auto"),
+            (Reason(what="parsers", value="auto", why=why),),
+        )
+    found = format_of(files.template, files.fields.kind, files.name)
+    if found is None:
+        why = "the model's template has no mark of a known format, so tool calls come as text"
+        return (), (Reason(what="tool-call-parser", value="none", why=why),)
+    reasoning = reasoning_of(found, files.template)
+    options = (
+        *(("--reasoning-parser", reasoning) if reasoning else ()),
+        *("--enable-auto-tool-choice", "--tool-call-parser", str(found.tools)),
+    )
+    chosen = f"{found.tools}{f', reasoning {reasoning}' if reasoning else ''}"
+    return options, (Reason(what="parsers", value=chosen, why=f"{found.mark} in its template: {found.what}"),)
+
+
+def _left_alone(files: ModelFiles, launch: Launch) -> Iterator[Reason]:
+    """What is left to the engine, and said."""
+    yield Reason(
+        what="backends",
+        value="the engine's",
+        why="nothing is known against its defaults for this model; ./build.py explain MODEL shows what it takes",
+    )
+    if files.sizes.drafts:
+        yield Reason(
+            what="drafts",
+            value="off",
+            why=f"the files have a draft layer of {gib(files.sizes.drafts)}: the variant mtp uses it; whether it is "
+            "faster was not measured",
+        )
+    if launch.engine == "vllm" and launch.length and launch.length > BATCHED:
+        yield Reason(
+            what="prefill",
+            value=f"{BATCHED} tokens a step",
+            why="the peak of a long prompt is that of a step; a long prefill has ended hosts whose cache held it "
+            "(vllm-project/vllm#55569): lower max_model_len if the memory guard ends the server",
+        )
+
+
+def lines(choice: Choice) -> Sequence[str]:
+    """The plan in ten lines at most, for a person who is asked."""
+    launch, budget = choice.launch, choice.found.tightest
+    nodes = f"{launch.nodes} node{'s' * (launch.nodes > 1)}"
+    files = choice.files
+    held = f", {budget.requests:.1f} of full length in the cache" if budget.requests else ""
+    return (
+        f"{files.name}{f' at {files.revision[:12]}' if files.revision else ''}",
+        f"engine    {choice.engine} {launch.release}, {choice.container}",
+        f"nodes     {nodes}, tensor parallel",
+        f"memory    {gib(budget.serving)} of {gib(budget.total)} a node; PyTorch is capped, and a guard watches",
+        f"context   {launch.length} tokens, {launch.requests} requests at once{held}",
+        f"download  {gib(files.sizes.total + files.sizes.drafts)} of weights, if they are not there yet",
+    )

@@ -1,0 +1,90 @@
+"""What the releases of our images serve, and which parsers read what a model writes. From ``recipes/choose``."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Final
+
+from pydantic import Field, StringConstraints
+
+from gb10.core.document import parse_document
+from gb10.core.fields import Model, Name
+from gb10.core.installation import ROOT
+
+FOLDER: Final = ROOT / "recipes/choose"
+FORMATS: Final = "recipes/choose/formats.yaml"
+Mark = Annotated[str, StringConstraints(min_length=1, max_length=60)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Served:
+    """The architectures of ``config.json`` that a release serves: those that generate, and those that pool."""
+
+    engine: str
+    release: str
+    generates: frozenset[str]
+    pools: frozenset[str]
+
+
+@cache
+def served_by(engine: str) -> Served:
+    """What the newest known release of an engine serves; made of its wheel by scripts/engine_architectures.py."""
+    path = max(FOLDER.glob(f"{engine}-*.json"))
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return Served(
+        engine=engine,
+        release=found["release"],
+        generates=frozenset(found["generates"]),
+        pools=frozenset(found["pools"]),
+    )
+
+
+class Format(Model):
+    """A row: the mark of a template, and the parsers of vLLM that read what a model with such a template writes."""
+
+    mark: Mark
+    kinds: tuple[Name, ...] = ()
+    names: tuple[Mark, ...] = ()
+    tools: Name
+    reasoning: Name | None = None
+    thinks: Mark | None = None
+    """The reasoning parser counts only if this is in the template, too."""
+    what: Mark
+
+    def fits(self, template: str, kind: str, name: str) -> bool:
+        """Whether the row is one of this model."""
+        kinds = not self.kinds or kind in self.kinds
+        return self.mark in template and kinds and (not self.names or self.named(name))
+
+    def named(self, name: str) -> bool:
+        """Whether one of its patterns is in a model's name."""
+        return any(re.search(pattern, name, re.IGNORECASE) for pattern in self.names)
+
+
+class FormatFile(Model):
+    """``recipes/choose/formats.yaml``."""
+
+    formats: Annotated[tuple[Format, ...], Field(min_length=1)]
+
+
+@cache
+def load_formats() -> tuple[Format, ...]:
+    """The rows of the checkout; raises UsageError for a file that is not valid."""
+    text = (ROOT / FORMATS).read_text(encoding="utf-8")
+    return parse_document(text, FormatFile, where=FORMATS, what="list of formats").formats
+
+
+def format_of(template: str, kind: str, name: str) -> Format | None:
+    """The row of a model; None when no mark is known."""
+    return next((one for one in load_formats() if one.fits(template, kind, name)), None)
+
+
+def reasoning_of(found: Format, template: str) -> str | None:
+    """The reasoning parser of a row for a template; None when the model does not think aloud."""
+    return found.reasoning if found.thinks is None or found.thinks in template else None
+
+
+Containers = Mapping[str, str]
+"""Our image of each engine, as recipes name it."""

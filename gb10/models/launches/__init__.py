@@ -1,0 +1,1 @@
+"""Launches as others write them: `docker run` in scripts, compose files, objects of Kubernetes. Read, never run."""

@@ -1,0 +1,146 @@
+"""The services of a compose file, by the compose specification: what is taken of each, and what is not. Pure."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from gb10.models.launches.container_launch import (
+    ContainerLaunch,
+    Taken,
+    interpolated,
+    mapped_port,
+    texts_of,
+    with_entrypoint,
+)
+from gb10.models.load.safe_yaml import SafeDocument
+
+KEYS: Final = {
+    "shm_size": "shm_size",
+    "ipc": "ipc",
+    "network_mode": "network",
+    "user": "user",
+    "mem_limit": "memory_limit",
+    "restart": "restart_policy",
+    "privileged": "privileged",
+    "volumes": "volumes",
+    "cap_add": "cap_add",
+    "devices": "devices",
+    "security_opt": "security_opt",
+    "ulimits": "ulimit",
+    "labels": "labels",
+}
+WHY: Final = {
+    "build": "lint and recipes name an image, they build none here",
+    "env_file": "the file was not read",
+    "extends": "the other service was not read",
+    "healthcheck": "`run` and the launchers ask the server themselves",
+    "depends_on": "a recipe is one server",
+    "profiles": "a recipe is one server",
+    "container_name": "the launcher names its containers",
+    "hostname": "the launcher names its containers",
+}
+"""Keys that become nothing, and why; of another one a recipe has no key."""
+
+
+def compose_launches(document: SafeDocument, values: Mapping[object, object]) -> tuple[ContainerLaunch, ...]:
+    """The services in the order of the file. Variables without a default stay as ``$NAME``."""
+    services = values.get("services")
+    found = services.items() if isinstance(services, Mapping) else ()
+    return tuple(_service(document, str(name), one) for name, one in found if isinstance(one, Mapping))
+
+
+def _service(document: SafeDocument, name: str, service: Mapping[object, object]) -> ContainerLaunch:
+    at = ("services", name)
+
+    def line(*below: str) -> int:
+        return document.keys.get((*at, *below)) or document.lines.get((*at, *below)) or document.keys.get(at, 0)
+
+    image = interpolated(str(service.get("image") or ""), {})
+    entrypoint = _command(service["entrypoint"]) if service.get("entrypoint") is not None else None
+    words = with_entrypoint(image, _command(service.get("command")), entrypoint)
+    environment = dict(_environment(service.get("environment")))
+    ports = [port for text in _ports(service.get("ports")) if (port := mapped_port(text))]
+    taken = []
+    for key in map(str, service):
+        became, why = _became(key, service.get(key))
+        taken.append(Taken(line=line(key), written=key, became=became, why=why))
+    return ContainerLaunch(
+        form="compose",
+        name=name,
+        line=line(),
+        image=image,
+        words=words,
+        environment={key: value for key, value in environment.items() if value is not None},
+        ports=tuple(ports),
+        options={KEYS[key]: value for key, value in _named(service) if key in KEYS},
+        gpu=_has_gpu(service),
+        entrypoint=" ".join(entrypoint or ()),
+        taken=(
+            *taken,
+            *(
+                Taken(line=line("environment"), written=key, why="its value is the environment of whoever runs compose")
+                for key, value in environment.items()
+                if value is None
+            ),
+        ),
+        lines={
+            "image": line("image"),
+            "command": line("command"),
+            "ports": line("ports"),
+            "entrypoint": line("entrypoint"),
+            **{f"env.{key}": line("environment", key) for key in environment},
+        },
+    )
+
+
+def _named(service: Mapping[object, object]) -> Iterator[tuple[str, object]]:
+    for key, value in service.items():
+        yield str(key), list(texts_of(value)) if isinstance(value, list) else value
+
+
+def _became(key: str, value: object) -> tuple[str, str]:
+    parts = {"image": "container", "command": "command", "entrypoint": "command", "environment": "env", "ports": "port"}
+    if key in parts:
+        return parts[key], ""
+    if key in KEYS:
+        return f"executor_config.{KEYS[key]}", ""
+    if key in ("deploy", "gpus", "runtime") and "nvidia" in str(value) + key.replace("gpus", "nvidia"):
+        return "the GPU", ""
+    return "", WHY.get(key, "no key of a recipe says it")
+
+
+def _command(value: object) -> tuple[str, ...]:
+    """A command as a text, which a shell would split, or as a list."""
+    if isinstance(value, str):
+        try:
+            return tuple(interpolated(word, {}) for word in shlex.split(value))
+        except ValueError:
+            return tuple(value.split())
+    return tuple(interpolated(word, {}) for word in texts_of(value))
+
+
+def _environment(value: object) -> Iterator[tuple[str, str | None]]:
+    """Variables of a mapping or of a list; None for one whose value is not in the file."""
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield str(key), None if one is None else interpolated(_scalar(one), {})
+    for text in texts_of(value) if isinstance(value, list) else ():
+        key, equals, given = text.partition("=")
+        yield key, interpolated(given, {}) if equals else None
+
+
+def _scalar(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _ports(value: object) -> Iterator[str]:
+    for one in value if isinstance(value, list) else ():
+        if isinstance(one, Mapping):
+            yield f"{one.get('published') or one.get('target')}:{one.get('target')}"
+        elif isinstance(one, str | int):
+            yield interpolated(str(one), {})
+
+
+def _has_gpu(service: Mapping[object, object]) -> bool:
+    asked = [service.get(key) for key in ("deploy", "gpus", "runtime", "devices", "device_requests")]
+    return service.get("gpus") is not None or any("nvidia" in str(one) for one in asked if one is not None)

@@ -1,0 +1,113 @@
+"""One container that starts a server, read from a file of another tool: what was taken, and what was not. Pure."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+Form = Literal["docker run", "compose", "Kubernetes"]
+SERVERS: Final[Mapping[str, re.Pattern[str]]] = {
+    "vllm": re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b"),
+    "sglang": re.compile(r"\bsglang\s+serve\b|\bsglang\.launch_server\b"),
+    "trtllm": re.compile(r"\btrtllm-serve\b"),
+    "llama-cpp": re.compile(r"\bllama-server\b"),
+}
+ENTRYPOINTS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+    (r"(?:docker\.io/)?vllm/vllm-openai(?:[:@-].*)?", ("vllm", "serve")),
+    (r"ghcr\.io/ggml-org/llama\.cpp:(?:server|full).*", ("llama-server",)),
+)
+"""Images whose own entrypoint is the server: their arguments are its options."""
+HOST_NETWORK: Final = "host"
+LARGEST_MAPPING: Final = 4096
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Taken:
+    """What one line of the file became: ``--shm-size=16g`` -> ``executor_config.shm_size``; or why it was not taken."""
+
+    line: int
+    written: str
+    became: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContainerLaunch:
+    """``words`` are the whole command, the image's known entrypoint included; ``lines`` are those of the parts.
+
+    ``ports`` are (port of the machine, port of the container). ``options`` are for ``executor_config``.
+    """
+
+    form: Form
+    name: str
+    line: int
+    image: str = ""
+    words: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    ports: tuple[tuple[int, int], ...] = ()
+    options: Mapping[str, object] = field(default_factory=dict)
+    gpu: bool = True
+    """Whether it asks for a GPU."""
+    entrypoint: str = ""
+    """What replaces the image's entrypoint: ``command`` of Kubernetes, ``--entrypoint``; empty when nothing does."""
+    taken: tuple[Taken, ...] = ()
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """By part: ``image``, ``command``, ``ports``, ``entrypoint``, and ``env.NAME``."""
+
+    @property
+    def engine(self) -> str | None:
+        """The engine whose server it starts; None for another program."""
+        text = " ".join(self.words)
+        return next((name for name, pattern in SERVERS.items() if pattern.search(text)), None)
+
+    @property
+    def left(self) -> tuple[Taken, ...]:
+        """What was not taken."""
+        return tuple(one for one in self.taken if not one.became)
+
+    def line_of(self, part: str) -> int:
+        """The line of a part, else that of the container."""
+        return self.lines.get(part, self.line)
+
+
+def with_entrypoint(image: str, words: tuple[str, ...], entrypoint: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The whole command: the entrypoint that is given, else the image's own where it is known, then the words."""
+    if entrypoint is not None:
+        return (*entrypoint, *words)
+    known = next((start for name, start in ENTRYPOINTS if re.fullmatch(name, image)), ())
+    text = " ".join(words)
+    return words if any(pattern.search(text) for pattern in SERVERS.values()) else (*known, *words)
+
+
+def mapped_port(text: str) -> tuple[int, int] | None:
+    """``127.0.0.1:8356:8000/tcp`` as (8356, 8000); ``8000`` as (8000, 8000); None for what names no single port."""
+    parts = text.partition("/")[0].rsplit(":", 2)
+    numbers = [int(part) for part in parts[-2:] if part.isascii() and part.isdecimal() and len(part) < 6]
+    if len(numbers) < min(len(parts), 2):
+        return None
+    return (numbers[0], numbers[-1])
+
+
+VARIABLE: Final = re.compile(r"\$\$|\$\{(\w{1,128})(?::?([-+?=])([^{}]{0,1024}))?\}|\$(\w{1,128})")
+
+
+def interpolated(text: str, known: Mapping[str, str]) -> str:
+    """A text with the values of variables that are known or have a default; others stay as ``$NAME``."""
+
+    def filled(found: re.Match[str]) -> str:
+        name = found[1] or found[4]
+        if not name:
+            return "$"
+        if name in known:
+            return known[name]
+        return (found[3] or "") if found[2] in ("-", "=") else f"${name}"
+
+    return VARIABLE.sub(filled, text[:LARGEST_MAPPING])
+
+
+def texts_of(value: object) -> Iterator[str]:
+    """The texts of a list, or the one of a scalar."""
+    if isinstance(value, list | tuple):
+        yield from (str(one) for one in value if isinstance(one, str | int | float))
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield str(value)

@@ -1,0 +1,127 @@
+"""What a text is that is no model recipe: launches of other tools, or a file that is named for what it is. Pure."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+
+from gb10.models.launches.compose_services import compose_launches
+from gb10.models.launches.container_launch import ContainerLaunch
+from gb10.models.launches.docker_run_lines import START, docker_runs
+from gb10.models.launches.pod_objects import pod_launches
+from gb10.models.load.known_keys import KNOWN, closest
+from gb10.models.load.safe_yaml import SafeDocument, UnreadableError, read_yaml
+
+STRONG: Final = ("recipe_version", "model", "command", "container")
+"""Keys of the top level by which a file is meant as a recipe, also where one is misspelt."""
+OTHERS: Final = frozenset(("services", "apiVersion", "kind", "meta", "jobs", "compatible_strategies", "repository"))
+"""Keys that a recipe never has."""
+YAML: Final = (".yaml", ".yml")
+DOCUMENT: Final = re.compile(r"^---(?:[ \t].*)?$", re.MULTILINE)
+MOST: Final = 100
+"""Documents of a file."""
+KINDS: Final[Sequence[tuple[frozenset[str], str]]] = (
+    (frozenset(("on", "jobs")), "a workflow of GitHub Actions"),
+    (frozenset(("True", "jobs")), "a workflow of GitHub Actions"),  # YAML 1.1 reads `on` so
+    (frozenset(("engine", "version", "repository")), "an image recipe of gb10"),
+    (frozenset(("stages",)), "a pipeline of GitLab"),
+    (frozenset(("repos",)), "a list of hooks of pre-commit"),
+    (frozenset(("model_list",)), "a configuration of LiteLLM"),
+    (frozenset(("apiVersion", "name", "version")), "a chart of Helm"),
+    (frozenset(("image", "resources")), "values of a chart of Helm"),
+    (frozenset(("resources",)), "a kustomization"),
+    (frozenset(("dependencies", "channels")), "an environment of conda"),
+    (frozenset(("openapi",)), "a description of an HTTP interface"),
+    (frozenset(("version", "updates")), "a configuration of Dependabot"),
+    (frozenset(("meta", "compatible_strategies")), "a recipe of vLLM's own project; `recipe import` reads it"),
+    (frozenset(("_model_profile",)), "a profile of Ansible for SGLang; `recipe import` reads it"),
+    (frozenset(("sglang_model_profiles",)), "a profile of Ansible for SGLang; `recipe import` reads it"),
+)
+"""What a mapping with these keys is."""
+SHOWN: Final = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Launches:
+    """``what`` names the file: ``a compose file``. ``found`` are its containers, none where it is another file."""
+
+    what: str
+    found: tuple[ContainerLaunch, ...] = ()
+
+    @property
+    def servers(self) -> tuple[ContainerLaunch, ...]:
+        """The containers that start a server of an engine that is known."""
+        return tuple(one for one in self.found if one.engine)
+
+
+def launches_of(text: str, file: str) -> Launches | None:
+    """What a text is; None for one that is meant as a model recipe, or that no YAML reader takes."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if PurePath(file).suffix.lower() not in YAML:
+        runs = docker_runs(text)
+        if runs or START.search(text) or not _is_mapping(text):
+            return Launches(what="a script" if runs else "no file of YAML, and it has no `docker run`", found=runs)
+    try:
+        documents = list(_documents(text))
+    except UnreadableError:
+        return None
+    values = [one.value for _, one in documents]
+    if all(value is None for value in values):
+        return None
+    if len(values) == 1 and isinstance(values[0], Mapping) and _meant_as_recipe(values[0]):
+        return None
+    return _named(documents)
+
+
+def _is_mapping(text: str) -> bool:
+    try:
+        return isinstance(read_yaml(text).value, Mapping)
+    except UnreadableError:
+        return False
+
+
+def _documents(text: str) -> Iterator[tuple[int, SafeDocument]]:
+    """Each document with its first line, from 0; empty ones are left out. Raises UnreadableError."""
+    starts = [0, *(found.start() for found in DOCUMENT.finditer(text))]
+    for start, end in list(zip(starts, [*starts[1:], len(text)], strict=True))[:MOST]:
+        part = text[start:end]
+        if part.strip().strip("-").strip():
+            yield text.count("\n", 0, start), read_yaml(part)
+
+
+def _meant_as_recipe(values: Mapping[object, object]) -> bool:
+    keys = {str(key) for key in values}
+    if keys & OTHERS:
+        return False
+    return bool(keys & {*STRONG}) or sum(closest(key, STRONG) is not None or key in KNOWN for key in keys) > 1
+
+
+def _named(documents: Sequence[tuple[int, SafeDocument]]) -> Launches:
+    mappings = [(line, one, one.value) for line, one in documents if isinstance(one.value, Mapping)]
+    objects = [(line, one, value) for line, one, value in mappings if "kind" in value and "apiVersion" in value]
+    if objects:
+        found = tuple(launch for line, one, value in objects for launch in pod_launches(one, value, line))
+        kinds = ", ".join(dict.fromkeys(str(value["kind"])[:40] for _, _, value in objects))
+        plural = "an object" if len(objects) == 1 else "objects"
+        return Launches(what=f"{plural} of Kubernetes ({kinds})", found=found)
+    for _, one, value in mappings:
+        if isinstance(value.get("services"), Mapping):
+            return Launches(what="a compose file", found=compose_launches(one, value))
+    return Launches(what=_kind(documents[0][1].value))
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, list):
+        entries = [one for one in value if isinstance(one, Mapping)]
+        if entries and all(
+            {"hosts", "tasks", "roles", "name", "import_playbook"} & set(map(str, one)) for one in entries
+        ):
+            return "a playbook or a list of tasks of Ansible"
+        return "a list, and a recipe is a mapping"
+    if not isinstance(value, Mapping):
+        return "a single value"
+    keys = {str(key) for key in value}
+    known = next((what for wanted, what in KINDS if wanted <= keys), None)
+    shown = ", ".join(sorted(keys)[:SHOWN])
+    return known or f"YAML of none of the forms that are read (its keys: {shown})"

@@ -1,0 +1,114 @@
+"""A launch of another tool as a model recipe: for lint with the lines of its own file, for import as a file. Pure."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Final
+
+from gb10.models.issue import Issue, Level
+from gb10.models.launches.container_launch import HOST_NETWORK, ContainerLaunch
+from gb10.models.load.model_recipe import At, ModelRecipe
+
+DEFAULT_PORTS: Final = {"vllm": 8000, "sglang": 30000, "trtllm": 8000, "llama-cpp": 8080}
+MODEL_OPTIONS: Final = ("--model", "--model-path")
+NGC: Final = re.compile(r"nvcr\.io/")
+FILES: Final = ("--env-file", "env_file", "envFrom", "extends")
+ENGINES_OWN: Final = re.compile(r"(?:--env )?(?:VLLM|SGLANG|FLASHINFER|CUDA|NVIDIA)_")
+"""Variables that decide how a server runs."""
+OF_RECIPES: Final = frozenset(("no-revision", "unused-default", "missing-key", "recipe-version", "unknown-runtime"))
+"""Findings about keys that only a recipe has."""
+
+
+def served_words(launch: ContainerLaunch) -> tuple[str, ...]:
+    """The words of the server's command; those inside of ``bash -c '…'`` where a shell starts it."""
+    inner = next((word for word in launch.words if " " in word and _starts_server(word)), None)
+    if inner is None:
+        return launch.words
+    try:
+        return tuple(shlex.split(inner))
+    except ValueError:
+        return launch.words
+
+
+def _starts_server(text: str) -> bool:
+    return re.search(r"\bvllm\s+serve\b|launch_server\b|sglang\s+serve\b|api_server\b|trtllm-serve\b", text) is not None
+
+
+def model_of(launch: ContainerLaunch) -> str:
+    """The model that the command names; empty when it names none."""
+    words = served_words(launch)
+    for option in MODEL_OPTIONS:
+        for index, word in enumerate(words):
+            if word == option and index + 1 < len(words):
+                return words[index + 1]
+            if word.startswith(f"{option}="):
+                return word.partition("=")[2]
+    for index, word in enumerate(words[:-1]):
+        if word == "serve" or word.endswith("trtllm-serve"):
+            return words[index + 1] if not words[index + 1].startswith("-") else ""
+    return ""
+
+
+def port_of(launch: ContainerLaunch) -> int:
+    """The port that the server listens at."""
+    words = served_words(launch)
+    given = [words[index + 1] for index, word in enumerate(words[:-1]) if word == "--port"]
+    given += [word.partition("=")[2] for word in words if word.startswith("--port=")]
+    text = given[-1] if given else ""
+    return int(text) if text.isascii() and text.isdecimal() else DEFAULT_PORTS.get(launch.engine or "", 8000)
+
+
+def as_recipe(launch: ContainerLaunch, file: str) -> ModelRecipe:
+    """The launch as a recipe of version 2, every part at the line of the file that it is of."""
+    keys: dict[At, int] = {
+        ("container",): launch.line_of("image"),
+        ("command",): launch.line_of("command"),
+        ("model",): launch.line_of("command"),
+        ("env",): launch.line,
+        **{("env", name): launch.line_of(f"env.{name}") for name in launch.environment},
+    }
+    values: dict[object, object] = {
+        "recipe_version": "2",
+        "model": model_of(launch) or "a model that the command does not name",
+        "container": launch.image,
+        "env": dict(launch.environment),
+        "command": shlex.join(launch.words) if len(launch.words) > 1 else "".join(launch.words),
+    }
+    return ModelRecipe(file=file, stem=PurePath(file).stem, format="v2", values=values, keys=keys)
+
+
+def launch_issues(launch: ContainerLaunch, file: str) -> Iterator[Issue]:
+    """What is wrong with the launch itself: its entrypoint, its ports, its GPU."""
+
+    def issue(code: str, level: Level, part: str, text: str, fix: str) -> Issue:
+        return Issue(code=code, level=level, file=file, line=launch.line_of(part), text=text, fix=fix)
+
+    if launch.entrypoint and NGC.match(launch.image):
+        written = "command:" if launch.form == "Kubernetes" else "the entrypoint"
+        text = (
+            f"{written} replaces the entrypoint of an image of NVIDIA, which switches on CUDA's forward compatibility"
+        )
+        fix = "write it as args:" if launch.form == "Kubernetes" else "leave the image's entrypoint as it is"
+        evidence = "gyliu513/langX101#409: cudaErrorUnsupportedPtxVersion in a pod, not with docker run"
+        yield issue("entrypoint-replaced", "warning", "entrypoint", text, f"{fix} ({evidence})")
+    served = port_of(launch)
+    published = {inside for _, inside in launch.ports}
+    if published and served not in published and launch.options.get("network") != HOST_NETWORK:
+        text = f"the server listens at {served}, and the container's port {min(published)} is published"
+        yield issue("port-not-served", "warning", "ports", text, f"publish {served}, or write --port {min(published)}")
+    if not launch.gpu:
+        asked = {
+            "docker run": "--gpus all",
+            "compose": "gpus: all",
+            "Kubernetes": "resources.limits: nvidia.com/gpu: 1",
+        }
+        text = "no GPU is asked for: the container sees one only where NVIDIA's runtime is the default, as on DGX OS"
+        yield issue("no-gpu", "note", "image", text, f"write {asked[launch.form]}")
+
+
+def unread_parts(launch: ContainerLaunch) -> Iterator[str]:
+    """What decides something and stands in another file: variables of the engine, a file of variables."""
+    for one in launch.left:
+        if one.written.startswith(FILES) or ENGINES_OWN.match(one.written):
+            yield f"line {one.line}: {one.written[:80]}: {one.why}"

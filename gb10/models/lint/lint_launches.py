@@ -1,0 +1,54 @@
+"""Lint of launches that other tools start: the server's command, image and variables by the rules of a recipe. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from gb10.core.checked import NotChecked
+from gb10.core.checked import in_order as rows_in_order
+from gb10.models.issue import in_order
+from gb10.models.launches.container_launch import ContainerLaunch
+from gb10.models.launches.launch_forms import Launches
+from gb10.models.launches.launch_recipe import OF_RECIPES, as_recipe, launch_issues, unread_parts
+from gb10.models.lint.lint_parts import Linted
+from gb10.models.lint.linting import lint
+from gb10.models.lint.rule import Rule
+from gb10.models.lint.served import ImageFacts
+
+
+def lint_launches(
+    launches: Launches,
+    file: str,
+    rules: Sequence[Rule],
+    *,
+    release: str | None = None,
+    image: ImageFacts | None = None,
+) -> Linted:
+    """The findings of every server of a file; a file that is another thing is one row that names it."""
+    if not launches.found:
+        reason = f"it is {launches.what}, and not a model recipe or a launch of a container"
+        return Linted(issues=(), unchecked=(NotChecked(what="file", reason=reason),))
+    if not launches.servers:
+        names = ", ".join(one.name for one in launches.found[:5])
+        reason = f"it is {launches.what}, and none of its containers starts a server that is known: {names}"
+        return Linted(issues=(), unchecked=(NotChecked(what="command", reason=reason),))
+    found = [_server(one, file, rules, release, image) for one in launches.servers]
+    return Linted(
+        issues=in_order(issue for one in found for issue in one.issues),
+        unchecked=rows_in_order(row for one in found for row in one.unchecked),
+    )
+
+
+def _server(
+    launch: ContainerLaunch, file: str, rules: Sequence[Rule], release: str | None, image: ImageFacts | None
+) -> Linted:
+    recipe = as_recipe(launch, file)
+    found = lint(recipe, rules, release=release, image=image)
+    kept = (one for one in found.issues if one.code not in OF_RECIPES)
+    return Linted(
+        issues=in_order((*kept, *launch_issues(launch, file))),
+        unchecked=(*found.unchecked, *_unread(launch)),
+    )
+
+
+def _unread(launch: ContainerLaunch) -> Iterator[NotChecked]:
+    for text in unread_parts(launch):
+        yield NotChecked(what="variables", reason=text)

@@ -1,0 +1,237 @@
+"""The computed rules about words: options, values, JSON keys and variables against those of the engine's release."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from gb10.models.issue import Level
+from gb10.models.lint.engine_words import ENGINES, ReleaseWords, declared, has_known, near_ones, nearest, words_for
+from gb10.models.lint.rule import Finding
+from gb10.models.lint.served import LintCase, json_object
+
+Check = Callable[[LintCase], Iterator[Finding]]
+PLAIN: Final = ("-h", "--help")
+SHOWN: Final = 2
+"""Names in one finding."""
+LISTED: Final = 8
+"""Values that a fix lists, where none is close."""
+EXACT: Final = (
+    *("--tool-call-parser", "--reasoning-parser", "--kv-cache-dtype", "--dtype", "--load-format", "--quantization"),
+)
+"""Options of vLLM whose values are compared letter by letter; SGLang's parser compares all so."""
+PLUGINS: Final[Mapping[str, tuple[str, ...]]] = {
+    "--tool-call-parser": ("--tool-parser-plugin",),
+    "--reasoning-parser": ("--reasoning-parser-plugin",),
+}
+"""Options by which a user's own file adds values."""
+A_FORK: Final = "; the image is somebody's own build, and a fork may have it"
+NO_GPU: Final = "the server then sees no GPU"
+REFUSED_EMPTY: Final[Mapping[str, tuple[str, str]]] = {
+    "FLASHINFER_CUDA_ARCH_LIST": ("FlashInfer splits it into arches and stops", "leave it out, or write 12.1a"),
+    "CUDA_VISIBLE_DEVICES": (NO_GPU, "leave it out"),
+    "NVIDIA_VISIBLE_DEVICES": (NO_GPU, "leave it out, or write all"),
+    "VLLM_LOGGING_LEVEL": ("Python's logging knows no such level and stops", "leave it out, or write INFO"),
+}
+"""Variables outside of the engines' tables whose readers do not take an empty text: what happens, what to write."""
+
+
+def words_of_case(case: LintCase) -> ReleaseWords | None:
+    """The words of the release, or of the nearest one; None for an image or an engine of which none are known."""
+    return None if case.unknown or case.engine not in ENGINES else words_for(case.engine, case.release)
+
+
+def _level(case: LintCase, known: ReleaseWords, *, elsewhere: bool = False) -> Level | None:
+    """The rule's own level for words of the very release; less where they are another's, or the image a fork's.
+
+    ``elsewhere``: another known release has the word.
+    """
+    if not known.exact:
+        return "note" if elsewhere or case.foreign_image else "warning"
+    return "warning" if case.foreign or case.foreign_image else None
+
+
+def _guess(close: Sequence[str], case: LintCase) -> str:
+    guess = f"; did you mean {' or '.join(close)}?" if close else ""
+    return f"{guess}{A_FORK if case.foreign_image else ''}"
+
+
+def unknown_options(case: LintCase) -> Iterator[Finding]:
+    """Options that neither the release nor a mod of ours has. A mod of others may add one: then it is a warning."""
+    known = words_of_case(case)
+    for name in case.options if known else ():
+        written = case.spelled[name]
+        if known is None or {written, name} & {*PLAIN, *case.added}:
+            continue
+        if not any(declared(known.words, one) for one in (written, name)):
+            close = nearest(name, known.words.options)
+            yield Finding(
+                line=case.line_of(name),
+                value=written,
+                release=known.named,
+                more=_guess([close] if close else [], case),
+                level=_level(case, known, elsewhere=has_known(known.engine, name)),
+            )
+
+
+def wrong_choices(case: LintCase) -> Iterator[Finding]:
+    """Values that an option, or the key of its JSON value, does not take in this release."""
+    known = words_of_case(case)
+    for name, values in case.options.items() if known else ():
+        if known is None or any(one in case.options for one in PLUGINS.get(name, ())):
+            continue
+        choices = known.words.options.get(declared(known.words, name) or "", ())
+        for value in values if choices else ():
+            yield from _wrong(case, known, name, value, choices)
+        for key, allowed in known.words.values.items():
+            option, _, field = key.partition(".")
+            for value in values if option == name else ():
+                given = json_object(value).get(field)
+                if isinstance(given, str):
+                    yield from _wrong(case, known, key, given, allowed)
+
+
+def _wrong(case: LintCase, known: ReleaseWords, name: str, value: str, choices: Sequence[str]) -> Iterator[Finding]:
+    if not value or "{" in value or "$" in value or _takes(known.engine, name, value, choices):
+        return
+    close = near_ones(value, choices)
+    listed = f"{', '.join(choices[:LISTED])}{', …' if len(choices) > LISTED else ''}"
+    meant = f"write {' or '.join(close)}" if close else f"it takes {listed}"
+    yield Finding(
+        line=case.line_of(name.partition(".")[0]),
+        value=value,
+        name=name,
+        release=known.named,
+        more=f"{meant}{A_FORK if case.foreign_image else ''}",
+        level=_level(case, known),
+    )
+
+
+def _takes(engine: str, name: str, value: str, choices: Sequence[str]) -> bool:
+    if engine == "sglang" or name in EXACT:
+        return value in choices
+    return _folded(value) in {_folded(one) for one in choices}
+
+
+def unknown_json_keys(case: LintCase) -> Iterator[Finding]:
+    """Keys of a JSON value that the release's config class does not have."""
+    known = words_of_case(case)
+    for name, values in case.options.items() if known else ():
+        keys = known.words.keys.get(name, ()) if known else ()
+        for key in (key for value in values for key in sorted(json_object(value))) if keys else ():
+            if known and key not in keys:
+                close = nearest(key, keys)
+                yield Finding(
+                    line=case.line_of(name),
+                    value=key,
+                    name=name,
+                    release=known.named,
+                    more=_guess([close] if close else [], case),
+                    level=_level(case, known),
+                )
+
+
+def broken_json(case: LintCase) -> Iterator[Finding]:
+    """A JSON value of an engine's config that is no JSON: the server's parser stops at it."""
+    known = words_of_case(case)
+    for name, values in case.options.items() if known else ():
+        for value in values if known and name in known.words.keys else ():
+            if value.startswith("{") and "$" not in value:
+                try:
+                    json.loads(value)
+                except (ValueError, RecursionError) as error:
+                    yield Finding(line=case.line_of(name), value=name, name=str(error)[:80])
+
+
+def unknown_environment(case: LintCase) -> Iterator[Finding]:
+    """Variables of the engine's name that the release does not read."""
+    known = words_of_case(case)
+    for name in case.recipe.env if known else ():
+        if known and name.startswith(ENGINES[known.engine]) and name not in known.words.environment:
+            close = nearest(name, known.words.environment)
+            yield Finding(
+                line=case.recipe.line("env", name),
+                value=str(case.recipe.env[name]),
+                name=name,
+                release=known.named,
+                more=_guess([close] if close else [], case),
+                level=None if known.exact and not case.foreign_image else "note",
+            )
+
+
+def empty_variables(case: LintCase) -> Iterator[Finding]:
+    """Variables that are set to nothing, whose reader does not take an empty text: ``${NAME:-}`` of compose."""
+    known = words_of_case(case)
+    for name, value in case.recipe.env.items():
+        kind = known.words.variables.get(name, ()) if known else ()
+        if str("" if value is None else value).strip() or not (kind or name in REFUSED_EMPTY):
+            continue
+        why, fix = REFUSED_EMPTY.get(name) or (f"{known.named if known else ''} takes {_kind(kind)}", "leave it out")
+        yield Finding(line=case.recipe.line("env", name), value=why, name=name, more=fix)
+
+
+def wrong_variables(case: LintCase) -> Iterator[Finding]:
+    """Variables of the engine with a text that their reader refuses."""
+    known = words_of_case(case)
+    for name, given in case.recipe.env.items() if known else ():
+        kind, value = known.words.variables.get(name, ()) if known else (), _as_text(given)
+        if known and kind and value and "$" not in value and "{" not in value and not _reads(kind, value):
+            level: Level | None = "warning" if case.foreign_image or not known.exact else None
+            line = case.recipe.line("env", name)
+            yield Finding(line=line, value=value, name=name, release=known.named, more=_kind(kind), level=level)
+
+
+def _as_text(value: object) -> str:
+    """A variable's value as the launchers hand it on."""
+    return "" if value is None else str(value).strip()
+
+
+def _kind(kind: Sequence[str]) -> str:
+    numbers = {"int": "a whole number", "float": "a number"}
+    return numbers.get(kind[0]) or f"one of {', '.join(kind)}"
+
+
+def _reads(kind: Sequence[str], value: str) -> bool:
+    if kind not in (("int",), ("float",)):
+        return value.lower() in {one.lower() for one in kind}
+    try:
+        int(value) if kind == ("int",) else float(value)
+    except ValueError:
+        return False
+    return True
+
+
+def unknown_release(case: LintCase) -> Iterator[Finding]:
+    """An image of which no release is known, where it would decide something: the others say nothing of it then."""
+    if case.unknown:
+        guessed = replace(case, unknown="")
+        words = (form.format(one) for check, form in OF_THE_RELEASE.items() for one in check(guessed))
+        lost = [*dict.fromkeys(words)]
+        if lost:
+            more = f" and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
+            lacks = f"{case.release} lacks {', '.join(lost[:SHOWN])}{more}"
+            yield Finding(line=case.recipe.line("container"), value=case.unknown, name=lacks)
+
+
+OF_THE_RELEASE: Final[Mapping[Check, str]] = {
+    unknown_options: "{0.value}",
+    wrong_choices: "{0.name} {0.value}",
+    unknown_json_keys: "{0.name} {0.value}",
+    unknown_environment: "{0.name}",
+}
+"""What is compared with the words of a release, and how a finding is named."""
+WORDS: Final[Mapping[str, Check]] = {
+    "unknown-release": unknown_release,
+    "unknown-option": unknown_options,
+    "wrong-choice": wrong_choices,
+    "unknown-json-key": unknown_json_keys,
+    "broken-json": broken_json,
+    "unknown-environment": unknown_environment,
+    "empty-variable": empty_variables,
+    "wrong-variable": wrong_variables,
+}
+"""By the code of the rule."""
+
+
+def _folded(value: str) -> str:
+    return value.strip().lower().replace("_", "-")

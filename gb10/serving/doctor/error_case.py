@@ -1,0 +1,93 @@
+"""One error of a log with what is known around it: what families of errors judge. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from packaging.utils import canonicalize_name
+
+from gb10.serving.doctor.engine_releases import EngineRelease, Releases
+from gb10.serving.doctor.log_exceptions import Raised
+from gb10.serving.doctor.log_scan import Scan
+
+DISTRIBUTIONS: Mapping[str, str] = {
+    "flashinfer": "flashinfer-python",
+    "sgl_kernel": "sglang-kernel",
+    "huggingface_hub": "huggingface-hub",
+    "compressed_tensors": "compressed-tensors",
+    "flash_attn": "flash-attn",
+    "tensorrt_llm": "tensorrt-llm",
+    "tvm_ffi": "apache-tvm-ffi",
+}
+"""Distributions whose package has another name."""
+ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM", "tensorrt_llm": "TensorRT-LLM"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One error of a log. ``raised`` without a type is a line that is no exception."""
+
+    raised: Raised
+    chain: tuple[Raised, ...]
+    scan: Scan
+    releases: Releases = field(default_factory=Releases)
+
+    @property
+    def text(self) -> str:
+        """The message."""
+        return self.raised.message
+
+    @cached_property
+    def packages(self) -> tuple[str, ...]:
+        """The packages of its traceback, the outermost first, each once."""
+        return tuple(dict.fromkeys(filter(None, (frame.package for frame in self.raised.frames))))
+
+    @property
+    def engine(self) -> str | None:
+        """The engine that wrote the log."""
+        found = self.scan.start.engine or (self.scan.image.engine if self.scan.image else None)
+        called = next((one for one in ENGINES if one in self.packages), None)
+        named = next((one for one in ("vllm", "sglang", "trtllm") if one in self.scan.facts.packages), None)
+        return found or called or named
+
+    @property
+    def engine_name(self) -> str:
+        """The engine as its users call it."""
+        return ENGINES.get(self.engine or "", "the engine")
+
+    def version(self, distribution: str) -> str | None:
+        """The release of a distribution, by the image, else as the log names it."""
+        image = self.scan.image.versions if self.scan.image else {}
+        return image.get(distribution) or self.scan.facts.packages.get(distribution)
+
+    @property
+    def release(self) -> EngineRelease | None:
+        """What is known of the engine's release."""
+        if self.engine is None:
+            return None
+        version = self.version(self.engine)
+        return self.releases.find(self.engine, version) if version else None
+
+    def fitting(self, distribution: str) -> str:
+        """Which release of a package belongs to the engine's, in words; empty where nobody knows."""
+        found = self.release
+        if found is None:
+            return ""
+        wanted, newest = found.requires.get(distribution), found.newest.get(distribution)
+        here = f"{self.engine_name} {found.version}"
+        if wanted and wanted.startswith("=="):
+            return f"{here} requires {distribution} {wanted.removeprefix('==')}."
+        parts = [
+            f"{here} requires {distribution} {wanted}." if wanted else "",
+            f"{distribution} {newest} was the newest when {here} was made." if newest else "",
+        ]
+        return " ".join(filter(None, parts))
+
+    def here(self, otherwise: str = "this release") -> str:
+        """The engine with its release, in words."""
+        return f"{self.engine_name} {self.release.version}" if self.release else otherwise
+
+
+def distribution_of(package: str) -> str:
+    """The distribution that brings a package."""
+    return DISTRIBUTIONS.get(package) or str(canonicalize_name(package))

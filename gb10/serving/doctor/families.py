@@ -1,0 +1,33 @@
+"""The families of errors, in the order in which they are asked. Pure.
+
+Each is seen by structure (exception, numbers, names), not by one wording. A family takes a case and returns a verdict,
+or None when the case is not of it; its remedy depends on what the log and the image say.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from gb10.serving.doctor.diagnosis import Verdict
+from gb10.serving.doctor.error_case import Case
+from gb10.serving.doctor.families_gpu import GPU_FAMILIES, LATE_GPU_FAMILIES
+from gb10.serving.doctor.families_network import NETWORK_FAMILIES
+from gb10.serving.doctor.families_packages import LATE_PACKAGE_FAMILIES, PACKAGE_FAMILIES
+from gb10.serving.doctor.families_settings import LATE_SETTING_FAMILIES, SETTING_FAMILIES
+
+Family = Callable[[Case], Verdict | None]
+FAMILIES: Final[tuple[Family, ...]] = (
+    *PACKAGE_FAMILIES,
+    *NETWORK_FAMILIES,
+    *SETTING_FAMILIES,
+    *GPU_FAMILIES,
+    *LATE_SETTING_FAMILIES,
+    *LATE_PACKAGE_FAMILIES,
+    *LATE_GPU_FAMILIES,
+)
+LONGEST: Final = 2000
+"""Characters of a message that families look at."""
+
+
+def verdict_of(case: Case) -> Verdict | None:
+    """What the first family says that knows the error."""
+    return next((verdict for family in FAMILIES if (verdict := family(case))), None)

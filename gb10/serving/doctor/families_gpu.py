@@ -1,0 +1,367 @@
+"""Families: what a kernel asks of the GPU, and what a GB10 has. Pure.
+
+A GB10 has compute capability 12.1, 48 SMs, 101,376 B (99 KiB) of shared memory a block, 65,536 registers an SM and
+255 a thread, and no tcgen05, TMEM or clusters of 10.x.
+"""
+
+import re
+from typing import Final
+
+from gb10.serving.doctor.diagnosis import Verdict
+from gb10.serving.doctor.error_case import Case
+
+SHARED: Final = 101_376
+SMS: Final = 48
+REGISTERS: Final = 65_536
+NUMBER: Final = r"(?P<number>\d[\d,]{0,12})(?: ?(?P<unit>[KM]i?B|bytes|B)\b)?"
+ABOUT_SHARED: Final = re.compile(
+    r"smem|shared[ _]mem(?:ory)?|SharedMemory|shared_memory|MaxDynamicSharedMemory", re.IGNORECASE
+)
+ABOUT_REGISTERS: Final = re.compile(
+    (
+        r"too many resources requested for launch|out of resource: (?:threads|registers)|register usage|registers? "
+        r"per thread"
+    ),
+    re.I,
+)
+ABOUT_SMS: Final = re.compile(
+    (
+        r"num_sms?\b|\bSMs\b|sm_count|multiProcessorCount|cooperative launch|oversubscribe|too "
+        r"large.{0,40}cooperative"
+    ),
+    re.I,
+)
+NUMBERS: Final = re.compile(NUMBER)
+NO_IMAGE: Final = re.compile(
+    r"no kernel image is available|cudaErrorNoKernelImageForDevice|invalid device function|"
+    r"CUDA_ERROR_NO_BINARY_FOR_GPU|device kernel image is invalid"
+)
+PTX: Final = re.compile(
+    r"cudaErrorUnsupportedPtxVersion|unsupported toolchain|CUDA_ERROR_UNSUPPORTED_PTX_VERSION|unsupported PTX "
+    r"version|error code 222\b"
+)
+OLD_DRIVER: Final = re.compile(
+    r"driver version is insufficient|driver on your system is too old|cudaErrorInsufficientDriver|forward "
+    r"compatibility was attempted|cudaErrorSystemDriverMismatch|system has unsupported display driver"
+)
+NVCC: Final = re.compile(
+    r"[Uu]nsupported gpu architecture '(?P<arch>compute_\d{2,3}[af]?)'|Value '(?P<value>sm_\d{2,3}[af]?)' is "
+    r"not defined for option 'gpu-name'|gpu-name.{0,20}(?P<other>sm_12\d[af]?)"
+)
+NO_NVCC: Final = re.compile(
+    r"nvcc: (?:not found|No such file)|[Cc]ould not find nvcc|nvcc not found|CUDA_HOME environment variable is "
+    r"not set|No such file or directory: '\S{0,200}nvcc'"
+)
+BUILD: Final = re.compile(
+    r"[Nn]inja build failed|ninja: build stopped|Error building extension|Error compiling objects|nvcc fatal|"
+    r"nvcc error"
+)
+ONLY_FOR: Final = re.compile(
+    (
+        r"(?:only |is only )?(?:supported|available|implemented|works|runs|compiled)\b.{0,30}?\b(?:on|for|with)"
+        r"\b.{0,50}?(?P<arch>\bSM ?_?\d{2,3}[af]?\b|\bsm_?\d{2,3}[af]?\b|compute capability \d{1,2}(?:\.\d)?|"
+        r"Hopper|B[23]00|GB[23]00|H100|\bSM ?\d{2,3}x?)"
+    ),
+    re.IGNORECASE,
+)
+NOT_FOR: Final = re.compile(
+    (
+        r"(?:unsupported|not supported|no (?:valid )?kernel|does not support|invalid|unknown|not implemented|"
+        r"cannot find).{0,60}?(?P<arch>\bsm_?1[02]\d[af]?\b|SM ?1[02]\d|compute capability ?:? ?12\.?1?|\(12, "
+        r"?[01]\)|12\.1|\b121\b)"
+        r"|(?P<arch2>\bsm_?12[01][af]?\b|SM ?12[01]|compute capability ?:? ?12\.[01]|GB10).{0,60}?(?:is not "
+        r"supported|not supported|unsupported|not implemented|no kernel)"
+    ),
+    re.IGNORECASE,
+)
+CHECKS: Final = re.compile(r"[Cc]heck failed|Assertion|assert|Expected|ICHECK|FLASHINFER_CHECK|Internal Error|CHECK_")
+CHECK: Final = re.compile(
+    r"(?<!\w)(?P<left>[a-z_]\w{1,40}) ?(?P<sign>[<>=!]=|[<>%]) ?(?P<right>[\w.]{1,40})"
+    r"(?:\)? ?\((?P<got>-?\d{1,12}) vs\.? (?P<limit>-?\d{1,12})\))?"
+)
+KERNEL_FILES: Final = (
+    "flashinfer",
+    "sgl_kernel",
+    "vllm/_custom_ops",
+    "triton",
+    "deep_gemm",
+    "flash_attn",
+    "flash_mla",
+    "cutlass",
+    "trtllm",
+    "b12x",
+    "marlin",
+    "tilelang",
+    "_kernels",
+    "warmup",
+)
+SHAPES: Final = re.compile(
+    (
+        r"num_tokens|head_dim|head_size|num_heads|heads|top_?k|block_size|page_size|hidden|dtype|group_size|tile|"
+        r"swizzle|K|N|M"
+    ),
+    re.I,
+)
+OPTIONS_OF: Final = {
+    "moe": "--moe-backend (SGLang: --moe-runner-backend)",
+    "attention": "--attention-backend",
+    "attn": "--attention-backend",
+    "mla": "--attention-backend",
+    "indexer": "--attention-backend, --max-model-len",
+    "topk": "--max-model-len, --attention-backend",
+    "gemm": "--linear-backend, --quantization",
+    "linear": "--linear-backend, --quantization",
+    "quant": "--quantization, --kv-cache-dtype",
+    "spec": "--speculative-config",
+    "mamba": "--mamba-backend",
+    "gdn": "--gdn-backend, --mamba-backend",
+    "allreduce": "--disable-custom-all-reduce",
+}
+"""Options that choose another kernel, by a part of the file that asked for it."""
+
+
+def _bytes(found: re.Match[str], text: str) -> int | None:
+    """A number of bytes; those of KiB without a unit that says bytes are read by their unit alone."""
+    value = int(found["number"].replace(",", ""))
+    unit = (found["unit"] or "").upper()
+    scale = {"KB": 1024, "KIB": 1024, "MB": 1 << 20, "MIB": 1 << 20}.get(unit, 1)
+    return value * scale
+
+
+def beyond_shared_memory(case: Case) -> Verdict | None:
+    """More shared memory a block than a GB10 has, in any words."""
+    text = case.text
+    about = ABOUT_SHARED.search(text)
+    if about is None or not re.search(
+        (
+            r"out of|exceed|requires?|Required|too (?:large|much|big)|limit|insufficient|invalid|Failed to set|not "
+            r"enough|have\b"
+        ),
+        text,
+        re.I,
+    ):
+        return None
+    sizes = [size for found in NUMBERS.finditer(text) if (size := _bytes(found, text))]
+    asked = sorted(size for size in sizes if SHARED < size <= 8 << 20 and size != REGISTERS)
+    knows_limit = SHARED in sizes or any(one in (99 * 1024, 100 * 1024) for one in sizes)
+    if not asked or (not knows_limit and asked[0] > 256 * 1024):
+        return None
+    other = _sms(case)
+    return Verdict(
+        code="beyond-shared-memory",
+        meaning=(
+            f"A kernel asks for {asked[0]:,} B of shared memory a block ({asked[0]}); a GB10 has 101,376 B (99 "
+            f"KiB). {other}It was tuned for a GPU with 163 KiB or more."
+        ),
+        action=(
+            f"{_another(case)} Or fewer stages (num_stages) or a smaller tile, where the file of the tile is "
+            f"yours: ./build.py moe check FILE. {_smaller(case)}"
+        ),
+        evidence="the numbers of the message against the chip's; vllm#53748, vllm PR#41834, sglang#8513",
+    )
+
+
+def _sms(case: Case) -> str:
+    found = re.search(
+        (
+            r"(?:total_ctas|grid|blocks?|ctas?)\s?[=:]?\s?(?P<blocks>\d{1,6})\s?>\s?(?:num_sms?[*\w]{0,20}|SMs?)"
+            r"\s?[=:]?\s?(?P<sms>\d{1,4})"
+        ),
+        case.text,
+    )
+    return (
+        f"The other way needs {found['blocks']} blocks at once, and {found['sms']} fit on its {SMS} SMs. "
+        if found
+        else ""
+    )
+
+
+def _smaller(case: Case) -> str:
+    length = case.scan.start.option("max_model_len", "context_length", "model_max_length")
+    near = re.search(r"topk|indexer|sparse", " ".join(frame.file for frame in case.raised.frames) + case.text)
+    if not near:
+        return ""
+    now = f" (now {length})" if length else ""
+    return f"The length decides how many blocks it needs: a smaller --max-model-len{now} may fit."
+
+
+def beyond_sms_or_registers(case: Case) -> Verdict | None:
+    """More blocks at once than SMs hold, or more registers than there are."""
+    if ABOUT_REGISTERS.search(case.text):
+        return Verdict(
+            code="beyond-registers",
+            meaning=(
+                f"A kernel asks for more registers or threads than a GB10 has ({REGISTERS:,} registers an SM, "
+                f"255 a thread): {case.text.partition(chr(10))[0][:200]}"
+            ),
+            action=f"{_another(case)} Fewer warps or a smaller tile in a tuned file.",
+            evidence="CUDA's table of compute capability 12.x",
+        )
+    found = ABOUT_SMS.search(case.text)
+    numbers = [int(one["number"].replace(",", "")) for one in NUMBERS.finditer(case.text)]
+    if found is None or SMS not in numbers:
+        return None
+    return Verdict(
+        code="beyond-sms",
+        meaning=f"A kernel needs more blocks at once than the {SMS} SMs of a GB10 hold.",
+        action=f"{_another(case)} {_smaller(case)}",
+        evidence="the numbers of the message against the chip's",
+    )
+
+
+def _another(case: Case) -> str:
+    """Which options take another kernel, by where it was asked for; a newer release."""
+    files = " ".join(frame.path for frame in case.raised.frames[-6:]).lower() + case.text.lower()[:300]
+    options = [option for part, option in OPTIONS_OF.items() if part in files]
+    release, engine = case.release, case.engine
+    newest = case.releases.engines.get(engine or "", ())
+    newer = (
+        f" A newer release ({newest[-1].version} is the newest known) may have a kernel for 12.1."
+        if release and newest and newest[-1].version != release.version
+        else " A newer release may have a kernel for 12.1."
+    )
+    drafts = (
+        " Drafts take other shapes: try without --speculative-config."
+        if "draft" in files
+        or case.scan.start.option("speculative_config", "speculative_algorithm") not in (None, "None")
+        else ""
+    )
+    given = "".join(
+        f" Now it is {name}={value}."
+        for name in ("attention_backend", "moe_backend", "moe_runner_backend", "linear_backend")
+        if (value := case.scan.start.option(name)) and value != "None"
+    )
+    chosen = options[0] if options else "--attention-backend, --moe-backend or --linear-backend, whichever this is of"
+    return f"Take another kernel: {chosen}.{given}{drafts}{newer}"
+
+
+def kernel_without_arch(case: Case) -> Verdict | None:
+    """Code for this GPU is not in the binary, or a check refuses its compute capability."""
+    if NO_IMAGE.search(case.text):
+        return Verdict(
+            code="no-kernel-image",
+            meaning=(
+                "A library has no machine code for compute capability 12.1 (sm_121), and no PTX that the "
+                "driver could compile. Code for sm_120 or the family sm_120f would run."
+            ),
+            action="./build.py verify IMAGE names the libraries without code for 12.1. Take wheels of CUDA 13 "
+            "(index cu130), which are compiled for 12.0, or our image. "
+            "For a package that you compile: TORCH_CUDA_ARCH_LIST=12.1a or 12.0f.",
+            evidence="CUDA's rules of binary compatibility; vllm#20193, sglang#7249",
+        )
+    only, against = ONLY_FOR.search(case.text), NOT_FOR.search(case.text)
+    if against is None and (only is None or re.search(r"12\.[01]|12[01]\b|SM ?12x", only["arch"], re.I)):
+        return None
+    arch = (against["arch"] or against["arch2"]) if against else only["arch"] if only else ""
+    return Verdict(
+        code="kernel-without-this-arch",
+        meaning=(
+            f"This kernel is refused on compute capability 12.1 (the message names {arch}). A GB10 is no 10.x "
+            f"(SM100) and no 9.x: their kernels do not run on it."
+        ),
+        action=_another(case),
+        evidence="the message's own check; sglang#9140, docs/explain.md lists the kernels that serve a model on 12.1",
+    )
+
+
+def driver_and_ptx(case: Case) -> Verdict | None:
+    """Code of a newer CUDA than the driver's, and the compatibility libraries that an entrypoint turns on."""
+    ptx, old = PTX.search(case.text), OLD_DRIVER.search(case.text)
+    if ptx is None and old is None:
+        return None
+    jit = any("jit" in frame.file for frame in case.raised.frames)
+    what = "code that was compiled here at run time (JIT)" if jit else "code of the image"
+    return Verdict(
+        code="image-newer-than-driver" if ptx else "driver-too-old",
+        meaning=f"The driver does not take {what}: it is of a newer CUDA than the driver's own. NVIDIA's images "
+        f"bring compatibility libraries for that case, and their entrypoint "
+        "turns them on; a container whose entrypoint is replaced starts without them.",
+        action="1. Kubernetes: give the arguments by `args:` and leave out `command:`, which replaces the "
+        "entrypoint; compose and docker: leave out `entrypoint:` and --entrypoint. "
+        "Or put /usr/local/cuda/compat first in LD_LIBRARY_PATH. 2. Update the driver of the host, or take "
+        "an image of CUDA 13.0, as ours are: a GB10's driver 580 is CUDA 13.0. "
+        "nvidia-smi prints the driver's CUDA.",
+        evidence=(
+            "gyliu513/langX101 PR#409 (the same image and driver run with docker run), minefield 08, NVIDIA's "
+            "page on CUDA forward compatibility"
+        ),
+    )
+
+
+def compiler_without_arch(case: Case) -> Verdict | None:
+    """A compiler that does not know the arch, or that is not there."""
+    found = NVCC.search(case.text)
+    if found is not None:
+        arch = found["arch"] or found["value"] or found["other"]
+        least = {"10": "12.8", "11": "13.0", "12": "12.9 (12.8 for 120)"}.get(re.sub(r"\D", "", arch)[:2], "newer")
+        return Verdict(
+            code="compiler-without-this-arch",
+            meaning=(
+                f"The CUDA compiler at hand does not know {arch}: it is older than {least}. Which one runs is "
+                f"decided by CUDA_HOME, PATH and Triton's own ptxas."
+            ),
+            action="Take nvcc of CUDA 13.0 (`nvcc --version`; CUDA_HOME=/usr/local/cuda-13.0, "
+            "TRITON_PTXAS_PATH=$CUDA_HOME/bin/ptxas). For a GB10 only 12.1 matters: "
+            "TORCH_CUDA_ARCH_LIST=12.1a, FLASHINFER_CUDA_ARCH_LIST=12.1a leaves other arches out.",
+            evidence="nvcc's release notes: 10.0 since 12.8, 12.1 since 12.9; FlashMLA#79, triton#8539",
+        )
+    if NO_NVCC.search(case.text):
+        wrong = re.search(r"(?P<path>:/\S{1,200}nvcc)", case.text)
+        return Verdict(
+            code="compiler-not-found",
+            meaning="Kernels are compiled at run time here, and nvcc is not found"
+            + (
+                f": the path {wrong['path']} begins with a colon, so CUDA_HOME or PATH is put together wrongly."
+                if wrong
+                else "."
+            ),
+            action="Set CUDA_HOME to the folder of CUDA 13.0 that has bin/nvcc, once and without a colon; an "
+            "image without nvcc needs wheels with compiled kernels (flashinfer-cubin, "
+            "flashinfer-jit-cache), as ours have.",
+            evidence="vllm#36077; FlashInfer and Triton look at CUDA_HOME first",
+        )
+    return None
+
+
+def kernel_without_shape(case: Case) -> Verdict | None:
+    """A check of a kernel library on a shape: this build has no kernel for it."""
+    found = CHECK.search(case.text) if CHECKS.search(f"{case.raised.type} {case.text}") else None
+    where = " ".join((case.raised.type, *(frame.path for frame in case.raised.frames[-3:]), case.text[:200])).lower()
+    library = next((one for one in KERNEL_FILES if one in where), None)
+    if found is None or library is None or case.raised.name in ("ImportError", "ModuleNotFoundError"):
+        return None
+    if not SHAPES.search(f"{found['left']} {found['right']} {case.text}"):
+        return None
+    values = f" (it was {found['got']}, the limit is {found['limit']})" if found["got"] else ""
+    version = case.version("flashinfer-python")
+    brings = case.release.requires.get("flashinfer-python") if case.release else None
+    newest = case.releases.engines.get("flashinfer-python", ())
+    here = version or (brings or "").removeprefix("==")
+    newer = (
+        (
+            f"{library} is FlashInfer {here}: take a newer one ({newest[-1].version} is the newest known), with "
+            f"the engine's release that goes with it."
+        )
+        if "flashinfer" in where and here and newest
+        else "Take a newer release of the engine and of its kernel library."
+    )
+    return Verdict(
+        code="kernel-without-this-shape",
+        meaning=(
+            f"The kernel library has no kernel for this shape on 12.1: its check {found['left']} "
+            f"{found['sign']} {found['right']} failed{values}."
+        ),
+        action=f"{newer} {_another(case)}",
+        evidence="a check of a kernel library on sizes; vllm#50720, flashinfer#3988, flashinfer PR#3989",
+    )
+
+
+GPU_FAMILIES: Final = (
+    driver_and_ptx,
+    beyond_shared_memory,
+    beyond_sms_or_registers,
+    compiler_without_arch,
+    kernel_without_arch,
+)
+LATE_GPU_FAMILIES: Final = (kernel_without_shape,)
+"""Those that speak only when no other family does."""

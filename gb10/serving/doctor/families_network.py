@@ -1,0 +1,309 @@
+"""Families: addresses, ports, RoCE, the Hub. Pure."""
+
+import re
+from typing import Final
+
+from gb10.serving.doctor.diagnosis import Verdict
+from gb10.serving.doctor.error_case import Case
+
+LOOPBACK: Final = re.compile(r"(?:remote=|connect(?:ing)? to |\[)\[?(?P<address>127\.0\.0\.1|127\.0\.1\.1|::1)\]?")
+GLOO: Final = re.compile(r"Gloo|gloo|connectFullMesh")
+NO_INTERFACE: Final = re.compile(
+    r"Unable to find address for:? (?P<name>\S{1,60})|no socket interface found|Unable to find interface "
+    r"(?P<other>\S{1,60})"
+)
+CANNOT_REACH: Final = re.compile(
+    (
+        r"timed out|[Cc]onnection refused|No route to host|Network is unreachable|failed to connect|"
+        r"connectFullMesh failed|TCPStore.{0,80}(?:timeout|timed)|client socket has (?:failed|timed)"
+    ),
+    re.I,
+)
+PEERS: Final = re.compile(
+    (
+        r"gloo|TCPStore|rendezvous|socketStartConnect|ncclCommInitRank|torch\.distributed|init_process_group|"
+        r"RendezvousTimeout|DistNetworkError|DistStoreError|placement group|ray (?:start|cluster)|raylet"
+    ),
+    re.I,
+)
+REMOTE: Final = re.compile(r"(?P<address>\d{1,3}(?:\.\d{1,3}){3})\]?[:<, ]+(?:port )?(?P<port>\d{2,5})")
+IN_USE: Final = re.compile(
+    r"[Aa]ddress already in use|EADDRINUSE|[Pp]ort (?P<number>\d{2,5}) (?:is )?(?:already )?(?:in use|occupied|"
+    r"not available|unavailable)|bind.{0,60}already allocated|port is already allocated"
+)
+PORT: Final = re.compile(r"(?:port[:=]? ?|\d:)(?P<port>\d{2,5})\b")
+QP: Final = re.compile(
+    r"(?:ibv_modify_qp|modify_qp).{0,40}?(?:failed|error)?.{0,30}?(?P<number>\b(?:19|22|61|101|110|113)\b)"
+    r"(?P<words>[\w ]{0,40})?,?(?: on)?(?: dev (?P<device>[\w]{2,30}))?(?:.{0,120}?local GID index "
+    r"(?P<index>\d{1,3}), local GID (?P<gid>[0-9a-fA-F:.]{2,45}))?"
+)
+DUPLICATE: Final = re.compile(r"Duplicate GPU detected ?: rank (?P<one>\d{1,4}) and rank (?P<two>\d{1,4})")
+NO_IB: Final = re.compile(
+    r"NET/IB : No device found|libibverbs.{0,40}(?:cannot|not) |No usable IB|ibv_open_device failed|Failed to "
+    r"open libibverbs"
+)
+CABLE: Final = re.compile(
+    (
+        r"(?:link (?:is )?down|NO-CARRIER|Link down|port error|IBV_EVENT_PORT_ERR|got completion.{0,80}(?:error|"
+        r"status) ?=? ?(?:12|5)|local access violation|transport retry counter exceeded|async event : port error)"
+    ),
+    re.I,
+)
+HUB_HOST: Final = re.compile(
+    (
+        r"huggingface\.co|hf\.co|hf-mirror|cas-bridge|modelscope|xethub|Hugging ?Face|HfHub|hf_hub|repo id|"
+        r"Repo(?:sitory)?NotFound"
+    ),
+    re.I,
+)
+TLS: Final = re.compile(
+    r"CERTIFICATE_VERIFY_FAILED|SSLError|certificate verify failed|SSLCertVerificationError|self[- ]signed "
+    r"certificate"
+)
+PROXY: Final = re.compile(r"ProxyError|407 Proxy|Tunnel connection failed|Cannot connect to proxy")
+DNS: Final = re.compile(
+    r"Name or service not known|Temporary failure in name resolution|nodename nor servname|getaddrinfo failed|"
+    r"Failed to resolve|NameResolutionError"
+)
+GATED: Final = re.compile(
+    r"GatedRepo|gated repo|401 Client Error|403 Client Error|Invalid credentials|Access to model .{1,120} is "
+    r"restricted|awaiting a review"
+)
+ABSENT: Final = re.compile(
+    r"RepositoryNotFound|404 Client Error|is not a local folder and is not a valid model identifier|"
+    r"RevisionNotFound|EntryNotFound|Repo id must be|not a valid (?:model )?(?:identifier|HuggingFace)"
+)
+OFFLINE: Final = re.compile(
+    r"LocalEntryNotFound|OfflineModeIsEnabled|outgoing traffic has been disabled|couldn't connect to "
+    r"'https://huggingface|Cannot reach https://huggingface|HF_HUB_OFFLINE|local_files_only"
+)
+LIMITED: Final = re.compile(r"429 (?:Client Error|Too Many)|Too Many Requests|rate.?limit", re.I)
+
+
+def address_of_another_network(case: Case) -> Verdict | None:
+    """Ranks that look for each other at an address where the other is not."""
+    text = case.text
+    missing = NO_INTERFACE.search(text)
+    if missing:
+        name = missing["name"] or missing["other"] or ""
+        nccl = (
+            " NCCL_SOCKET_IFNAME takes ^name and lists; GLOO_SOCKET_IFNAME takes names of this node alone."
+            if name.startswith("^") or "," in name
+            else ""
+        )
+        return Verdict(
+            code="interface-is-not-there",
+            meaning=(
+                f"This node has no interface {name or 'of that name'}: the value of GLOO_SOCKET_IFNAME (or "
+                f"NCCL_SOCKET_IFNAME) is of another node, or no plain name.{nccl}"
+            ),
+            action=(
+                "Set GLOO_SOCKET_IFNAME on each node to its own interface of the network between the nodes: "
+                "`ip route get HEAD_ADDRESS` names it. ./build.py run does so."
+            ),
+            evidence="Gloo looks the name up among the interfaces; aws-do-eks PR#51, vllm PR#40991",
+        )
+    gloo, peers = GLOO.search(text), PEERS.search(f"{case.raised.type} {text}")
+    if not (gloo or peers) or not CANNOT_REACH.search(text):
+        return None
+    loop = LOOPBACK.search(text)
+    reached = REMOTE.search(text)
+    at = f" ({reached['address']} port {reached['port']})" if reached else ""
+    fabric = next(iter(case.scan.facts.fabric.items()), None)
+    named = f" NCCL took {fabric[1]} of {fabric[0]}." if fabric else ""
+    if loop or (gloo and reached is None):
+        where = f" ({loop['address']})" if loop else ""
+        meaning = (
+            f"A rank offers its loopback address{where} to ranks on other nodes, so they cannot reach it: its "
+            f"host name resolves to 127.0.0.1 or to nothing.{named}"
+        )
+        action = (
+            "Set GLOO_SOCKET_IFNAME (and NCCL_SOCKET_IFNAME) on each node to its interface of the network "
+            "between the nodes, and VLLM_HOST_IP or SGLANG_HOST_IP to its address there; or mend /etc/hosts."
+        )
+    else:
+        meaning = (
+            f"A rank cannot reach another one{at}.{named} The address is of another network, the other rank is "
+            f"not there yet or has died, or a firewall stands between."
+        )
+        action = (
+            "Read the other node's log: did it start, and with the same head address and port? On each "
+            "node `ip route get ADDRESS` must name the ConnectX interface; "
+            "set GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME and VLLM_HOST_IP or SGLANG_HOST_IP to it. `nc -zv "
+            "ADDRESS PORT` shows a firewall."
+        )
+    return Verdict(
+        code="address-of-another-network",
+        meaning=meaning,
+        action=action,
+        evidence=(
+            "the address of the message; aws-do-eks PR#50, aws-do-eks PR#69, vllm#7074, MiaAI Qwen3.8-Flash-Next-Dual#3"
+        ),
+    )
+
+
+def port_is_taken(case: Case) -> Verdict | None:
+    """A port that another process listens on."""
+    found = IN_USE.search(f"{case.raised.type}: {case.text}")
+    if found is None:
+        return None
+    number = found["number"] or next((one["port"] for one in PORT.finditer(case.text)), None)
+    port = f"port {number}" if number else "a port"
+    return Verdict(
+        code="port-is-taken",
+        meaning=(
+            f"Another process listens on {port} already: a server that did not end, or two services with the "
+            f"same ports. Engines take more ports than --port: those of the ranks, too."
+        ),
+        action=f"`ss -ltnp{f' sport = :{number}' if number else ''}` names the process; end it, or give this "
+        f"service other ports (--port; vLLM VLLM_PORT, --master-port; SGLang --nccl-port, "
+        f"--dist-init-addr). "
+        "./build.py status lists services that run.",
+        evidence="EADDRINUSE of the kernel; sglang#17402, vllm#15987",
+    )
+
+
+def roce_address(case: Case) -> Verdict | None:
+    """RoCE that cannot connect: GID, route, cable, network namespace."""
+    found = QP.search(case.text)
+    if found is not None:
+        number, device, gid = found["number"], found["device"] or "the adapter", found["gid"] or ""
+        index = f" (GID index {found['index']})" if found["index"] else ""
+        empty = gid in ("::", "0:0:0:0:0:0:0:0") or (number in ("61", "101") and not gid)
+        link = gid.lower().startswith("fe80")
+        if number == "19":
+            meaning = (
+                f"{device} is not a device of this container's network namespace: RDMA shows the host's "
+                f"adapters to a pod, and the kernel refuses them."
+            )
+            action = (
+                "Run with the host's network (--network host, hostNetwork: true), or give the pod a virtual "
+                "function of its own (SR-IOV with Multus)."
+            )
+        elif empty or link or number in ("22", "61", "101"):
+            what = (
+                "is a link-local address (fe80::)"
+                if link
+                else "is empty"
+                if empty
+                else f"({gid or 'none'}) does not fit the other side's"
+            )
+            meaning = (
+                f"{device} has no usable address for RoCE: its GID{index} {what}. RoCE v2 over IPv4 needs a "
+                f"GID of the form ::ffff:ADDRESS, which is there when its interface has an IPv4 address."
+            )
+            action = (
+                f"Give the interface of {device} an IPv4 address, or leave it out (NCCL_IB_HCA). Leave "
+                f"NCCL_IB_GID_INDEX unset, or look it up on each node (`show_gids`): the index differs. "
+                f"./build.py cluster check shows it."
+            )
+        else:
+            meaning = (
+                f"{device} got no answer from the other side ({number}): no cable or route between these two "
+                f"ports{index}."
+            )
+            action = (
+                f"Is the cable of {device} plugged into the port whose address is asked? `ip route get`, `ping "
+                f"-I`, then ib_write_bw between both. In a ring of more than two nodes not every pair has a "
+                f"cable: NCCL needs a switch, or NCCL_IB_HCA with pairs that are joined."
+            )
+        return Verdict(
+            code="roce-cannot-connect",
+            meaning=meaning,
+            action=action,
+            evidence=(
+                "ibv_modify_qp's error number and the GIDs of the message; DSpark PR#10, nccl-tests#185, minefield 114"
+            ),
+        )
+    duplicate = DUPLICATE.search(case.text)
+    if duplicate:
+        return Verdict(
+            code="two-ranks-on-one-gpu",
+            meaning=(
+                f"Rank {duplicate['one']} and rank {duplicate['two']} are on the same GPU. A GB10 has one GPU: "
+                f"each rank needs a node of its own."
+            ),
+            action=(
+                "--tensor-parallel-size 1 on one Spark; for two Sparks start one rank on each (--nnodes 2, "
+                "--node-rank 0 and 1), and not two on one."
+            ),
+            evidence="NCCL's own check",
+        )
+    if CABLE.search(case.text) and re.search(r"NCCL|mlx5|ibv|rocep|enp", case.text):
+        return Verdict(
+            code="roce-link-lost",
+            meaning="The RoCE link was lost or lost packets: cable, port or adapter.",
+            action=(
+                "`ip -s link`, `ethtool` and dmesg of both nodes; press the cable in; ./build.py cluster "
+                "check. After an adapter's error a cold start (power cable out) helps."
+            ),
+            evidence="DSpark#146, playbooks PR#108",
+        )
+    return None
+
+
+def hub(case: Case) -> Verdict | None:
+    """The Hub cannot be reached, refuses, or has no such model."""
+    text = f"{case.raised.type}: {case.text}"
+    about = HUB_HOST.search(text) or HUB_HOST.search(" ".join(case.packages)) or "huggingface_hub" in case.packages
+    if not about:
+        return None
+    model = case.scan.start.option("model", "model_path", "model_tag") or "the model"
+    code, meaning, action = "", "", ""
+    if TLS.search(text):
+        code, meaning = (
+            "hub-certificate",
+            "The certificate of the Hub is not accepted: a proxy with its own certificate stands between.",
+        )
+        action = (
+            "Put the proxy's CA into the container and set REQUESTS_CA_BUNDLE and SSL_CERT_FILE; or download "
+            "outside (./build.py weights pull) and start with HF_HUB_OFFLINE=1."
+        )
+    elif PROXY.search(text):
+        code, meaning = "hub-proxy", "The proxy refuses or is not reached."
+        action = (
+            "Set HTTPS_PROXY (with its login) in the container, and NO_PROXY for the addresses of the nodes; "
+            "or download outside and start with HF_HUB_OFFLINE=1."
+        )
+    elif GATED.search(text):
+        code, meaning = (
+            "hub-refuses",
+            f"The Hub does not give {model} to this account: it is gated, or the token is missing or wrong.",
+        )
+        action = (
+            "Accept the licence on the model's page, and set HF_TOKEN in the container (it is not inherited "
+            "from the host)."
+        )
+    elif LIMITED.search(text):
+        code, meaning = "hub-limits", "The Hub limits how often this address may ask."
+        action = "Set HF_TOKEN, wait some minutes, or start with HF_HUB_OFFLINE=1 and a full cache."
+    elif DNS.search(text) or OFFLINE.search(text) or (CANNOT_REACH.search(text) and not ABSENT.search(text)):
+        code, meaning = (
+            "hub-not-reached",
+            (
+                f"The Hub is not reached, or must not be (HF_HUB_OFFLINE=1), and files of {model} are not in the "
+                f"cache that this process reads."
+            ),
+        )
+        action = (
+            "Is the cache's folder mounted where HF_HOME points in the container, and complete (./build.py "
+            "weights pull checks each file)? Else give the container a network and DNS."
+        )
+    elif ABSENT.search(text):
+        code, meaning = (
+            "hub-has-no-such-model",
+            (
+                f"Neither the Hub nor this container has {model} under that name: a misspelling, a folder that is "
+                f"not mounted, or a private repository."
+            ),
+        )
+        action = (
+            "A path must exist in the container (-v HOST:CONTAINER); a name has the form OWNER/NAME, as the "
+            "Hub writes it; private ones need HF_TOKEN."
+        )
+    if not code:
+        return None
+    return Verdict(code=code, meaning=meaning, action=action, evidence="exceptions of huggingface_hub and requests")
+
+
+NETWORK_FAMILIES: Final = (port_is_taken, hub, roce_address, address_of_another_network)

@@ -1,0 +1,427 @@
+"""Families: packages that do not belong together, or not to this machine. Pure."""
+
+import re
+from typing import Final
+
+from packaging.version import Version
+
+from gb10.serving.doctor.diagnosis import Verdict
+from gb10.serving.doctor.error_case import Case, distribution_of
+from gb10.serving.doctor.symbol_names import owner_of, readable_symbol
+
+MISSING: Final = re.compile(r"(?P<library>lib[\w+-]{1,60}\.so(?:\.\d{1,4}){0,3}): cannot open shared object file")
+CUDA_LIBRARIES: Final = re.compile(
+    r"lib(?:cudart|cublas|cublasLt|cufft|cusparse|nvrtc|nvJitLink|cusolver|curand|cupti|npp\w*)\.so\.(\d+)"
+)
+TORCH_OF_CUDA: Final = ("libtorch_cuda.so", "libc10_cuda.so", "libtorch_cuda_linalg.so")
+DRIVER: Final = ("libcuda.so", "libnvidia-ml.so", "libnvidia-ptxjitcompiler.so")
+SYMBOL: Final = re.compile(r"(?:(?P<file>/\S{1,300}\.so\S{0,40}): )?undefined symbol: (?P<symbol>[\w.@]{2,300})")
+PACKAGE_OF_FILE: Final = re.compile(r"-packages/(?P<package>\w{1,60})")
+ANOTHER_CPU: Final = re.compile(
+    r"wrong ELF class|[Ee]xec format error|cannot open shared object file: No such file.{0,20}ld-linux-x86"
+    r"|ELF load command|incompatible architecture|x86_64.{0,40}aarch64|is not a supported wheel on this platform"
+)
+GLIBC: Final = re.compile(r"version [`'](?P<name>GLIBC(?:XX)?_[\d.]{1,12}|CXXABI_[\d.]{1,12})'? not found")
+NAME: Final = re.compile(
+    r"cannot import name ['\"](?P<name>\w{1,80})['\"] from (?:partially initialized module )"
+    r"?['\"](?P<module>[\w.]{1,150})['\"]"
+)
+ATTRIBUTE: Final = re.compile(
+    r"module ['\"](?P<module>[\w.]{1,150})['\"] has no attribute ['\"](?P<name>\w{1,80})['\"]"
+)
+KEYWORD: Final = re.compile(
+    r"got an unexpected keyword argument ['\"](?P<name>\w{1,80})['\"]|missing \d+ required (?:positional|"
+    r"keyword-only) argument"
+)
+NO_MODULE: Final = re.compile(r"No module named ['\"](?P<module>[\w.]{1,150})['\"]")
+NO_METADATA: Final = re.compile(r"No package metadata was found for (?:The ['\"])?(?P<name>[\w.-]{1,80})")
+CONFLICT: Final = re.compile(
+    r"(?P<name>[\w.-]{1,60})(?P<wanted>[<>=!~]=?[\w.,<>=!~ ]{1,60}?) is required for .{1,80} but found "
+    r"(?P<found>\S{1,80}==?\S{1,40})"
+)
+ARCHITECTURE: Final = re.compile(
+    r"[Mm]odel architectures? (?:\[?['\"]?)(?P<name>[A-Z]\w{3,80})(?:['\"]?\]?).{0,40}(?:not supported|"
+    r"failed to be inspected)"
+    r"|architecture (?P<other>[A-Z]\w{3,80}) is not supported"
+)
+MODEL_TYPE: Final = re.compile(r"model type [`'\"](?P<name>[\w.-]{1,60})[`'\"] but Transformers does not recognize")
+STANDARD: Final = frozenset(
+    ("importlib", "concurrent", "asyncio", "multiprocessing", "contextlib", "threading", "runpy", "re")
+)
+EVIDENCE_ABI: Final = "the namespace of the symbol; sglang PR#30562, eugr#135, vllm#13608"
+
+
+def library_of_another_cuda(case: Case) -> Verdict | None:
+    """A shared library whose number says which CUDA the wheel was built for."""
+    found = MISSING.search(case.text)
+    numbered = CUDA_LIBRARIES.match(found["library"]) if found else None
+    if found is None or numbered is None:
+        return None
+    major = int(numbered[1])
+    torch = case.version("torch") or ""
+    who = _wanting(case)
+    plain = (
+        f"The torch that is there is {torch}{', the one for CPUs' if torch.endswith('+cpu') else ''}." if torch else ""
+    )
+    if major >= 13:
+        action = (
+            "Install torch and everything else from one index of CUDA 13 (cu130): nvidia-cuda-runtime 13 "
+            "brings this library."
+        )
+    else:
+        action = (
+            "Take wheels for CUDA 13 (index cu130) and aarch64, which is what a GB10 needs; PyPI's default "
+            "of older releases is CUDA 12. "
+            "Do not install CUDA 12 beside it."
+        )
+    return Verdict(
+        code="library-of-another-cuda",
+        meaning=(
+            f"{who} was built for CUDA {major}: it asks for {found['library']}, and this environment has "
+            f"another CUDA. {plain}"
+        ).strip(),
+        action=action,
+        evidence="the number of the library's name is CUDA's major version; vllm#36099, vllm#31018, vllm#52300",
+    )
+
+
+def torch_for_cpus(case: Case) -> Verdict | None:
+    """A part of CUDA's torch is not there: torch for CPUs took its place."""
+    found = MISSING.search(case.text)
+    cpu = (case.version("torch") or "").endswith("+cpu")
+    names = found is not None and found["library"].startswith(TORCH_OF_CUDA)
+    says = "not compiled with CUDA enabled" in case.text
+    if not (names or says or (cpu and case.raised.name == "ImportError")):
+        return None
+    pin = case.fitting("torch")
+    return Verdict(
+        code="torch-for-cpus",
+        meaning=(
+            f"torch for CPUs is installed in place of the one for CUDA: "
+            f"{found['library'] if found else 'CUDA'} is part of the other one."
+        ),
+        action=" ".join(
+            filter(
+                None,
+                (
+                    (
+                        "Install torch from the index of CUDA 13 (https://download.pytorch.org/whl/cu130) "
+                        "after everything else, or pin it for the "
+                        "whole installation (uv: --override; pip: a constraints file). On aarch64 PyPI's torch "
+                        "may be the one for CPUs."
+                    ),
+                    pin,
+                ),
+            )
+        ),
+        evidence="the library is in the CUDA wheel of torch alone; eugr PR#263, eugr#265",
+    )
+
+
+def no_driver_in_the_container(case: Case) -> Verdict | None:
+    """A library of the driver is not there, or no GPU is seen."""
+    found = MISSING.search(case.text)
+    library = found["library"] if found and found["library"].startswith(DRIVER) else None
+    seen = re.search(
+        r"Found no NVIDIA driver|No CUDA GPUs are available|Failed to infer device type|no CUDA-capable "
+        r"device|NVIDIA Driver was not detected"
+        r"|NVML: Driver Not Loaded|libcuda\.so\S{0,12} not found",
+        case.text,
+    )
+    if library is None and seen is None:
+        return None
+    return Verdict(
+        code="no-driver-in-container",
+        meaning=(
+            f"The process sees no GPU or driver ({library or (seen[0] if seen else '')}). The driver's "
+            f"libraries come from the host, by NVIDIA's container toolkit."
+        ),
+        action=(
+            "Start the container with --gpus all (CDI: --device nvidia.com/gpu=all); in compose a reservation "
+            "of driver nvidia; in Kubernetes "
+            "nvidia.com/gpu with runtimeClassName nvidia. If nvidia-smi fails on the host, too, install the "
+            "driver and the toolkit there."
+        ),
+        evidence="libcuda.so.1 and libnvidia-ml.so.1 are no part of any image; AEON#5, docs/run.md",
+    )
+
+
+def abi_of_another_torch(case: Case) -> Verdict | None:
+    """A symbol that the library at hand has not: its namespace says which package it belongs to."""
+    found = SYMBOL.search(case.text)
+    if found is None:
+        return None
+    owner, name = owner_of(found["symbol"]), readable_symbol(found["symbol"])
+    who = _wanting(case, found["file"])
+    if owner == "torch":
+        version = case.version("torch")
+        pin = case.fitting("torch") or _torches(case, who)
+        here = f" The torch that is there is {version}." if version else ""
+        return Verdict(
+            code="mixed-wheels",
+            meaning=(
+                f"{who} was compiled for another torch: it needs {name}, which this torch has not "
+                f"({found['symbol']}).{here}"
+            ),
+            action=f"Install the torch that {who} was built for, or a {who} that was built for this torch. "
+            f"{pin or 'Its METADATA (Requires-Dist: torch) names it.'} "
+            "Install all from one index and one lock; a later pip install may have changed torch.",
+            evidence=EVIDENCE_ABI,
+        )
+    if owner is None and not found["file"]:
+        return None
+    what = {"cuda": "CUDA", "nccl": "NCCL", "python": "Python", "glibc": "the C library"}.get(
+        owner or "", owner or "a library that it links"
+    )
+    return Verdict(
+        code="mixed-wheels",
+        meaning=f"{who} was built against another release of {what}: it needs {name} ({found['symbol']}).",
+        action=(
+            f"Take wheels that were built together: {who} and {what} of one release and one index. "
+            f"LD_LIBRARY_PATH may also put an older library before the wheel's own."
+        ),
+        evidence=EVIDENCE_ABI,
+    )
+
+
+def _torches(case: Case, package: str) -> str:
+    """Which torch each release of a package was built for, as the engines that require both say."""
+    pairs = {}
+    for engine in case.releases.engines.values():
+        for one in engine:
+            own = {**one.requires, one.engine: f"=={one.version}"}
+            wanted, torch = own.get(distribution_of(package), ""), own.get("torch", "")
+            if wanted.startswith("==") and torch.startswith("=="):
+                pairs[wanted[2:]] = torch[2:]
+    newest = sorted(pairs.items(), key=lambda one: Version(one[0]))[-8:]
+    shown = ", ".join(f"{release} with {torch}" for release, torch in newest)
+    return f"{distribution_of(package)} belongs to one torch: {shown}." if shown else ""
+
+
+def wheel_of_another_machine(case: Case) -> Verdict | None:
+    """A file for another CPU, a newer C library or another Python."""
+    libc = GLIBC.search(case.text)
+    cpu = ANOTHER_CPU.search(case.text)
+    if libc is not None:
+        return Verdict(
+            code="wheel-of-another-system",
+            meaning=(
+                f"A library needs {libc['name']}, which this system's C or C++ library has not: it was built "
+                f"on a newer system."
+            ),
+            action=(
+                "Take an image of Ubuntu 24.04 or newer, or a wheel for an older manylinux. In conda, its own "
+                "libstdc++ comes before the system's."
+            ),
+            evidence="symbol versions of glibc and libstdc++",
+        )
+    if cpu is None:
+        return None
+    return Verdict(
+        code="wheel-of-another-cpu",
+        meaning=f"This file is for another CPU ({cpu[0]}); a GB10 is aarch64.",
+        action=(
+            "Pull or install for linux/arm64 (docker pull --platform linux/arm64; wheels with aarch64 in their "
+            "name). ./build.py verify FILE names the files of another CPU."
+        ),
+        evidence="the ELF header's machine; a kernel refuses to run it",
+    )
+
+
+def packages_of_different_times(case: Case) -> Verdict | None:
+    """A name that another package has not (yet, or any more), or that one package refuses to another."""
+    name, attribute = NAME.search(case.text), ATTRIBUTE.search(case.text)
+    if name or attribute:
+        found = name or attribute
+        assert found is not None  # noqa: S101 - one of both
+        module, what = found["module"], found["name"]
+        caller = next((one for one in reversed(case.packages) if one != module.split(".")[0]), "")
+        return _different_times(case, caller, module.split(".")[0], f"{module} has no {what}")
+    if case.raised.name == "TypeError" and KEYWORD.search(case.text) and len(case.raised.frames) > 0:
+        called = re.match(r"(?:(?P<name>[\w.<>]{1,120})\(\))", case.text)
+        return _between_last_two(case, f"{called['name'] if called else 'a function'} takes other arguments")
+    kind = case.raised.type.split(".")
+    if (
+        len(kind) > 2
+        and case.packages
+        and kind[0] not in STANDARD
+        and kind[0] != case.packages[-1]
+        and distribution_of(kind[0]) in DEPENDENCIES
+    ):
+        return _different_times(case, case.packages[-1], kind[0], f"{kind[0]} raises {kind[-1]}")
+    if case.raised.name == "AttributeError" and " object has no attribute " in case.text:
+        return _between_last_two(case, case.text.partition("\n")[0][:160])
+    return None
+
+
+DEPENDENCIES: Final = frozenset(
+    ("transformers", "huggingface-hub", "tokenizers", "compressed-tensors", "xgrammar", "mistral-common", "pydantic")
+)
+"""Packages whose releases of another time break an engine; errors of theirs that are raised for other reasons have
+families of their own, which come first."""
+ORDINARY: Final = re.compile(
+    r"HfHub|Repository|Entry|Gated|Connection|Timeout|HTTP|Offline|Validation|LocalToken|BadRequest|"
+    r"Revision|FileMetadata|Strict"
+)
+
+
+def _between_last_two(case: Case, what: str) -> Verdict | None:
+    """Where a traceback goes from one package to another just before the error."""
+    packages = [one for one in case.packages if one not in STANDARD]
+    if len(packages) < 2 or distribution_of(packages[-1]) not in (
+        *DEPENDENCIES,
+        "torch",
+        "triton",
+        "flashinfer-python",
+        "vllm",
+        "sglang",
+    ):
+        return None
+    if packages[-1] in ("vllm", "sglang", "torch"):
+        return None
+    return _different_times(case, packages[-2], packages[-1], what)
+
+
+def _different_times(case: Case, caller: str, called: str, what: str) -> Verdict | None:
+    if ORDINARY.search(case.raised.name):
+        return None
+    distribution = distribution_of(called)
+    version = case.version(distribution)
+    release = case.release
+    engine = case.engine
+    newer = case.releases.after(engine, release.version) if engine and release else None
+    fitting = case.fitting(distribution)
+    here = f"{distribution} {version}" if version else distribution
+    who = (
+        caller
+        if caller not in ("vllm", "sglang")
+        else (f"{case.engine_name} {release.version}" if release else case.engine_name)
+    )
+    requires = release.requires.get(distribution) if release else None
+    newest = release.newest.get(distribution) if release else None
+    pin = requires if requires and requires.startswith("==") else f"=={newest}" if newest else None
+    parts = [
+        f"Install {distribution}{pin}."
+        if pin
+        else (
+            f"Install the release of {distribution} that {who or 'the program'} was made for: its METADATA "
+            f"(Requires-Dist) names the range."
+        ),
+        (f"Or take {case.engine_name} {newer.version} ({newer.date}) or newer, which was made for newer packages.")
+        if newer
+        else "",
+        "An older package than required shows as a name that is not there yet: then upgrade it."
+        if "has no" in what
+        else "",
+    ]
+    return Verdict(
+        code="package-of-another-time",
+        meaning=f"{who or 'A program'} and {here} are of different times: {what}. {fitting}".strip(),
+        action=" ".join(filter(None, parts)),
+        evidence=(
+            "where the traceback goes from one package to the other; dates and requirements of PyPI, "
+            "recipes/doctor/releases.json"
+        ),
+    )
+
+
+def not_installed(case: Case) -> Verdict | None:
+    """A module or a distribution that is not there."""
+    module, metadata = NO_MODULE.search(case.text), NO_METADATA.search(case.text)
+    if not module and not metadata:
+        return None
+    name = module["module"] if module else metadata["name"] if metadata else ""
+    first = name.split(".")[0]
+    if "." in name and first in (*case.packages, "vllm", "sglang", "flashinfer", "torch", "transformers", "triton"):
+        caller = next((one for one in reversed(case.packages) if one != first), "")
+        return _different_times(case, caller, first, f"{first} has no module {name}")
+    return Verdict(
+        code="not-installed",
+        meaning=f"{distribution_of(first)} is not installed in this environment.",
+        action=f"Install {distribution_of(first)}, in the same environment "
+        f"({case.fitting(distribution_of(first)) or 'and let its release fit'}), or take an image that has "
+        f"it. "
+        "A model's own code (trust_remote_code) may need packages that no engine brings.",
+        evidence="Python's own message; unsloth#3825",
+    )
+
+
+def model_is_too_new(case: Case) -> Verdict | None:
+    """A model that this release, or its transformers, does not know."""
+    kind, architecture = MODEL_TYPE.search(case.text), ARCHITECTURE.search(case.text)
+    if not kind and not architecture:
+        return None
+    if architecture and case.engine in ("trtllm", "tensorrt_llm"):
+        name = architecture["name"] or architecture["other"]
+        legacy = any("tensorrt_llm/models/" in frame.file for frame in case.raised.frames)
+        return Verdict(
+            code="model-not-known",
+            meaning=(
+                f"{'The legacy engine (backend tensorrt)' if legacy else 'This backend'} of TensorRT-LLM does "
+                f"not know {name}."
+            ),
+            action=(
+                "Leave out --backend tensorrt: the default backend, pytorch, has its own and newer list of "
+                "models. If it is the default already, take a newer release."
+            )
+            if legacy
+            else "Take a newer release of TensorRT-LLM.",
+            evidence="tensorrt_llm/models is the list of the legacy engine; TensorRT-LLM#15941",
+        )
+    release, engine = case.release, case.engine
+    newer = case.releases.after(engine, release.version) if engine and release else None
+    here = f"{case.engine_name} {release.version}" if release else case.engine_name
+    if kind:
+        return Verdict(
+            code="model-not-known",
+            meaning=(
+                f"The installed transformers does not know the model type {kind['name']}: it is older than the "
+                f"model. {case.fitting('transformers')}"
+            ).strip(),
+            action=(
+                f"Take a newer transformers that has {kind['name']}, within what {here} allows; else a newer "
+                f"release of the engine"
+                f"{f' ({newer.version} is the next)' if newer else ''}. If the repository brings its own code: "
+                f"--trust-remote-code."
+            ),
+            evidence="transformers' own registry of model types; vllm#33580",
+        )
+    name = (architecture["name"] or architecture["other"]) if architecture else ""
+    return Verdict(
+        code="model-not-known",
+        meaning=f"{here} has no model class {name}.",
+        action=(
+            f"Take a newer release{f' ({newer.version} is the next)' if newer else ''}, or install the plugin "
+            f"that registers {name} in the same environment; "
+            "the model's card names it. If the class is listed and failed to be inspected, an import of it "
+            "failed: read the lines before."
+        ),
+        evidence="the engine's own registry of models; sglang#4689, Spark-X2.5#6",
+    )
+
+
+def _wanting(case: Case, file: str | None = None) -> str:
+    """The package that asks for something: of the library's path, of the frame that imports it, of the engine."""
+    found = PACKAGE_OF_FILE.search(file or case.text)
+    if found:
+        package = found["package"]
+        for ending in ("_cuda", "_2_cuda", "_3_cuda"):
+            package = package.removesuffix(ending)
+        return package.split(".")[0]
+    by_name = re.search(r"/(?P<package>\w{2,40})/_?\w{1,40}\.abi3\.so", file or "")
+    if by_name:
+        return by_name["package"]
+    return next((one for one in reversed(case.packages) if one not in STANDARD), "The package")
+
+
+PACKAGE_FAMILIES: Final = (
+    library_of_another_cuda,
+    torch_for_cpus,
+    no_driver_in_the_container,
+    abi_of_another_torch,
+    wheel_of_another_machine,
+    model_is_too_new,
+    not_installed,
+)
+LATE_PACKAGE_FAMILIES: Final = (packages_of_different_times,)
+"""Those that speak only when no other family does."""

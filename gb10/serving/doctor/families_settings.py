@@ -1,0 +1,432 @@
+"""Families: options, variables, files, caches, memory. Pure."""
+
+import re
+from difflib import get_close_matches
+from typing import Final
+
+from gb10.serving.doctor.diagnosis import Verdict
+from gb10.serving.doctor.error_case import Case
+
+UNKNOWN_OPTION: Final = re.compile(
+    r"unrecognized arguments?: (?P<options>.{1,300})|[Nn]o such option:? (?P<other>\S{1,80})"
+)
+EMPTY: Final = re.compile(
+    r"[Ii]nvalid (?:value|literal).{0,40}?(?:''|\"\"|: ''|base 10: '').{0,80}|could not convert string to "
+    r"float: ''|Expecting value: line 1 column 1 \(char 0\)"
+)
+VARIABLE: Final = re.compile(
+    r"\b(?P<name>(?:VLLM|SGLANG|SGL|FLASHINFER|NCCL|HF|TORCH|CUDA|TRITON|TRTLLM|GLOO|PYTORCH|OMP|MASTER|"
+    r"HUGGING_FACE)_[A-Z0-9_]{2,60})\b"
+)
+UNPACK: Final = re.compile(
+    r"not enough values to unpack \(expected \d{1,2}, got (?:0|1)\)|list index out of range|invalid literal "
+    r"for int\(\)|string index out of range"
+)
+CHOICES: Final = re.compile(
+    r"(?:[Vv]alid (?:options|values|choices|backends)(?: are| is)?|[Aa]vailable (?:options|backends|"
+    r"choices|values|parsers)(?: are)?|[Cc]hoose from|[Mm]ust be one of|[Ss]upported (?:values|backends|"
+    r"options|methods)(?: are)?|[Ii]nput should be|[Ee]xpected one of|available: |not in)[: "
+    r"]{0,3}[\[({]?(?P<choices>['\"\w][^\n]{2,1500})"
+)
+GIVEN: Final = re.compile(
+    r"(?:[Uu]nknown|[Ii]nvalid|[Uu]nsupported|[Uu]nrecognized|[Nn]ot (?:a )?valid|not supported|KeyError)"
+    r"[^'\"`:]{0,60}?:? ?['\"`](?P<value>[^'\"`]{1,80})['\"`]|input_value=['\"](?P<input>[^'\"]{0,80})"
+    r"['\"]|invalid choice: ['\"](?P<choice>[^'\"]{1,80})['\"]|(?:parser|backend|method|dtype):? "
+    r"(?P<bare>[\w.-]{2,60}) (?:is )?(?:not|invalid)"
+)
+ABOUT: Final = re.compile(
+    r"(?:[Uu]nknown|[Ii]nvalid|[Uu]nsupported) (?P<what>[a-z][a-z _-]{2,40}?)(?::| ['\"`]|$)|argument "
+    r"(?P<option>--[\w/,-]{2,60})"
+)
+OPTIONS: Final = {
+    "attention backend": "--attention-backend",
+    "moe backend": "--moe-backend",
+    "tool parser": "--tool-call-parser",
+    "tool call parser": "--tool-call-parser",
+    "reasoning parser": "--reasoning-parser",
+    "quantization method": "--quantization",
+    "quantization": "--quantization",
+    "dtype": "--dtype",
+    "kv cache dtype": "--kv-cache-dtype",
+    "load format": "--load-format",
+}
+REFUSED: Final = re.compile(
+    r"[Ss]elected backend (?:\w+\.)?(?P<name>\w{2,60}) is not valid|No valid (?P<kind>[\w ]{2,30}?) "
+    r"backend found|(?P<option>\w{2,30}_backend)=['\"]?(?P<value>\w{2,60})['\"]? is not supported"
+    r"|(?P<other>[\w -]{2,50}?) (?:backend )?(?:is not supported|does not support|not supported) (?:for|"
+    r"with|by|on) (?P<what>[\w .,'-]{2,80})"
+)
+REASON: Final = re.compile(r"[Rr]easons?: ?(?P<reason>[\[{].{2,400})")
+TEMPLATE: Final = re.compile(r"chat[_ ]template|ChatTemplate|TemplateNotFound|TemplateSyntaxError|TemplateError", re.I)
+TOKENIZER: Final = re.compile(
+    (
+        r"Tokenizer class (?P<name>\w{2,60}) does not exist|Couldn't instantiate the backend tokenizer|(?:Can't|"
+        r"Unable to) load (?:the )?tokenizer|tokenizer\.json|sentencepiece|tiktoken|ModelWrapper|untagged enum"
+    ),
+    re.I,
+)
+SCALES: Final = re.compile(
+    r"(?P<name>[\w.*-]{1,160}\.(?:\w*_)?(?:weight_scale(?:_2|_inv)?|input_scale|[kvq]_scale|weight_packed|"
+    r"qweight|qzeros|scales|weight_global_scale|input_global_scale|weight_shape|g_idx))\b"
+)
+QUANT: Final = re.compile(
+    r"quant|compressed.?tensors|modelopt|nvfp4|mxfp4|awq|gptq|fp8|weight_block_size|group_size", re.I
+)
+OWN_CACHES: Final = (
+    "Or point HF_HOME, TRITON_CACHE_DIR, FLASHINFER_WORKSPACE_BASE or HOME to a folder that it may write."
+)
+DENIED: Final = re.compile(
+    r"Permission denied: ['\"]?(?P<path>[^'\"\n]{1,300})|PermissionError.{0,40}['\"](?P<other>/[^'\"\n]{1,300})"
+    r"|Read-only file system: ['\"]?(?P<read>[^'\"\n]{1,300})"
+)
+FULL: Final = re.compile(
+    r"No space left on device|ENOSPC|Disk quota exceeded|not enough (?:free )?(?:disk )?space|Errno 28\b"
+)
+SHM: Final = re.compile(
+    r"/dev/shm|shared_memory|shared memory segment|posix_fallocate|shm\.h|shmem|shm_open|psm_|nccl-",  # noqa: S108 - a folder of the kernel
+    re.I,
+)
+BUS: Final = re.compile(r"\bBus error\b|SIGBUS|insufficient shared memory")
+FILES: Final = re.compile(r"Too many open files|EMFILE|Errno 24\b")
+PROCESSES: Final = re.compile(
+    r"can't start new thread|Resource temporarily unavailable|pthread_create failed|Cannot fork|Errno 11\b"
+)
+TAKEN: Final = re.compile(
+    (
+        r"[Ff]ree memory on device|less than desired|[Nn]ot enough memory|out of memory|OutOfMemory|No available "
+        r"memory for the cache|larger than the (?:available KV cache|maximum number of tokens)|[Mm]emory profiling|"
+        r"rest_memory|mem[-_]fraction[-_]static|loading.{0,40}memory"
+    ),
+    re.I,
+)
+GIB: Final = re.compile(r"(?P<number>-?\d{1,4}(?:\.\d{1,4})?) ?Gi?B")
+TOKENS: Final = re.compile(r"\((?P<asked>\d{3,9})\).{0,160}?\((?P<fits>\d{2,9})\)")
+
+
+def unknown_option(case: Case) -> Verdict | None:
+    """An option that this release does not have."""
+    found = UNKNOWN_OPTION.search(case.text)
+    if found is None:
+        return None
+    options = (found["options"] or found["other"]).strip()
+    names = " ".join(one.split("=")[0] for one in options.split() if one.startswith("-")) or options[:120]
+    return Verdict(
+        code="option-not-known",
+        meaning=(
+            f"The server of {case.here()} has no option {names}: it is of another release, of a fork, or misspelled."
+        ),
+        action=(
+            f"Leave {names} out, or take the image and release that the recipe was written for. ./build.py "
+            f"recipe lint FILE --release N names the closest option."
+        ),
+        evidence="argparse; DSpark#17, eugr#385",
+    )
+
+
+def empty_variable(case: Case) -> Verdict | None:
+    """A variable that is set and empty, where its reader wants a value or nothing."""
+    empty, unpack = EMPTY.search(case.text), UNPACK.search(case.text)
+    if not empty and not unpack:
+        return None
+    names = VARIABLE.search(case.text)
+    where = [
+        frame
+        for frame in case.raised.frames
+        if re.search(r"envs?\.py|environ|compilation_context|getenv|arch_list", f"{frame.file} {frame.function}")
+    ]
+    if names is None and not where:
+        return None
+    name = names["name"] if names else ""
+    if not name and any("compilation_context" in frame.file for frame in where):
+        name = "FLASHINFER_CUDA_ARCH_LIST"
+    choices = CHOICES.search(case.text)
+    valid = f" Its values: {choices['choices'].rstrip('].)')[:200]}." if choices else ""
+    right = " For a GB10: FLASHINFER_CUDA_ARCH_LIST=12.1a." if "ARCH_LIST" in name else ""
+    return Verdict(
+        code="variable-is-empty",
+        meaning=(
+            f"{name or 'A variable'} is set, and empty. "
+            f"{'${NAME:-} in a compose file or a script' if name else 'A compose file'} hands on an empty "
+            f"text, which is not the same as no variable."
+        ),
+        action=(
+            f"Leave {name or 'the variable'} out where it has no value (compose: list it without `=` and "
+            f"without a default), or give it one.{right}{valid}"
+        ),
+        evidence=f"{where[-1].path if where else 'the message'} splits or checks the value; spark_vllm_docker#14",
+    )
+
+
+def value_not_in_registry(case: Case) -> Verdict | None:
+    """A value that is not one of those that the message lists."""
+    choices, given = CHOICES.search(case.text), GIVEN.search(case.text)
+    if choices is None or given is None:
+        return None
+    value = given["value"] or given["input"] or given["choice"] or given["bare"] or ""
+    names = list(dict.fromkeys(re.findall(r"[\w.+-]{2,60}", choices["choices"].split("[type=")[0])))
+    names = [one for one in names if one not in ("or", "and", "type")]
+    if not value or len(names) < 2 or value in names:
+        return None
+    about = ABOUT.search(case.text)
+    what = (about["what"] or about["option"] or "value").strip() if about else "value"
+    option = what if what.startswith("--") else OPTIONS.get(what.lower(), "")
+    parts = [part for part in re.split(r"[_-]", value) if len(part) > 1]
+    close = (
+        get_close_matches(value, names, n=1, cutoff=0.75)
+        or [one for one in names if one in parts[:1]]
+        or get_close_matches(value, names, n=1, cutoff=0.4)
+    )
+    here = case.here("This release")
+    variable = VARIABLE.search(case.text)
+    setting = option or (variable["name"] if variable else f"the {what}")
+    return Verdict(
+        code="value-not-known",
+        meaning=f"{here} has no {what} {value!r}. It has: {', '.join(names[:24])}.",
+        action=(
+            f"{f'Take {close[0]}, the closest' if close else 'Take one of these'}, or leave {setting} out: "
+            f"then the engine chooses. A recipe for another release or a fork may name values of its own."
+        ),
+        evidence="the registry's own list in the message; spark-arena/recipe-registry#23",
+    )
+
+
+def backend_refused(case: Case) -> Verdict | None:
+    """A backend that was asked for, and that cannot serve this model, dtype or shape."""
+    found, reason = REFUSED.search(case.text), REASON.search(case.text)
+    if found is None:
+        return None
+    parts = found.groupdict()
+    name = parts["name"] or parts["value"] or (parts["other"] or "").strip()
+    why = (
+        reason["reason"].rstrip("]}.") + "]"
+        if reason
+        else (f"it is not for {parts['what']}" if parts["what"] else case.text.partition("\n")[0][:300]).rstrip(".")
+    )
+    asked = parts["option"] or next(
+        (
+            one
+            for one in ("attention_backend", "moe_backend", "moe_runner_backend", "linear_backend")
+            if case.scan.start.option(one) not in (None, "None", "auto")
+        ),
+        None,
+    )
+    option = (
+        f"--{asked.replace('_', '-')}"
+        if asked
+        else "the option that forces it (--attention-backend, --moe-backend, --linear-backend)"
+    )
+    if parts["kind"]:
+        config = re.search(r"\((?P<config>head_size=.{2,400}?)\)[. ]|\((?P<rest>head_size=.{2,300})", case.text)
+        wanted = config["config"] or config["rest"] if config else ""
+        return Verdict(
+            code="backend-refused",
+            meaning=(
+                f"No {parts['kind'].strip()} backend of this release can serve {wanted or 'this model'} on "
+                f"this GPU. {f'Reasons: {why}' if reason else ''}"
+            ).strip(),
+            action=(
+                "Change what is asked: --kv-cache-dtype auto, another --block-size or --dtype, no "
+                "--attention-backend; else take a newer release, or a model whose attention this one has."
+            ),
+            evidence="the engine's own selector; vllm PR#38476, vllm#28589",
+        )
+    mixed = (
+        (
+            " A checkpoint may have layers of several formats (FP8 and NVFP4): a backend that is forced must serve "
+            "each of them."
+        )
+        if re.search(r"FP8|NVFP4|MXFP4|MoE|quant", case.text)
+        else ""
+    )
+    return Verdict(
+        code="backend-refused",
+        meaning=f"The backend {name} was asked for and cannot serve this: {why}.{mixed}",
+        action=(
+            f"Leave {option} out, so that the engine chooses, or take another backend. ./build.py explain "
+            f"MODEL lists the kernel that serves each layer on 12.1."
+        ),
+        evidence="the engine's own check; vllm#49076, vllm#40677, vllm#28589",
+    )
+
+
+def templates_and_tokenizers(case: Case) -> Verdict | None:
+    """A chat template that is not there or not valid; a tokenizer that cannot be read."""
+    text = f"{case.raised.type}: {case.text}"
+    if TEMPLATE.search(text):
+        return Verdict(
+            code="chat-template",
+            meaning=(
+                "There is no chat template that can be used: the model's tokenizer brings none (a base model), "
+                "its file is not in the folder, or it is not valid Jinja."
+            ),
+            action="--chat-template FILE with the template of the model's family (the file must be in the "
+            "container), or the instruct model; chat_template.jinja must be copied with the model. "
+            "Requests to /v1/completions need none.",
+            evidence="transformers 4.44 and newer have no default; vllm#39279, rank_llm#211",
+        )
+    found = TOKENIZER.search(text)
+    if found and case.raised.type:
+        return Verdict(
+            code="tokenizer",
+            meaning=(
+                f"The tokenizer of the model cannot be read ({found[0][:100]}): its files are not all there, "
+                f"or this release of transformers or tokenizers does not know their form."
+            ),
+            action=(
+                f"Check that tokenizer.json, tokenizer_config.json and special files are in the folder; "
+                f"{case.fitting('transformers') or 'take the transformers that the engine requires.'} "
+                f"Mistral's models: --tokenizer-mode mistral."
+            ),
+            evidence="exceptions of transformers and tokenizers",
+        )
+    return None
+
+
+def quantization_fields(case: Case) -> Verdict | None:
+    """A checkpoint with scales that the model's class does not expect, or a config that does not name its format."""
+    found = SCALES.search(case.text)
+    loads = any("load_weights" in frame.function or "weight_loader" in frame.function for frame in case.raised.frames)
+    missing = case.raised.name in ("KeyError", "ValueError", "AttributeError", "RuntimeError", "AssertionError")
+    if not (found and missing) and not (loads and QUANT.search(case.text) and missing):
+        return None
+    name = found["name"] if found else case.text.partition("\n")[0][:120]
+    return Verdict(
+        code="quantization-fields",
+        meaning=(
+            f"The checkpoint has {name}, and this release built the layer without it: it reads another "
+            f"quantization than the files have, or none for this layer."
+        ),
+        action=(
+            "Does config.json have quantization_config (or is there a hf_quant_config.json beside it), and do "
+            "its ignore and targets name this layer? Leave --quantization out, so that the config decides; "
+            "a scale of the KV cache (k_scale, v_scale) needs --kv-cache-dtype fp8. Else the model's class of "
+            "this release does not know the format: a newer release, or another checkpoint."
+        ),
+        evidence="names of parameters by the quantization methods; llm-compressor#959, llm-compressor#967, vllm#53950",
+    )
+
+
+def permissions(case: Case) -> Verdict | None:
+    """A folder that this user may not write."""
+    found = DENIED.search(f"{case.raised.type}: {case.text}")
+    if found is None or not (
+        case.raised.name in ("PermissionError", "OSError", "") or "Permission denied" in case.text
+    ):
+        return None
+    path = (found["path"] or found["other"] or found["read"]).strip().rstrip("'\".")
+    if path.startswith("/dev/"):
+        return None
+    hub_cache = re.search(r"huggingface|hub|cache|triton|flashinfer|vllm|torch|nv|data|model", path, re.I)
+    read = " The file system is mounted read-only." if found["read"] else ""
+    return Verdict(
+        code="not-writable",
+        meaning=(
+            f"This process may not write {path}: it belongs to another user (often root, by an earlier "
+            f"container), or HOME points to a folder of another user.{read}"
+        ),
+        action=(
+            f"On the host: sudo chown -R $(id -u) the folder that is mounted there, or run the container as "
+            f"its owner (--user UID). "
+            f"{OWN_CACHES if hub_cache else ''}"
+        ).strip(),
+        evidence="errno 13 of the kernel; harbor#262, tt-inference-server#37",
+    )
+
+
+def space_and_limits(case: Case) -> Verdict | None:
+    """Disks, /dev/shm, open files, processes."""
+    text = f"{case.raised.type}: {case.text} " + " ".join(frame.file for frame in case.raised.frames[-3:])
+    if FULL.search(text) or BUS.search(text) or re.search(r"Error while creating shared memory segment", text):
+        shared = SHM.search(text) or BUS.search(text)
+        if shared:
+            return Verdict(
+                code="shm-is-full",
+                meaning=(
+                    "The container's /dev/shm is full: Docker gives it 64 MiB, and ranks and NCCL share buffers there."
+                ),
+                action=(
+                    "--ipc=host or --shm-size 16g; compose: shm_size; Kubernetes: an emptyDir with medium "
+                    "Memory at /dev/shm. A disk is not what is full (`df -h /dev/shm`). On a GB10 it is part "
+                    "of the same memory."
+                ),
+                evidence="nccl#290, nccl#525, Megatron-LM#878, MiniMax-01#42",
+            )
+        return Verdict(
+            code="disk-is-full",
+            meaning="A disk is full: the download, a compile cache, or Docker's own folder.",
+            action=(
+                "`df -h` in the container and on the host; `docker system df`; move HF_HOME to a larger disk, "
+                "./build.py weights lists what is there. If it is a container's /dev/shm: --shm-size."
+            ),
+            evidence="errno 28 of the kernel",
+        )
+    if FILES.search(text):
+        return Verdict(
+            code="too-many-files",
+            meaning="The process has as many files and sockets open as it may.",
+            action=(
+                "docker run --ulimit nofile=65535:65535 (compose: ulimits; systemd: LimitNOFILE). Many clients "
+                "that do not close their connections show so, too."
+            ),
+            evidence="errno 24 of the kernel; vLLM warns of it at its start (Found ulimit of …)",
+        )
+    if PROCESSES.search(text) and re.search(r"thread|fork|process", text, re.I):
+        return Verdict(
+            code="too-many-processes",
+            meaning="The container may not start more threads or processes.",
+            action=(
+                "docker run --pids-limit -1 (Kubernetes: podPidsLimit), OMP_NUM_THREADS=8, MAX_JOBS=4 for "
+                "kernels that are compiled at run time."
+            ),
+            evidence="errno 11 of the kernel",
+        )
+    return None
+
+
+def memory_at_start(case: Case) -> Verdict | None:
+    """Memory that others took before the start, or more asked for than there is."""
+    text = f"{case.raised.type}: {case.text}"
+    if not TAKEN.search(text) or "shared memory" in text:
+        return None
+    sizes = [float(one["number"]) for one in GIB.finditer(text)]
+    tokens = TOKENS.search(text)
+    if tokens and re.search(r"seq len|model_len|max_model_len|KV cache", text):
+        asked, fits = int(tokens["asked"]), int(tokens["fits"])
+        return Verdict(
+            code="cache-does-not-fit",
+            meaning=f"One request of {asked:,} tokens ({asked}) needs more KV cache than is left: {fits:,} tokens fit.",
+            action=(
+                f"--max-model-len {fits // 1024 * 1024} or less (now {asked}), --kv-cache-dtype fp8, or a "
+                f"larger --gpu-memory-utilization if MemAvailable allows it."
+            ),
+            evidence="the numbers of the message; vllm#8933",
+        )
+    share = case.scan.start.option("gpu_memory_utilization", "mem_fraction_static")
+    given = f" (now {share})" if share else ""
+    seen = f" The message names {', '.join(f'{one:g} GiB' for one in sizes[:4])}." if sizes else ""
+    return Verdict(
+        code="memory-does-not-fit",
+        meaning=(
+            f"Weights, KV cache and what else runs do not fit into the memory of this GB10 (121.6 GiB for CPU "
+            f"and GPU together).{seen}"
+        ),
+        action=(
+            f"`free -g` before the start: other servers, page cache and desktops count. A smaller "
+            f"--gpu-memory-utilization{given} leaves more to the system, a larger one more to the KV cache; "
+            "a smaller --max-model-len or --max-num-seqs, --kv-cache-dtype fp8, or a second Spark. ./build.py "
+            "recipe memory FILE computes it."
+        ),
+        evidence="one pool of memory, docs/run.md; vllm#27508",
+    )
+
+
+SETTING_FAMILIES: Final = (
+    unknown_option,
+    empty_variable,
+    value_not_in_registry,
+    templates_and_tokenizers,
+    permissions,
+    space_and_limits,
+)
+LATE_SETTING_FAMILIES: Final = (quantization_fields, memory_at_start, backend_refused)
+"""Those that speak only when no other family does."""

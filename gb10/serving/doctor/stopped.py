@@ -1,0 +1,130 @@
+"""Starts that stopped before the server was ready: in which stage, since when, what the other ranks say. Pure."""
+
+from collections.abc import Mapping, Set
+from typing import Final
+
+from gb10.serving.doctor.diagnosis import Finding, Verdict
+from gb10.serving.doctor.log_scan import Scan
+from gb10.serving.doctor.log_time import Moment
+from gb10.serving.doctor.stages import STAGES, Reached, StageFile
+
+CODE: Final = "start-stopped"
+FIRST: Final = STAGES.index("connect")
+"""A log that ends in an earlier stage may be one of a command that is no server."""
+
+
+def stopped_starts(scans: Mapping[str, Scan], stages: StageFile, failed: Set[str]) -> list[Finding]:
+    """A finding for the starts that ended before they were ready and without an error; logs of one start are one.
+
+    ``failed`` are the logs with an error: that is why they ended.
+    """
+    begun = {log: scan for log, scan in scans.items() if scan.start.ranks}
+    waiting = {log: scan for log, scan in begun.items() if not scan.start.is_ready and not _is_done(scan, begun)}
+    if not waiting or not failed.isdisjoint(begun):
+        return []
+    log, rank, reached = min(
+        (
+            (log, rank, one)
+            for log, scan in waiting.items()
+            for rank, one in scan.start.ranks.items()
+            if _is_last(scan, one)
+        ),
+        key=lambda one: one[2].index,
+    )
+    scan = waiting[log]
+    if reached.index < FIRST:
+        return []
+    return [
+        Finding(
+            rule=_verdict(scan, reached, stages, waiting, (log, rank)),
+            place="log",
+            where=log,
+            value=reached.text,
+            line=reached.line,
+            moment=reached.moment,
+            stage=reached.stage,
+        )
+    ]
+
+
+def _is_last(scan: Scan, one: Reached) -> bool:
+    """Whether a rank is not only the process that waits for the others (the API server says nothing for minutes)."""
+    return one.index >= FIRST or all(other.index < FIRST for other in scan.start.ranks.values())
+
+
+def _is_done(scan: Scan, begun: Mapping[str, Scan]) -> bool:
+    """Whether the log is of a node that never says ready, and the head's log says so, or it came as far as it can."""
+    rank = scan.start.option("node_rank")
+    if rank in (None, "0") and "headless" not in scan.start.arguments:
+        return False
+    last = scan.start.last
+    heads_ready = any(one.start.is_ready for one in begun.values())
+    return heads_ready or (last is not None and last.index >= STAGES.index("warm-up"))
+
+
+def _verdict(
+    scan: Scan, reached: Reached, stages: StageFile, waiting: Mapping[str, Scan], here: tuple[str, str]
+) -> Verdict:
+    text = stages.stage.get(reached.stage)
+    since = f" since {reached.moment}" if reached.moment else ""
+    end = f", and its last line with a time is of {scan.last}" if scan.last and scan.last != reached.moment else ""
+    span = _span(reached.moment, scan.last)
+    count = scan.start.progress
+    parts = [
+        f"The log ends in the stage {reached.stage}{since}{end}{span}; no line says that the server is ready.",
+        f"Its progress bar stands at {count[0]} of {count[1]}." if count and count[0] < count[1] else "",
+        f"The last sign was: {reached.text[:160]}",
+        _others(waiting, here),
+        text.usual if text else "",
+    ]
+    known = _known(scan, reached)
+    action = known or (text.look if text else "Read the logs of all ranks together.")
+    return Verdict(
+        code=CODE,
+        level="warning",
+        meaning=" ".join(filter(None, parts)),
+        action=action,
+        evidence="the order of the lines that the engines print at a start; recipes/doctor/stages.toml",
+    )
+
+
+def _known(scan: Scan, reached: Reached) -> str:
+    """What is known of starts of this engine that stop here; empty where nothing is."""
+    start, facts = scan.start, scan.facts
+    if start.engine != "sglang" or start.nodes < 2:
+        return ""
+    if reached.stage == "capture":
+        return (
+            "SGLang on several nodes is known to wait for itself in the capture (sglang#19991): start with"
+            " --disable-cuda-graph, or take a release that has the fix. Else: is memory used up, and is the"
+            " other node's log at the same place?"
+        )
+    if reached.stage == "connect" and facts.nccl_is_up:
+        fabric = next(iter(facts.fabric.items()), None)
+        head = (start.option("dist_init_addr") or "").rpartition(":")[0]
+        own = f"{fabric[1]} of {fabric[0]}" if fabric else head or "of the ConnectX network"
+        return (
+            f"NCCL is up over {own}, so what stops is SGLang's message queue between the nodes: it takes the address of"
+            " this node's host name or default route (Wi-Fi, or the 10 GbE port), where the other node does not reach"
+            f" it. Set SGLANG_HOST_IP on each node to its address of NCCL's network ({own} here; `hostname -I` and"
+            " `ip route get 1.1.1.1` show the one that is taken now). ./build.py run sets it."
+        )
+    return ""
+
+
+def _span(first: Moment | None, last: Moment | None) -> str:
+    if first is None or last is None or (first.month, first.day) != (last.month, last.day):
+        return ""
+    seconds = int(last.clock - first.clock)
+    return f", {seconds} s later" if seconds >= 1 else ""
+
+
+def _others(waiting: Mapping[str, Scan], here: tuple[str, str]) -> str:
+    """How far the other ranks came."""
+    seen = [
+        f"{log}{f' {rank}' if rank else ''}: {one.stage}"
+        for log, scan in waiting.items()
+        for rank, one in scan.start.ranks.items()
+        if (log, rank) != here and one.index >= FIRST
+    ]
+    return f"Other ranks: {', '.join(seen[:8])}." if seen else ""

@@ -1,0 +1,209 @@
+"""A model by its files: what is chosen fits, is clean for lint, names parsers that the release has, and says why."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from gb10.errors import UsageError
+from gb10.image.plan.catalog import ROOT
+from gb10.image.request.chosen_recipe import _container
+from gb10.models.choose.choosing import ENGINES, PURPOSES, Choice, ModelFiles, Purpose, choose, lines
+from gb10.models.choose.served_models import format_of, load_formats, reasoning_of, served_by
+from gb10.models.choose.writing import recipe_name, recipe_text
+from gb10.models.issue import errors_of
+from gb10.models.lint.engine_words import FLAGS
+from gb10.models.lint.fit import fit_of
+from gb10.models.lint.linting import lint
+from gb10.models.lint.rule import load_rules
+from gb10.models.load.loading import load_model_recipe
+from gb10.models.memory.engines.budget import Machine
+from gb10.models.memory.figures import load_figures
+from gb10.models.memory.model import known_config, known_names, model_of
+from gb10.models.memory.shapes.config_fields import Fields
+from gb10.models.render.rendered import RenderRequest
+from gb10.models.render.rendering import render_recipe
+
+CONTAINERS = {"vllm": "gb10/vllm:0.33.0-cu130-sm121f", "sglang": "gb10/sglang:0.5.23-cu130-sm121f"}
+HERMES = "{% if tools %}<tool_call>{% endif %}{% if enable_thinking %}<think>{% endif %}"
+MACHINE = Machine(figures=load_figures())
+NAMES = [name for name in known_names() if known_config(name).get("architectures")]
+
+
+def files_of(name: str, template: str = HERMES, **changed: object) -> ModelFiles:
+    config: Mapping[str, Any] = {**known_config(name), **changed}
+    return ModelFiles(
+        name=name,
+        fields=Fields(config),
+        sizes=model_of(config, name, "its config"),
+        template=template,
+        revision="a" * 40,
+    )
+
+
+def chosen(name: str, **more: Any) -> Choice:  # noqa: ANN401 - as choose takes them
+    template = more.pop("template", HERMES)
+    return choose(files_of(name, template), MACHINE, CONTAINERS, **more)
+
+
+CASES = [(name, engine) for name in NAMES for engine in ENGINES]
+
+
+@pytest.mark.parametrize(
+    ("name", "engine", "purpose"),
+    [(*case, [*PURPOSES][number % len(PURPOSES)]) for number, case in enumerate(CASES)],
+)
+def test_every_known_model_gets_a_recipe_that_fits_and_is_clean(name: str, engine: str, purpose: Purpose) -> None:
+    choice = chosen(name, engine=engine, purpose=purpose)
+    recipe = load_model_recipe(recipe_text(choice), "new.yaml")
+    assert [issue.text for issue in recipe.issues] == []
+    fit = fit_of(recipe, RenderRequest())
+    assert fit.estimate is not None
+    assert fit.estimate.fits, fit.line
+    nodes = tuple(f"n{at}" for at in range(choice.launch.nodes)) if choice.launch.nodes > 1 else ()
+    assert not errors_of(render_recipe(recipe, RenderRequest(nodes=nodes)).issues)
+    found = lint(recipe, load_rules())
+    assert [issue.text for issue in found.issues if issue.level == "error"] == [], purpose
+
+
+def test_a_purpose_decides_context_and_requests() -> None:
+    found = {purpose: chosen("nvidia/Qwen3.5-122B-A10B-NVFP4", purpose=purpose).launch for purpose in PURPOSES}
+    assert found["agents"].length == 262144
+    assert found["chat"].length == 131072
+    assert (found["batch"].length, found["batch"].requests) == (32768, 64)
+    assert {one.nodes for one in found.values()} == {1}
+
+
+def test_the_share_is_no_larger_than_the_requests_need() -> None:
+    small, large = chosen("Qwen/Qwen3-0.6B"), chosen("openai/gpt-oss-120b")
+    assert small.launch.fraction is not None and large.launch.fraction is not None
+    assert small.launch.fraction < 0.5
+    assert large.launch.fraction == 0.85
+    why = {reason.what: reason.why for reason in small.reasons}
+    assert why["gpu_memory_utilization"].startswith("the smallest share whose cache holds all requests")
+
+
+def test_nodes_are_the_fewest_and_divide_the_heads() -> None:
+    assert chosen("zai-org/GLM-4.7-FP8").launch.nodes == 4
+    assert chosen("zai-org/GLM-4.7-FP8", nodes=8).launch.nodes == 8
+    with pytest.raises(UsageError, match="on 3 nodes: its"):
+        chosen("nvidia/Qwen3.5-122B-A10B-NVFP4", nodes=3)
+    with pytest.raises(UsageError, match="does not fit on 2 nodes: its weights take"):
+        chosen("zai-org/GLM-4.7-FP8", nodes=2)
+
+
+def test_eight_bits_where_the_caches_own_type_holds_too_little() -> None:
+    found = chosen("nm-testing/Mixtral-8x7B-Instruct-v0.1-FP8-Dynamic", purpose="agents", nodes=1)
+    assert found.launch.cache_type == "auto"
+    config = dict(known_config("openai/gpt-oss-120b"))
+    config |= {"num_key_value_heads": 64, "max_position_embeddings": 131072}
+    files = ModelFiles(name="o/m", fields=Fields(config), sizes=model_of(config, "o/m", "config"), template=HERMES)
+    wide = choose(files, MACHINE, CONTAINERS, purpose="agents", nodes=1)
+    assert wide.launch.cache_type in ("auto", "fp8")
+    assert ("--kv-cache-dtype fp8" in recipe_text(wide)) == (wide.launch.cache_type == "fp8")
+
+
+def test_every_choice_has_its_reason_in_the_file_and_the_plan_is_short() -> None:
+    choice = chosen("nvidia/Qwen3.5-122B-A10B-NVFP4")
+    text = recipe_text(choice)
+    read = yaml.safe_load(text)
+    for name in ("tensor_parallel", "gpu_memory_utilization", "max_model_len", "max_num_seqs"):
+        line = next(at for at, line in enumerate(text.splitlines()) if line.startswith(f"  {name}:"))
+        assert text.splitlines()[line - 1].startswith("  # "), name
+        assert name in {reason.what for reason in choice.reasons}
+    for subject in ("# engine vllm", "# parsers hermes, reasoning qwen3", "# backends the engine's", "# drafts off"):
+        assert subject in text
+    assert read["model_revision"] == "a" * 40
+    assert read["gb10"]["variants"]["mtp"]
+    assert max(map(len, text.splitlines())) <= 130
+    assert len(lines(choice)) <= 10
+
+
+@pytest.mark.parametrize("row", load_formats(), ids=lambda row: row.what)
+def test_parsers_are_of_the_release(row: Any) -> None:  # noqa: ANN401 - a Format
+    options = json.loads((FLAGS / "vllm-0.33.0.json").read_text(encoding="utf-8"))["options"]
+    assert row.tools in options["--tool-call-parser"]
+    assert row.reasoning is None or row.reasoning in options["--reasoning-parser"]
+
+
+@pytest.mark.parametrize(
+    ("template", "kind", "name", "tools", "reasoning"),
+    [
+        ("<tool_call>{}</tool_call> <think>", "qwen3", "Qwen/Qwen3-8B", "hermes", "qwen3"),
+        ("<tool_call>{}</tool_call>", "qwen2", "Qwen/Qwen2.5-7B", "hermes", None),
+        ("<tool_call><function=a><parameter=b> <think>", "qwen3_5", "Qwen/Qwen3.8-27B", "qwen3_coder", "qwen3"),
+        ("<tool_call><function=a><parameter=b>", "qwen3_moe", "Qwen/Qwen3-Coder-30B", "qwen3_coder", None),
+        ("<function= <think>", "nemotron_h", "nvidia/N", "qwen3_coder", "nemotron_v3"),
+        ("<arg_key>", "glm4_moe", "zai-org/GLM-4.5-Air", "glm45", "glm45"),
+        ("<arg_key>", "glm4_moe", "zai-org/GLM-4.7", "glm47", "glm47"),
+        ("<|channel|>", "gpt_oss", "openai/gpt-oss-120b", "openai", "openai_gptoss"),
+        ("[TOOL_CALLS] [THINK]", "mistral3", "mistralai/M", "mistral", "mistral"),
+        ("<|python_tag|>", "llama", "meta-llama/L", "llama3_json", None),
+    ],
+)
+def test_the_template_decides_the_parsers(
+    template: str, kind: str, name: str, tools: str, reasoning: str | None
+) -> None:
+    found = format_of(template, kind, name)
+    assert found is not None
+    assert (found.tools, reasoning_of(found, template)) == (tools, reasoning)
+
+
+def test_sglang_reads_the_template_itself_and_a_base_model_gets_no_parser() -> None:
+    assert "--reasoning-parser auto --tool-call-parser auto" in recipe_text(chosen("Qwen/Qwen3-0.6B", engine="sglang"))
+    base = recipe_text(chosen("Qwen/Qwen3-0.6B", template=""))
+    assert "parser" not in base.partition("command: |")[2]
+    assert "no chat template" in base
+    odd = chosen("Qwen/Qwen3-0.6B", template="nothing that is known")
+    assert odd.options == ()
+    assert "tool calls come as text" in recipe_text(odd).replace("\n#", "")
+
+
+def test_an_embedding_model_pools() -> None:
+    files = files_of("Qwen/Qwen3-0.6B", architectures=["Qwen3ForSequenceClassification"])
+    if files.architecture not in served_by("vllm").pools:
+        files = files_of("Qwen/Qwen3-0.6B", architectures=[sorted(served_by("vllm").pools)[0]])
+    choice = choose(files, MACHINE, CONTAINERS, engine="vllm")
+    assert choice.pools
+    assert "--runner pooling" in recipe_text(choice)
+    assert "parser" not in recipe_text(choice).partition("command: |")[2]
+
+
+def test_what_no_engine_has_is_said() -> None:
+    with pytest.raises(UsageError, match=r"neither vllm .* and sglang .* has the architecture NobodyForCausalLM"):
+        choose(files_of("Qwen/Qwen3-0.6B", architectures=["NobodyForCausalLM"]), MACHINE, CONTAINERS)
+    with pytest.raises(UsageError, match="names no architecture"):
+        choose(files_of("Qwen/Qwen3-0.6B", architectures=[]), MACHINE, CONTAINERS)
+    only = sorted(served_by("sglang").generates - served_by("vllm").generates)[0]
+    assert choose(files_of("Qwen/Qwen3-0.6B", architectures=[only]), MACHINE, CONTAINERS).engine == "sglang"
+    with pytest.raises(UsageError, match=f"vllm has no architecture {only}"):
+        choose(files_of("Qwen/Qwen3-0.6B", architectures=[only]), MACHINE, CONTAINERS, engine="vllm")
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("Qwen/Qwen3-8B", "qwen3-8b"),
+        ("/models/My Model_v1.5/", "my-model-v1.5"),
+        ("o/_", "model"),
+    ],
+)
+def test_a_recipe_is_named_after_its_model(model: str, name: str) -> None:
+    assert recipe_name(model) == name
+
+
+def test_a_folder_with_an_odd_name_and_a_lying_config_stay_one_value() -> None:
+    files = files_of("Qwen/Qwen3-0.6B", architectures=["Qwen3ForCausalLM"])
+    odd = ModelFiles(name='/m/a: "b" #c', fields=files.fields, sizes=files.sizes, template=HERMES)
+    assert yaml.safe_load(recipe_text(choose(odd, MACHINE, CONTAINERS)))["model"] == '/m/a: "b" #c'
+    with pytest.raises(UsageError, match="has the architecture"):
+        choose(files_of("Qwen/Qwen3-0.6B", architectures=["A\ncommand: evil"]), MACHINE, CONTAINERS)
+
+
+def test_containers_are_those_of_our_recipes() -> None:
+    purpose: Purpose = "chat"
+    assert {engine: _container(engine) for engine in ENGINES} == CONTAINERS
+    assert (ROOT / "recipes/choose").is_dir()
+    assert purpose in PURPOSES

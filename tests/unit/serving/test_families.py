@@ -1,0 +1,226 @@
+"""Families of errors: public reports, and variants of each kind in words that no report has (made here)."""
+
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gb10.serving.doctor.diagnosing import Evidence, diagnose
+from gb10.serving.doctor.diagnosis import Finding
+from gb10.serving.doctor.engine_releases import Releases
+from gb10.serving.doctor.error_case import Case
+from gb10.serving.doctor.families import verdict_of
+from gb10.serving.doctor.image_record import ImageRecord
+from gb10.serving.doctor.log_exceptions import Raised
+from gb10.serving.doctor.log_scan import Scanner
+from gb10.serving.doctor.rule_files import load_doctor_rules, load_releases, load_stages
+from gb10.serving.doctor.symbol_names import owner_of, readable_symbol
+
+CASES = Path(__file__).parents[2] / "cases"
+REPORTS: list[dict[str, Any]] = [
+    one for name in ("logs", "field") for one in yaml.safe_load((CASES / f"{name}.yaml").read_text(encoding="utf-8"))
+]
+RULES = load_doctor_rules()
+
+
+def found(*logs: str, image: ImageRecord | None = None) -> tuple[Finding, ...]:
+    scans = {}
+    for number, text in enumerate(logs):
+        scanner = Scanner(RULES, marks=load_stages().mark, image=image)
+        scanner.feed(text.encode())
+        scans[f"node {number}"] = scanner.scan()
+    return diagnose(RULES, Evidence(logs=scans)).seen
+
+
+def said(one: Finding) -> str:
+    return f"{one.words(one.rule.meaning)} {one.words(one.rule.action)} {one.value}" if one.rule else ""
+
+
+@pytest.mark.parametrize("report", REPORTS, ids=lambda one: f"{one['id']} {one['source']}")
+def test_a_public_report_gets_its_cause(report: dict[str, Any]) -> None:
+    texts = [said(one) for one in found(*report.get("logs", (report.get("log"),)))]
+    assert any(all(re.search(wanted, text, re.IGNORECASE) for wanted in report["right"]) for text in texts), texts
+
+
+def code_of(line: str) -> str:
+    (one,) = found(line + "\n")
+    return one.code
+
+
+SHARED_WORDS = (
+    "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: {asked}, Hardware limit: 101376.",
+    "RuntimeError: kernel needs {asked} bytes of smem per block (have 101376)",
+    "RuntimeError: Failed to set the allowed dynamic shared memory size to {asked}",
+    "ValueError: shared memory of {asked} B exceeds the limit of 101376 B",
+    "tvm.error.InternalError: dynamic shared_memory {asked} exceeds 101376",
+    "RuntimeError: cudaFuncSetAttribute(MaxDynamicSharedMemorySize, {asked}) failed: invalid argument",
+)
+
+
+@pytest.mark.parametrize("words", SHARED_WORDS)
+@pytest.mark.parametrize("asked", [102400, 131072, 147456, 163840, 232448])
+def test_shared_memory_beyond_the_chip_in_any_words(words: str, asked: int) -> None:
+    (one,) = found(words.format(asked=asked) + "\n")
+    assert one.code in ("beyond-shared-memory", "tile-too-large", "shared-memory-too-small")
+    assert str(asked) in said(one) or f"{asked:,}" in said(one)
+
+
+def test_shared_memory_within_the_chip_is_no_such_error() -> None:
+    assert code_of("RuntimeError: smem of 65536 bytes requires sm_80") != "beyond-shared-memory"
+
+
+LIBRARIES = ("libcudart.so.12", "libcublasLt.so.12", "libnvrtc.so.12", "libcufft.so.11", "libcusparse.so.12")
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("words", ["ImportError: {}: cannot open shared object file: No such file or directory",
+                                   "OSError: {}: cannot open shared object file: No such file or directory",
+                                   "vllm: error while loading: {}: cannot open shared object file"])  # fmt: skip
+def test_a_library_of_another_cuda(library: str, words: str) -> None:
+    assert code_of(words.format(library)) == "library-of-another-cuda"
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("OSError: libc10_cuda.so: cannot open shared object file: No such file or directory", "torch-for-cpus"),
+        ("AssertionError: Torch not compiled with CUDA enabled", "torch-for-cpus"),
+        ("ImportError: libcuda.so.1: cannot open shared object file: No such file", "no-driver-in-container"),
+        ("RuntimeError: No CUDA GPUs are available", "no-driver-in-container"),
+        ("OSError: [Errno 8] Exec format error: '/opt/v/bin/nvcc'", "wheel-of-another-cpu"),
+        ("ImportError: /lib64/libstdc++.so.6: version `GLIBCXX_3.4.32' not found", "wheel-of-another-system"),
+        ("ModuleNotFoundError: No module named 'timm'", "not-installed"),
+        ("OSError: [Errno 98] Address already in use", "port-is-taken"),
+        ("OSError: [Errno 24] Too many open files: '/proc/self/stat'", "too-many-files"),
+        ("RuntimeError: can't start new thread", "too-many-processes"),
+        ("OSError: [Errno 28] No space left on device: '/data/hub/x.incomplete'", "disk-is-full"),
+        ("RuntimeError: DataLoader worker is killed by signal: Bus error. insufficient shared memory", "shm-is-full"),
+        ("PermissionError: [Errno 13] Permission denied: '/home/u/.triton/cache/x'", "not-writable"),
+        ("OSError: [Errno 30] Read-only file system: '/models/.cache'", "not-writable"),
+        ("RuntimeError: CUDA driver version is insufficient for CUDA runtime version", "driver-too-old"),
+        ("ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'", "ptxas-without-sm121"),
+        ("RuntimeError: Could not find nvcc and default cuda_home does not exist", "compiler-not-found"),
+        ("RuntimeError: CUDA error: too many resources requested for launch", "beyond-registers"),
+        ("jinja2.exceptions.TemplateSyntaxError: chat template line 3: unexpected '}'", "chat-template"),
+        ("ValueError: Tokenizer class Qwen9Tokenizer does not exist or is not currently imported.", "tokenizer"),
+        ("huggingface_hub.errors.GatedRepoError: 401 Client Error. Access to model o/m is restricted.", "hub-refuses"),
+        ("huggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files", "hub-not-reached"),
+        ("huggingface_hub.errors.HfHubHTTPError: 429 Client Error: Too Many Requests", "hub-limits"),
+        ("requests.exceptions.ProxyError: huggingface.co: Cannot connect to proxy", "hub-proxy"),
+        ("OSError: o/m is not a valid model identifier on 'https://huggingface.co'", "hub-has-no-such-model"),
+        ("NotImplementedError: this kernel is only supported on SM100", "kernel-without-this-arch"),
+        ("RuntimeError: Unsupported compute capability: 12.1", "kernel-without-this-arch"),
+        ("RuntimeError: sm_121 is not supported by this backend", "kernel-without-this-arch"),
+    ],
+)  # fmt: skip
+def test_kinds_in_words_made_here(line: str, code: str) -> None:
+    assert code_of(line) == code
+
+
+REGISTRY = ("FLASH_ATTN", "TRITON_ATTN", "FLASHINFER", "FLASHINFER_MLA_SPARSE_SM120", "B12X", "CUSTOM")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ValueError: Unknown attention backend: '{value}'. Valid options are: {names}",
+        "argparse.ArgumentError: argument --attention-backend: invalid choice: '{value}' (choose from {names})",
+        "KeyError: \"invalid backend '{value}', available: {names}\"",
+        "ValueError: Unsupported dtype '{value}'. Must be one of [{names}]",
+    ],
+)
+@pytest.mark.parametrize(("value", "closest"), [("B12X_MLA_SPARSE", "B12X"), ("TRITON_ATN", "TRITON_ATTN"),
+                                                ("FLASH_INFER", "FLASHINFER")])  # fmt: skip
+def test_a_value_that_a_registry_has_not_gets_the_closest(words: str, value: str, closest: str) -> None:
+    (one,) = found(words.format(value=value, names=", ".join(REGISTRY)) + "\n")
+    assert one.code == "value-not-known"
+    assert f"Take {closest}, the closest" in said(one)
+
+
+VLLM = "(APIServer pid=1) INFO 08-25 22:02:31 [api_utils.py:345] version {version}\n"
+SKEW = """(APIServer pid=1) Traceback (most recent call last):
+(APIServer pid=1)   File "/v/lib/python3.12/site-packages/vllm/a.py", line 98, in read
+(APIServer pid=1)     return config.x
+{more}(APIServer pid=1) {error}
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "called"),
+    [
+        ("transformers.models.new.OddConfigError: 'head_dim' may vary", "transformers"),
+        ("ImportError: cannot import name 'AutoThing' from 'transformers' (/v/x.py)", "transformers"),
+        ("AttributeError: module 'compressed_tensors' has no attribute 'pack'", "compressed-tensors"),
+        ("ModuleNotFoundError: No module named 'transformers.models.glm9'", "transformers"),
+    ],
+)
+def test_packages_of_different_times_by_dates_and_requirements(error: str, called: str) -> None:
+    (one,) = found(VLLM.format(version="0.27.1") + SKEW.format(error=error, more=""))
+    release = load_releases().find("vllm", "0.27.1")
+    assert release
+    assert one.code == "package-of-another-time"
+    assert f"vLLM 0.27.1 and {called}" in said(one) or f"vLLM 0.27.1 requires {called}" in said(one)
+    assert f"vLLM 0.28.0 ({load_releases().after('vllm', '0.27.1').date})" in said(one)  # type: ignore[union-attr]
+
+
+def test_a_development_release_is_the_one_before_it_and_unknown_ones_are_none() -> None:
+    known = load_releases()
+    assert [known.find("vllm", one).version for one in ("0.30.0", "0.30.1.dev5+g1")] == ["0.30.0"] * 2  # type: ignore[union-attr]
+    assert [known.find("vllm", one) for one in ("0.11.0", "0.99.0", "main")] == [None, None, None]
+    assert Releases().find("vllm", "0.30.0") is None
+
+
+def test_the_image_says_more_than_the_log() -> None:
+    line = (
+        "ImportError: /v/site-packages/sgl_kernel/x.abi3.so: undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocationE\n"
+    )
+    image = ImageRecord(engine="sglang", release="0.5.23", versions={"sglang": "0.5.23", "torch": "2.13.0"})
+    (one,) = found(line, image=image)
+    assert "The torch that is there is 2.13.0" in said(one)
+    assert "SGLang 0.5.23 requires torch 2.14.1" in said(one)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name", "owner"),
+    [
+        ("_ZN3c1013MessageLogger6streamB5cxx11Ev", "c10::MessageLogger::stream", "torch"),
+        ("_ZN5torch3jit17parseSchemaOrNameERKSsb", "torch::jit::parseSchemaOrName", "torch"),
+        ("_ZNK2at10TensorBase8data_ptrIiEEPT_v", "at::TensorBase::data_ptr", "torch"),
+        ("ncclCommWindowRegister", "ncclCommWindowRegister", "nccl"),
+        ("cublasLtMatmul", "cublasLtMatmul", "cuda"),
+        ("_ZN3c1099x", "c10", "torch"),
+        ("_Z", "_Z", None),
+        ("_ZN" + "9" * 5000, "_ZN" + "9" * 5000, None),
+    ],
+)
+def test_symbols_for_people(symbol: str, name: str, owner: str | None) -> None:
+    assert (readable_symbol(symbol), owner_of(symbol)) == (name, owner)
+
+
+@pytest.mark.parametrize("family", ["driver", "kept"])
+def test_a_note_of_the_driver_is_an_error_only_when_memory_runs_out(family: str) -> None:
+    line = (
+        "Nov 24 08:11:01 s kernel: NVRM: Out of memory [NV_ERR_NO_MEMORY] (0x51) returned from _memdescAllocInternal\n"
+    )
+    more = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 121.69 GiB.\n"
+    seen = {one.code: one.level for one in found(line + (more if family == "driver" else ""))}
+    assert seen["driver-out-of-memory"] == ("error" if family == "driver" else "note")
+
+
+WORDS = (
+    *("error", "smem", "101376", "(5 vs. 64)", "Check failed:", "undefined symbol: _ZN", "GID ::", "'", '"', "[", "]"),
+    *("valid options are:", "not supported", "for", "port", "libcudart.so.12", "Errno 13", "Gloo", "remote=["),
+)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_family_falls_over_words_in_any_order(seed: int) -> None:
+    draw = random.Random(seed)  # noqa: S311 - a test
+    text = " ".join(draw.choice(WORDS) for _ in range(60))
+    scanner = Scanner(())
+    raised = Raised(type="RuntimeError", message=text, line=1)
+    verdict = verdict_of(Case(raised=raised, chain=(raised,), scan=scanner.scan(), releases=load_releases()))
+    assert verdict is None or (verdict.meaning and verdict.action and verdict.evidence)

@@ -1,0 +1,103 @@
+"""What a word after ``run`` means, and that a model without a recipe is started only when somebody agrees."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gb10.cli import main
+from gb10.models.memory.model import known_config
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A model's folder without weights: its config and a chat template."""
+    folder = tmp_path / "models/small"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(known_config("Qwen/Qwen3-0.6B")), encoding="utf-8")
+    (folder / "chat_template.jinja").write_text("<tool_call> <think>", encoding="utf-8")
+    return folder
+
+
+def test_a_folder_is_shown_and_not_started_without_an_answer(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("run", str(model))) == 2
+    said = capsys.readouterr().err
+    for part in (
+        f"{model}: a model's folder, without a recipe",
+        "engine    vllm 0.33.0, gb10/vllm:0.33.0-cu130-sm121f",
+        "context   40960 tokens, 8 requests at once",
+        f"./build.py run {model} --yes starts it",
+        f"./build.py recipe new {model} writes the recipe",
+    ):
+        assert part in said, part
+
+
+def test_a_dry_run_of_a_folder_mounts_it_and_says_why_each_value(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(("run", str(model), "--dry-run", "--json")) == 0
+    out, said = capsys.readouterr()
+    document = json.loads(out)
+    assert {"engine", "max_model_len", "parsers"} <= {reason["what"] for reason in document["chosen"]}
+    assert all(reason["why"] for reason in document["chosen"])
+    assert f"read at start: whether localhost has {model}" in said
+    assert main(("run", str(model), "--dry-run")) == 0
+    call = capsys.readouterr().out
+    assert f"--mount type=bind,source={model},target={model},readonly" in call
+    assert "--tool-call-parser hermes" in call
+    assert "gb10-small-0" in call
+    assert " --memory " in call, "its sizes are known, so its container has a limit"
+
+
+def test_recipe_new_writes_a_file_once_that_runs_the_same(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "small.yaml"
+    assert main(("recipe", "new", str(model), "--out", str(out))) == 0
+    assert capsys.readouterr().out == f"{out}\n"
+    assert main(("recipe", "new", str(model), "--out", str(out))) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert main(("run", str(out), "--dry-run")) == 0
+    of_file = capsys.readouterr().out
+    assert main(("run", str(model), "--dry-run")) == 0
+    chosen = capsys.readouterr().out
+    server = "python3 -m" if "sglang" in chosen else "vllm serve"
+    assert chosen[chosen.index(server) :] == of_file[of_file.index(server) :]
+    assert main(("recipe", "new", str(model), "--json", "--for", "batch", "--engine", "sglang")) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["name"] == "small"
+    assert "runtime: sglang" in document["text"]
+    assert main(("recipe", "lint", str(out), "--allow-unchecked")) == 0
+
+
+def test_a_model_of_one_of_our_recipes_is_served_by_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("run", "Qwen/Qwen3-0.6B", "--dry-run", "--no-gpus")) == 0
+    call, said = capsys.readouterr()
+    assert "Qwen/Qwen3-0.6B: the recipe qwen3-0.6b serves it" in said
+    assert "gb10-qwen3-0.6b-0" in call
+
+
+@pytest.mark.parametrize(
+    ("files", "error"),
+    [
+        ({}, "has no config.json"),
+        ({"a-Q4_K_M.gguf": b"", "a-Q8_0.gguf": b""}, "has GGUF files, which llama.cpp serves; gb10 builds no image"),
+        ({"config.json": b"{"}, "is not JSON"),
+        ({"config.json": b'{"architectures": ["Qwen3ForCausalLM"]}'}, "the tensors of model type '' are not known"),
+    ],
+)
+def test_a_folder_that_is_no_model_is_one_error(
+    files: dict[str, bytes], error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    assert main(("run", str(tmp_path))) == 2
+    assert error in capsys.readouterr().err
+
+
+def test_a_word_that_is_nothing_is_named_as_before(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("run", "qwen3-0.6")) == 2
+    assert "did you mean qwen3-0.6b" in capsys.readouterr().err
+    assert main(("run", "x" * 5000)) == 2
+    assert main(("run", "qwen3-0.6b", "--for", "games", "--dry-run")) == 2
+    assert "known: chat, agents, batch" in capsys.readouterr().err
