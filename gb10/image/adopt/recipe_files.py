@@ -39,9 +39,7 @@ class Written:
     def command(self) -> str:
         """What builds the image."""
         words = ["./build.py image --engine", str(self.recipe)]
-        words += [f"--patch {self.patches}"] if self.patches else []
         words += [f"--overlay {self.overlay}"] if self.overlay else []
-        words += [f"--mod {mod}" for mod in self.mods]
         return " ".join([*words, *(["--mod-network"] if self.network else [])])
 
 
@@ -116,7 +114,15 @@ def _recipe_lines(adopted: Adopted, made: Written, origin: str) -> Iterator[str]
         yield f"# {shown(remark)}"
     yield "base:"
     yield f"  image: {_text(adopted.base)}"
-    for name, values in (("requirements", adopted.requirements), ("constraints", adopted.constraints)):
+    if adopted.platform:
+        yield f"platform: {adopted.platform}"
+    parts = {
+        "requirements": adopted.requirements,
+        "constraints": adopted.constraints,
+        "patches": [_beside(made, made.patches)] if made.patches else [],
+        "mods": [_beside(made, mod) for mod in made.mods],
+    }
+    for name, values in parts.items():
         if values:
             yield f"{name}:"
             yield from (f"  - {_text(value)}" for value in values)
@@ -124,6 +130,11 @@ def _recipe_lines(adopted: Adopted, made: Written, origin: str) -> Iterator[str]
         yield "env:"
         yield from (f"  {name}: {_text(value)}" for name, value in adopted.env.items())
     yield from _left_out(adopted)
+
+
+def _beside(made: Written, path: Path) -> str:
+    """A path as the recipe names it: below the recipe's own folder."""
+    return path.relative_to(made.recipe.parent).as_posix()
 
 
 def _left_out(adopted: Adopted) -> Iterator[str]:

@@ -17,9 +17,12 @@ from gb10.image.adopt.dockerfile import expand, parse_dockerfile
 from gb10.image.adopt.installs import Tree, git_checkout, git_clone, pip_arguments, read_install
 from gb10.image.adopt.recipe_files import write_recipe
 from gb10.image.adopt.shell import parse_commands
+from gb10.image.lock.lockfile import load_any
 from gb10.image.mods.read import load_mod
 from gb10.image.patches.release_files import Library
 from gb10.image.plan.catalog import ROOT
+from gb10.image.recipe.on_image import OnImage
+from gb10.image.request.from_image import beside
 
 BASE = f"vllm/vllm-openai:v0.33.0@sha256:{'a' * 64}"
 SITE = "/usr/local/lib/python3.12/dist-packages"
@@ -235,12 +238,16 @@ def test_the_recipe_and_its_mods_are_what_gb10_reads(tmp_path: Path) -> None:
     made = write_recipe(tmp_path / "out/theirs.yaml", found, "a\nDockerfile")
     text = made.recipe.read_text()
     assert yaml.safe_load(text) == {
-        "base": {"image": BASE}, "requirements": ["ray==2.50.0"], "env": {"A": 'x: "y" no'}
+        "base": {"image": BASE}, "requirements": ["ray==2.50.0"], "mods": ["theirs/mods/theirs-1"],
+        "env": {"A": 'x: "y" no'},
     }  # fmt: skip
     assert "#   6  RUN wget x" in text
     assert [
         path.name for path in (tmp_path / f"out/theirs/overlay{SITE}/vllm").iterdir() if os.access(path, os.X_OK)
     ] == ["run.sh"]
+    read = load_any(made.recipe)
+    assert isinstance(read, OnImage)
+    assert beside(made.recipe, read.mods) == (str(made.mods[0]),)
     mod = load_mod(made.mods[0])
     assert mod.record is not None
     assert not mod.network
