@@ -10,7 +10,8 @@ from gb10.containers.images import find_image, read_folders
 from gb10.containers.reach import connect_if_running
 from gb10.core.files import digest as key_of
 from gb10.core.store import note_use
-from gb10.image.base.base_reading import ROOM, files_of
+from gb10.image.base.base_reading import files_of
+from gb10.image.base.kept_layers import ROOM
 from gb10.image.context import Context
 from gb10.image.recipe.base_image import BaseImage
 

@@ -27,13 +27,13 @@ from gb10.core.machine import MACHINES
 from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import check_lock, load_lock, lock_path
+from gb10.image.lock.moves import BY_HAND, demands, metadata_of
 from gb10.image.lock.relock import main_index, own_index, resolve_lock, sha256_of
 from gb10.image.locked_files import fetch_locked
 from gb10.image.patches.release_files import open_stored, version_of
 from gb10.image.patches.source_tree import Tree
 from gb10.image.recipe.image_recipe import Recipe, Source, WheelBuild
 from gb10.image.recipe.locked import Lock
-from gb10.image.upgrade.moves import BY_HAND, demands, metadata_of
 from gb10.image.upgrade.proposal import read_recipe, write_recipe
 from gb10.sources.index.client import size_of
 from gb10.sources.index.page import Link
