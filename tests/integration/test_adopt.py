@@ -52,11 +52,13 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 FILE = "flashinfer/jit/gemm/cutlass/generate_kernels.py"
 
 
+@pytest.mark.slow
 def test_the_image_is_what_docker_makes_of_the_dockerfile(ctx: Context, tmp_path: Path) -> None:
     """Both images of one Dockerfile, side by side: the files that it changes, and the variables that it sets."""
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     engine = ready_engine(ctx)
+    (tmp_path / "registry").mkdir()
     with local_registry(ctx.store, tmp_path / "registry") as place:
         (tmp_path / "base").mkdir()
         base = made(ctx, engine, tmp_path / "base", f"{place.host}/others/vllm:adopted")
