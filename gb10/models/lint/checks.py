@@ -7,15 +7,12 @@ from math import prod
 from typing import Final
 
 from gb10.errors import UsageError
-from gb10.models.lint.fit import launch_of_case
+from gb10.models.lint.fit import estimate_once, launch_of_case
 from gb10.models.lint.rule import Finding
 from gb10.models.lint.served import LintCase, vllm_drafts
 from gb10.models.lint.sglang_rules import SGLANG, fp8_experts
 from gb10.models.lint.word_checks import WORDS, Check
 from gb10.models.load.model_recipe import Step, own_section
-from gb10.models.memory.engines.budget import Machine
-from gb10.models.memory.estimating import estimate
-from gb10.models.memory.figures import load_figures
 from gb10.models.memory.model import known_config, known_model
 from gb10.models.render.placeholders import NAMED
 from gb10.models.render.sparkrun import TENSORRT_FILE, TENSORRT_PATH
@@ -185,7 +182,7 @@ def too_large(case: LintCase) -> Iterator[Finding]:
     model = case.sizes or known_model(case.recipe.model or "")
     try:
         launch = launch_of_case(case)
-        found = estimate(model, launch, Machine(figures=load_figures())) if launch and model else None
+        found = estimate_once(model, launch) if launch and model else None
     except UsageError:  # `wrong-number` names it, or the row of what was not checked
         return
     if found is None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from gb10.errors import UsageError
@@ -319,6 +320,12 @@ def fit_of(
     except UsageError:
         found = None
     return Fit(recipe=recipe, launch=served.launch, estimate=found)
+
+
+@lru_cache(maxsize=8)
+def estimate_once(model: Model, launch: Launch) -> Estimate:
+    """The estimate on a Spark; several rules of one lint ask for the same. Raises UsageError."""
+    return estimate(model, launch, Machine(figures=load_figures()))
 
 
 def requests_of(budget: Budget, found: Estimate) -> str:

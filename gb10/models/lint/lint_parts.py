@@ -10,12 +10,9 @@ from gb10.core.checked import NotChecked
 from gb10.errors import UsageError
 from gb10.models.issue import Issue
 from gb10.models.lint.engine_words import ENGINES, declared
-from gb10.models.lint.fit import launch_of_case
+from gb10.models.lint.fit import estimate_once, launch_of_case
 from gb10.models.lint.served import SERVE, LintCase
 from gb10.models.lint.word_checks import words_of_case
-from gb10.models.memory.engines.budget import Machine
-from gb10.models.memory.estimating import estimate
-from gb10.models.memory.figures import load_figures
 from gb10.models.memory.model import known_model
 from gb10.models.render.sparkrun import TENSORRT_PATH, runtime_of
 
@@ -116,7 +113,7 @@ def _no_memory(case: LintCase) -> str:
     try:
         launch = launch_of_case(case)
         if launch is not None:
-            estimate(model, launch, Machine(figures=load_figures()))
+            estimate_once(model, launch)
     except UsageError as error:
         return error.message
     return ""
