@@ -9,13 +9,73 @@ from pathlib import Path
 import pytest
 
 from gb10.cli import main
+from gb10.image.build.stage import ready_engine
+from gb10.image.context import Context
+from tests.integration.nodes import registry as local_registry
 from tests.integration.oci_server import Registry, oci_server
 from tests.integration.patches.releases import original
+from tests.integration.services import ran
+from tests.integration.test_on_image import PLATFORM, SITE, built, made, printed
 
 pytestmark = pytest.mark.integration
 
+THEIRS = """\
+FROM --platform={platform} {base}
+USER root
+ARG SITE=/{site}/vllm
+ENV THEIRS=yes MORE="for ${{SITE}}"
+COPY more.py ${{SITE}}/more.py
+COPY --chmod=755 tool.sh /opt/tools/
+WORKDIR /opt/tools
+RUN set -e; test -f ${{SITE}}/core.py && sed -i "s/'vllm'/'theirs'/" ${{SITE}}/core.py && ./tool.sh one two
+# a comment
+RUN python3 - <<'PY' > /opt/seen.txt
+from pathlib import Path
+print(Path("/opt/tools/made").read_text())
+PY
+COPY <<END /opt/late.txt
+$THEIRS
+END
+RUN for n in 1 2; do echo "$n $THEIRS" >> /opt/late.txt; done
+RUN find /{site}/vllm -name __pycache__ -prune -exec rm -rf {{}} +
+"""
+SEEN = """
+import os, pathlib, vllm.core, vllm.more
+print(vllm.core.answer(), vllm.core.name(), vllm.more.X, os.environ["THEIRS"], os.environ["MORE"])
+for place in ("/opt", "/{site}/vllm"):
+    for path in sorted(pathlib.Path(place).rglob("*")):
+        if path.is_file() and path.suffix != ".pyc":
+            print(path, oct(path.stat().st_mode), path.read_text())
+"""
+
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 FILE = "flashinfer/jit/gemm/cutlass/generate_kernels.py"
+
+
+@pytest.mark.slow
+def test_the_image_is_what_docker_makes_of_the_dockerfile(ctx: Context, tmp_path: Path) -> None:
+    """Both images of one Dockerfile, side by side: the files that it changes, and the variables that it sets."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    engine = ready_engine(ctx)
+    (tmp_path / "registry").mkdir()
+    with local_registry(ctx.store, tmp_path / "registry") as place:
+        (tmp_path / "base").mkdir()
+        base = made(ctx, engine, tmp_path / "base", f"{place.host}/others/vllm:adopted")
+        (theirs / "Dockerfile").write_text(THEIRS.format(base=base, site=SITE, platform=PLATFORM))
+        (theirs / "more.py").write_text("X = 7\n")
+        (theirs / "tool.sh").write_text('#!/bin/bash\necho "$2 $1" > made\n')
+        built(ctx, engine, theirs, "gb10/theirs:docker")
+        recipe = tmp_path / "mine.yaml"
+        assert main(["adopt", str(theirs), "-o", str(recipe)]) == 0
+        ran("lock", "--engine", str(recipe))
+        overlay = str(recipe.with_suffix("") / "overlay")
+        tag = json.loads(ran("image", "--engine", str(recipe), "--overlay", overlay, "--json"))["tags"][-1]
+        seen = SEEN.format(site=SITE)
+        found = printed(engine, tag, "python3", "-c", seen)
+        assert found == printed(engine, "gb10/theirs:docker", "python3", "-c", seen)
+        assert "41 theirs 7 yes for /usr" in found
+        assert "two one" in found
 
 
 @pytest.fixture

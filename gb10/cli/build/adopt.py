@@ -1,6 +1,5 @@
 """``adopt``: somebody's Dockerfile or patches become an image recipe."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -18,10 +17,12 @@ from gb10.errors import UsageError
 from gb10.image.adopt.adopted import Adopted
 from gb10.image.adopt.adopting import Wanted, base_environment, unchecked_error
 from gb10.image.adopt.adopting import adopt as adopted_of
-from gb10.image.adopt.recipe_files import Written, check_absent, places, rows_of, shown, write_recipe
+from gb10.image.adopt.recipe_files import Written, check_absent, places, rows_of, shown, text_of, write_recipe
 from gb10.image.context import Context
 from gb10.image.patches.release_files import parse_version
 
+WIDTH = 40
+"""Characters of an instruction in the table."""
 WORDS = {
     "taken": "taken",
     "mod": "as a mod",
@@ -35,7 +36,7 @@ WORDS = {
 app = verb_app("""Make an image recipe of somebody's Dockerfile, or of a folder of patches.
 
 \b
-./build.py adopt ~/their-repo                       # its Dockerfile; writes their-repo.yaml and their-repo/
+./build.py adopt ~/their-repo                       # its Dockerfile; writes adopted-their-repo.yaml
 ./build.py adopt docker/Dockerfile --context . -o theirs.yaml
 ./build.py adopt Dockerfile --build-arg BASE=NAME@sha256:… --target runner
 ./build.py adopt Dockerfile --ref vllm=0.25.1       # files copied over vLLM become a patch
@@ -67,7 +68,7 @@ def adopt(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="NAME.yaml", help="The recipe. Default: the folder's name, here."),
+        typer.Option("--output", "-o", metavar="NAME.yaml", help="The recipe. Default: adopted-FOLDER.yaml, here."),
     ] = None,
     context: Annotated[
         Path | None,
@@ -92,7 +93,7 @@ def adopt(
     )
     found = adopted_of(library(ctx), wanted, partial(base_environment, ctx))
     folder = place if place.is_dir() else place.parent
-    recipe = output or Path(f"{folder.resolve().name or 'adopted'}.yaml")
+    recipe = output or Path(f"adopted-{folder.resolve().name or 'root'}.yaml")
     check_absent(recipe)
     written = bool(found.base) and not dry_run
     made = write_recipe(recipe, found, str(place)) if written else places(recipe, found)
@@ -127,8 +128,7 @@ def print_lines(ctx: Context, found: Adopted, place: Path) -> None:
     for name in ("line", "verdict", "what", "why"):
         table.add_column(name, no_wrap=name != "why")
     for line in found.lines:
-        words: Sequence[str] = shown(line.text).split() if line.instruction == "RUN" else ()
-        what = f"{line.instruction or '?'} {' '.join(words)}"[:28].rstrip()
+        what = shown(text_of(line)).replace(" \\ ", " ")[:WIDTH].rstrip()
         table.add_row(rows_of(line), WORDS[line.verdict], escape(what), escape(shown(line.why)))
     print_table(ctx.env, table, 100)
     counts = ", ".join(f"{count} {WORDS[verdict]}" for verdict, count in found.counts.items())

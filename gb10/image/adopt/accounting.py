@@ -18,6 +18,7 @@ from gb10.image.patches.releases import Releases
 
 BUILTIN: Final = {"TARGETPLATFORM": "linux/arm64", "TARGETOS": "linux", "TARGETARCH": "arm64", "TARGETVARIANT": ""}
 """ARGs that BuildKit knows, for a GB10."""
+PLATFORMS: Final = ("linux/arm64", "linux/amd64")
 BARE: Final = re.compile(r"(^|/)(cuda|ubuntu|debian|alpine|python|rockylinux|almalinux|fedora|centos|busybox)$")
 """Images that hold no engine, by the last part of their name."""
 SECRET: Final = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY)$", re.IGNORECASE)
@@ -61,6 +62,7 @@ def account(file: Dockerfile, context: BuildFiles, given: Given, releases: Relea
     image = reader.image
     return Adopted(
         base=reader.base,
+        platform=reader.platform,
         requirements=tuple(image.requirements.values()),
         constraints=tuple(image.constraints.values()),
         env=dict(image.env),
@@ -82,6 +84,7 @@ class _Account:
         self.context = context
         self.given = given
         self.base = given.base
+        self.platform = ""
         self.remarks = list[str]()
         self.globals: dict[str, str | None] = {**BUILTIN}
         self.before = list(self._global_arguments())
@@ -209,6 +212,7 @@ class _Account:
         if reference == "scratch" or not is_reference(reference):
             return _line(start, "not-taken", f"{reference[:200]!a} is no image", "base")
         self.base = reference
+        self.platform = next((one for one in PLATFORMS if one == start.option("platform")), "")
         if BARE.search(reference.partition("@")[0].rpartition(":")[0] or reference.partition("@")[0]):
             self.remarks.append(f"{reference} holds no engine: what the Dockerfile compiles of it is not taken")
         if "@" in reference:

@@ -56,6 +56,8 @@ class Adopted:
     """
 
     base: str
+    platform: str = ""
+    """``linux/arm64`` or ``linux/amd64``, where FROM names one of them."""
     requirements: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)

@@ -83,7 +83,8 @@ def adopt(library: Library, wanted: Wanted, ask: Ask | None = None) -> Adopted:
             found = account(parsed, BuildFiles(root), given, releases, file.name)
     absent = [line for line in found.lines if line.verdict == "unchecked" and line.need == "lost"]
     if absent and wanted.context is None:
-        remark = f"{len(absent)} COPY name files that are not in {root}: give the folder of the build by --context DIR"
+        what = "a line copies" if len(absent) == 1 else f"{len(absent)} lines copy"
+        remark = f"{what} files that are not in {root}: give the folder of the build by --context DIR"
         found = replace(found, remarks=(*found.remarks, remark))
     for source, version in wanted.refs.items():
         found = _with_difference(found, source, releases, open_release(library, releases, source, version).tree)
@@ -193,7 +194,7 @@ def unchecked_error(found: Adopted, place: Path) -> UncheckedError | None:
     lines = [f"line {rows_of(line)}: {line.why}" for line in found.unchecked]
     more = [f"and {len(lines) - SOME} more"] if len(lines) > SOME else []
     return UncheckedError(
-        f"{len(lines)} parts of {place} are not checked",
+        f"{place}: {'1 line is' if len(lines) == 1 else f'{len(lines)} lines are'} not checked",
         where="\n".join([*lines[:SOME], *more]),
         hint="give what is missing: --context DIR, --build-arg NAME=VALUE",
     )

@@ -280,10 +280,10 @@ def git_clone(words: Sequence[str | None]) -> tuple[Tree, str] | None:
         return None
     branch = next((value or "" for option, value in places if option in ("-b", "--branch")), "")
     plain = [value for option, value in places[1:] if not option]
-    if not plain or plain[0] is None:
-        return Tree(url="a repository that is known only when it runs"), ""
-    tree = Tree(url=public(plain[0]), ref=branch)
-    return tree, (plain[1] or "") if len(plain) > 1 else tree.url.rstrip("/").rpartition("/")[2].removesuffix(".git")
+    url = plain[0] if plain else None
+    tree = Tree(url=public(url), ref=branch) if url else Tree(url="a repository that is known only when it runs")
+    last = (url or "").rstrip("/").rpartition("/")[2].removesuffix(".git")
+    return tree, (plain[1] or "") if len(plain) > 1 else last
 
 
 def git_checkout(words: Sequence[str | None]) -> tuple[str, str] | None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from gb10.errors import UsageError
 from gb10.image.adopt.adopted import Adopted, Line
 from gb10.image.adopt.build_files import BuildFile
 
+COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 WIDEST: Final = 160
 """Characters of a line of theirs in a comment."""
 RECORD: Final = """what: Commands that {name} runs in its image, as `adopt` found them.
@@ -37,9 +39,7 @@ class Written:
     def command(self) -> str:
         """What builds the image."""
         words = ["./build.py image --engine", str(self.recipe)]
-        words += [f"--patch {self.patches}"] if self.patches else []
         words += [f"--overlay {self.overlay}"] if self.overlay else []
-        words += [f"--mod {mod}" for mod in self.mods]
         return " ".join([*words, *(["--mod-network"] if self.network else [])])
 
 
@@ -114,7 +114,15 @@ def _recipe_lines(adopted: Adopted, made: Written, origin: str) -> Iterator[str]
         yield f"# {shown(remark)}"
     yield "base:"
     yield f"  image: {_text(adopted.base)}"
-    for name, values in (("requirements", adopted.requirements), ("constraints", adopted.constraints)):
+    if adopted.platform:
+        yield f"platform: {adopted.platform}"
+    parts = {
+        "requirements": adopted.requirements,
+        "constraints": adopted.constraints,
+        "patches": [_beside(made, made.patches)] if made.patches else [],
+        "mods": [_beside(made, mod) for mod in made.mods],
+    }
+    for name, values in parts.items():
         if values:
             yield f"{name}:"
             yield from (f"  - {_text(value)}" for value in values)
@@ -122,6 +130,11 @@ def _recipe_lines(adopted: Adopted, made: Written, origin: str) -> Iterator[str]
         yield "env:"
         yield from (f"  {name}: {_text(value)}" for name, value in adopted.env.items())
     yield from _left_out(adopted)
+
+
+def _beside(made: Written, path: Path) -> str:
+    """A path as the recipe names it: below the recipe's own folder."""
+    return path.relative_to(made.recipe.parent).as_posix()
 
 
 def _left_out(adopted: Adopted) -> Iterator[str]:
@@ -132,15 +145,21 @@ def _left_out(adopted: Adopted) -> Iterator[str]:
             yield ""
             yield f"# {title}:"
             for line in lines:
-                yield f"#   {rows_of(line)}  {shown(line.text if line.instruction != 'RUN' else f'RUN {line.text}')}"
+                yield f"#   {rows_of(line)}  {shown(text_of(line))}"
                 yield f"#       {shown(line.why)}"
     if adopted.wheels:
         yield ""
         yield "# What it compiles takes a wheel method in a recipe with sources:"
         for wheel in adopted.wheels:
-            pin = wheel.ref or "COMMIT"
+            pin = wheel.ref if COMMIT.fullmatch(wheel.ref) else f"COMMIT of {wheel.ref or 'its branch'}"
             yield f"#   sources: {shown(f'{{{wheel.name}: {{git: {wheel.url}, commit: {pin}}}}}')}"
             yield f"#   wheels: {shown(f'{{{wheel.name}: {{method: package, source: {wheel.name}}}}}')}"
+
+
+def text_of(line: Line) -> str:
+    """The instruction, or the command of a RUN with its instruction before it."""
+    known = line.text.upper().startswith(line.instruction)
+    return line.text if known else f"{line.instruction} {line.text}"
 
 
 def rows_of(line: Line) -> str:

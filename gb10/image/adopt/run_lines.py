@@ -63,6 +63,8 @@ VARIABLE: Final = re.compile(r"\$\{?([A-Za-z_]\w*)")
 IMPORTS: Final = re.compile(r"\b(import|find_spec|version)\b")
 APT_QUIET: Final = ("update", "clean", "autoclean", "autoremove", "")
 PIP_QUIET: Final = ("list", "show", "check", "cache", "freeze", "debug", "inspect", "index", "tree", "")
+TOOLS: Final = ("pip", "setuptools", "wheel", "uv", "build")
+"""What installs, without a version: an image keeps its own."""
 STRIP: Final = re.compile(r"-p(\d+)")
 LARGEST_SCRIPT: Final = 1 << 20
 """Bytes of a mod's run.sh."""
@@ -111,10 +113,15 @@ class Image:
             self.drafts.append(Draft(network))
         return self.drafts[-1]
 
-    def lost_in(self, text: str) -> str:
-        """Why what a text names is not there; empty when nothing of it is lost."""
+    def lost_in(self, text: str, mounts: Mapping[str, str]) -> str:
+        """Why a path that a text names is not there, of these mounts or else; empty when nothing of it is lost."""
         return next(
-            (why for path, why in self.lost.items() if re.search(rf"(?<![\w/.-]){re.escape(path)}(?![\w-])", text)), ""
+            (
+                why
+                for path, why in {**mounts, **self.lost}.items()
+                if re.search(rf"(?<![\w/.-]){re.escape(path)}(?![\w-])", text)
+            ),
+            "",
         )
 
 
@@ -210,10 +217,12 @@ class RunReader:
             target = command.arguments[0] if command.arguments else "/root"
             inside = posixpath.join(self.folder or "", target) if target else ""
             self.folder = posixpath.normpath(inside) if inside.startswith("/") else None
-            if target and self.image.lost_in(f"{self.folder or target}/"):
+            if target and self.image.lost_in(f"{self.folder or target}/", self.mounts):
                 return _line(command, "no-effect", "a folder of what is not taken")
         if reason := self._blocked(command, check_folder=False):
             return _line(command, "not-taken", *reason)
+        if self.left and program in ("source", ".") and command.arguments[:1] == (None,):
+            return _line(command, "not-taken", "it reads a file that what is not taken may make", "lost")
         self.kept.append((command.text, False))
         return _line(command, "no-effect", "it only prepares the commands beside it", "lost")
 
@@ -228,11 +237,8 @@ class RunReader:
         text = command.text if command.stdin is None else f"{command.text}\n{command.stdin}"
         shown = " ".join(word for word in (command.seen, *command.words, *command.writes, *command.reads) if word)
         place = f" {self.folder}/" if check_folder and self.folder else ""
-        if why := self.image.lost_in(f"{text} {shown}{place}"):
+        if why := self.image.lost_in(f"{text} {shown}{place}", self.mounts):
             return f"it works on what is not taken: {why}", "lost"
-        for path, why in self.mounts.items():
-            if path in text:
-                return why, "stage"
         for name in VARIABLE.findall(command.text):
             if name in self.image.values and self.image.values[name] is None and name not in _set_here(self.kept):
                 return f"{name} has no value here: --build-arg {name}=VALUE", "value"
@@ -280,12 +286,14 @@ class RunReader:
         quiet = bool(programs) and all(program in QUIET for program in programs)
         if quiet and not any(one.writes for one in command.inner) and ">" not in command.text:
             return _line(command, "no-effect", "it changes nothing")
-        installs = any(pip_arguments(one.words) for one in command.inner)
+        verbs = {call[0] for one in command.inner if (call := pip_arguments(one.words))} - {*PIP_QUIET}
         packages = any(apt_packages(one.words) for one in command.inner) or "apt-get install" in command.text
-        if installs or packages:
-            what = "pip" if installs else "apt"
+        if packages or verbs - {"uninstall"}:
+            what = "apt" if packages else "pip"
             return self._in_mod(command, network=True, why=f"{what} in a condition, a loop or a pipe")
-        return self._in_mod(command)
+        line = self._in_mod(command)
+        self.gone += [len(self.kept) - 1] if verbs and line.verdict == "mod" else []
+        return line
 
     def _archive(self, command: Command) -> Line | None:
         """An archive of a commit that is unpacked into a folder: sources, as if they were cloned."""
@@ -372,6 +380,10 @@ class RunReader:
         if found.problems:
             self.left = True
             yield _line(command, "not-taken", "; ".join(found.problems[:5])[:400], "value")
+        tools = [text for text in found.requirements if text in TOOLS]
+        found = replace(found, requirements=tuple(text for text in found.requirements if text not in TOOLS))
+        if tools and not found.requirements:
+            yield _line(command, "no-effect", f"{', '.join(tools)}: tools that install, not locked with an image")
         for text in found.requirements:
             self.image.requirements[requirement_name(text)] = text
         for text in found.constraints:
@@ -380,7 +392,7 @@ class RunReader:
             names = ", ".join(found.requirements[:8]) + (", …" if len(found.requirements) > 8 else "")
             notes = "".join(f"; {note}" for note in found.notes)
             yield _line(command, "taken", f"requirements: {names}{notes}"[:400])
-        elif not (found.trees or found.places or found.problems):
+        elif not (tools or found.trees or found.places or found.problems):
             yield _line(command, "no-effect", "it installs nothing")
 
     def _text(self, path: str) -> str | None:
@@ -413,7 +425,7 @@ class RunReader:
                 yield _line(
                     command, "not-taken", f"{place}: {tree.url}{at} is compiled; it needs a wheel method", "wheel"
                 )
-            elif why := self.image.lost_in(f" {path}/ "):
+            elif why := self.image.lost_in(f" {path}/ ", self.mounts):
                 yield _line(command, "not-taken", f"{place}: {why}", "lost")
             else:
                 yield _line(command, "not-taken", f"{place} is a folder of sources: it needs a wheel method", "wheel")
@@ -534,7 +546,7 @@ class RunReader:
         open_ones = list[str]()
         for place in places:
             copied = [path for path in self.image.overlay if path == place or path.startswith(f"{place.rstrip('*')}")]
-            if self.image.lost_in(f" {place}/ ") or place in self.image.clones:
+            if self.image.lost_in(f" {place}/ ", self.mounts) or place in self.image.clones:
                 continue
             if copied and place not in scripts and not self.image.drafts:
                 for path in copied:

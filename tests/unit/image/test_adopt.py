@@ -17,9 +17,12 @@ from gb10.image.adopt.dockerfile import expand, parse_dockerfile
 from gb10.image.adopt.installs import Tree, git_checkout, git_clone, pip_arguments, read_install
 from gb10.image.adopt.recipe_files import write_recipe
 from gb10.image.adopt.shell import parse_commands
+from gb10.image.lock.lockfile import load_any
 from gb10.image.mods.read import load_mod
 from gb10.image.patches.release_files import Library
 from gb10.image.plan.catalog import ROOT
+from gb10.image.recipe.on_image import OnImage
+from gb10.image.request.from_image import beside
 
 BASE = f"vllm/vllm-openai:v0.33.0@sha256:{'a' * 64}"
 SITE = "/usr/local/lib/python3.12/dist-packages"
@@ -153,6 +156,26 @@ def test_a_diff_on_site_packages_is_a_patch_unless_a_command_came_before(tmp_pat
     assert not found.patches  # an overlay lies above patches
 
 
+def test_what_would_leave_a_broken_image_is_left_out_with_the_rest(tmp_path: Path) -> None:
+    """A package that is removed for one that is not taken, and what reads a mount or a file that nobody makes."""
+    found = adopted(
+        tmp_path,
+        "RUN pip uninstall -y vllm || true; git clone https://github.com/a/b /b && pip install /b\n"
+        "RUN pip uninstall -y old\n"
+        "RUN --mount=type=bind,from=x/y,source=/deb,target=/debs cd /debs && apt-get install -y ./*.deb\n"
+        "RUN curl -LsSf https://a.b/i.sh | sh && . $HOME/.local/bin/env\n"
+        "RUN d=/src && git init $d && git -C $d fetch https://a/b && V=$(cat $d/version) && git -C $d log > /v\n"
+        "RUN curl -L https://github.com/c/d/archive/v2.tar.gz | tar xz -C /d && pip install /d\n"
+        "RUN pip install --upgrade pip wheel\n",
+    )
+    assert [(line.first, line.verdict) for line in found.lines if line.verdict in ("mod", "taken")] == [
+        (1, "taken"), (3, "mod"),
+    ]  # fmt: skip
+    assert found.mods[0].script.count("pip uninstall") == 1
+    assert [(wheel.name, wheel.ref) for wheel in found.wheels] == [("b", ""), ("d", "v2")]
+    assert line_of(found, "pip install --upgrade").verdict == "no-effect"
+
+
 def test_other_stages_are_left_out_by_reason(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text(
         f"FROM {BASE} AS made\nRUN git clone https://github.com/a/b.git /b\nFROM alpine AS vain\nRUN x\n"
@@ -215,12 +238,16 @@ def test_the_recipe_and_its_mods_are_what_gb10_reads(tmp_path: Path) -> None:
     made = write_recipe(tmp_path / "out/theirs.yaml", found, "a\nDockerfile")
     text = made.recipe.read_text()
     assert yaml.safe_load(text) == {
-        "base": {"image": BASE}, "requirements": ["ray==2.50.0"], "env": {"A": 'x: "y" no'}
+        "base": {"image": BASE}, "requirements": ["ray==2.50.0"], "mods": ["theirs/mods/theirs-1"],
+        "env": {"A": 'x: "y" no'},
     }  # fmt: skip
     assert "#   6  RUN wget x" in text
     assert [
         path.name for path in (tmp_path / f"out/theirs/overlay{SITE}/vllm").iterdir() if os.access(path, os.X_OK)
     ] == ["run.sh"]
+    read = load_any(made.recipe)
+    assert isinstance(read, OnImage)
+    assert beside(made.recipe, read.mods) == (str(made.mods[0]),)
     mod = load_mod(made.mods[0])
     assert mod.record is not None
     assert not mod.network
