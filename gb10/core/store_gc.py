@@ -18,6 +18,7 @@ ROOMS: Final = {
     "diffs": "diff",
     "downloads": "download",
     "explain": "explain",
+    "nearest": "nearest",
     "programs": "program",
     "proofs": "image",
     "resolved": "resolved",
