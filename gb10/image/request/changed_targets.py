@@ -82,7 +82,8 @@ def targets_of_commit(ctx: Context, recipe: Recipe, change: CommitChange) -> tup
     """
     _say_nested(ctx, recipe, change)
     if not change.compiled:
-        ctx.reporter.say("only installed files differ: a graft, nothing of the engine is compiled")
+        differ = "only installed files differ: a graft" if change.installed else "no file that an image holds differs"
+        ctx.reporter.say(f"{differ}, nothing of the engine is compiled")
         return ()
     name = next((name for name, wheel in recipe.wheels.items() if wheel.method == "source"), None)
     if name is None:

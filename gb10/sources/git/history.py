@@ -13,7 +13,7 @@ from gb10.core.store import Store
 from gb10.sources.git.address import without_login
 from gb10.sources.git.archive import INIT, PATIENCE, BareGit, Limits
 
-TAG: Final = re.compile(r"[0-9a-f]{40}\trefs/tags/(v?\d+(?:\.\d+)+(?:\.?post\d+)?)")
+TAG: Final = re.compile(r"[0-9a-f]{40}\trefs/tags/(v?\d{1,9}(?:\.\d{1,9}){1,5}(?:\.?post\d{1,9})?)\n")
 LARGEST: Final = 1 << 28
 """Bytes that git may write: the commits of vLLM have some 15 MB."""
 MOST_TAGS: Final = 64
@@ -50,7 +50,7 @@ def history(store: Store, env: Mapping[str, str], url: str, commit: str, release
         capture([*INIT, str(git.repository)], env=git.asking)
         plain, asking = without_login(url, git.asking)
         listed = capture_while_active(["git", "ls-remote", "--tags", plain], env=asking, patience=PATIENCE)
-        found = {Version(tag): tag for tag in TAG.findall(listed)}
+        found = {Version(tag): tag for tag in TAG.findall(f"{listed}\n")}
         tags = {version: tag for version, tag in found.items() if version in releases}
         newest = sorted(tags, reverse=True)[:MOST_TAGS]
         if not newest:
