@@ -20,6 +20,7 @@ ROOMS: Final = {
     "downloads": "download",
     "explain": "explain",
     "placed": "placed",
+    "nearest": "nearest",
     "programs": "program",
     "proofs": "image",
     "resolved": "resolved",

@@ -180,7 +180,7 @@ def test_a_commit_of_a_git_host_is_what_a_checkout_of_it_is(
     asked = Request(engine="vllm", arch="12.1f")
     with git_host(root, "me:secret") as host:
         url = f"http://me:secret@{host.address}/vllm/.git"
-        named = replace(asked, refs={"vllm": f"git:{url}@{commit}"})
+        named = replace(asked, sources=(f"vllm=git:{url}@{commit}",))
         first = make_plan(apart, named)
         many = len(host.requests)
     (use,) = (use for use in first.options.patches if use.taken)
@@ -192,7 +192,7 @@ def test_a_commit_of_a_git_host_is_what_a_checkout_of_it_is(
     (checkout / "vllm/link.py").unlink()
     assert make_plan(machine, replace(asked, sources=(f"vllm={checkout}",))).key == first.key
     with pytest.raises(FetchError, match=f"cannot take the commit {'0' * 40} from git"):
-        make_plan(apart, replace(asked, refs={"vllm": f"git:{url}@{'0' * 40}"}))
+        make_plan(apart, replace(asked, sources=(f"vllm=git:{url}@{'0' * 40}",)))
 
 
 def test_a_commit_that_changes_what_is_compiled_needs_targets(

@@ -60,7 +60,7 @@ RefOption = Annotated[
         metavar="NAME=VERSION",
         help="Use another release of a source; torch and FlashInfer follow an engine's. Repeatable.\n"
         "`--NAME-ref VERSION` is the same.\n"
-        "NAME=git:URL@COMMIT: what this commit changes of the locked release.",
+        "vllm=git:URL@COMMIT: any commit of the engine, on the wheel of the nearest release.",
     ),
 ]
 ModNetworkOption = Annotated[

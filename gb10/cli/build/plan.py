@@ -1,5 +1,6 @@
 """``plan``: what `image` would do."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from gb10.image.build.image_build import ImageBuild
 from gb10.image.context import Context
 from gb10.image.plan.render import bake, dockerfile
 from gb10.image.request.planning import Request, make_plan
+from gb10.image.request.saved_recipe import save_recipe
 
 app = verb_app("""Show every build step, its key, and whether its result is cached. Builds nothing.
 
@@ -22,6 +24,7 @@ app = verb_app("""Show every build step, its key, and whether its result is cach
 ./build.py plan --bake             # a docker-bake.json
 ./build.py plan --arch 12.0f       # for an RTX of the 50 series
 ./build.py plan --patch fix.diff   # whether the diff applies: exit 6 if not, 13 if its wheel cannot be fetched
+./build.py plan --ref vllm=0.30.0 --save my.yaml    # keep the recipe and its lock
 
 \b
 hit      the result is in the store
@@ -40,12 +43,21 @@ def plan(
     asked: Request,
     as_dockerfile: Annotated[bool, typer.Option("--dockerfile", help="Print the Dockerfile.")] = False,
     as_bake: Annotated[bool, typer.Option("--bake", help="Print docker-bake.json.")] = False,
+    save: Annotated[
+        Path | None,
+        typer.Option("--save", metavar="FILE.yaml", help="Keep the recipe of this plan, and its lock beside it."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what `image` would do."""
     if as_json + as_dockerfile + as_bake > 1:
         raise UsageError("--json, --dockerfile and --bake exclude each other", hint="choose one")
     made = make_plan(ctx, asked)
+    if save:
+        lock = save_recipe(made, save)
+        ctx.reporter.say(
+            f"saved: {save} and {lock}; ./build.py image --engine {save} (with --ref again for a commit's files)"
+        )
     if as_dockerfile:
         print(dockerfile(made, ctx.catalog.templates))
     elif as_bake:

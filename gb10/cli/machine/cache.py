@@ -39,6 +39,7 @@ KINDS: Final = {
     "checkouts": "edits of checkouts",
     "resolved": "other releases",
     "commits": "commits of git",
+    "nearest": "nearest releases of commits",
     "urls": "diffs of URLs",
     "diffs": "parts of diffs",
     "environments": "unfinished environments",

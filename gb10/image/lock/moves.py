@@ -1,7 +1,7 @@
 """Which pins of a recipe move with a release of its engine. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
@@ -33,6 +33,8 @@ class Demand:
     project: str
     specifier: SpecifierSet
     extra: str = ""
+    wants: str = field(default="", compare=False)
+    """The extras of the project that it asks for, as it writes them: ``[cu13]``."""
 
     @property
     def pin(self) -> str | None:
@@ -61,6 +63,14 @@ def demands(metadata: bytes, python: str, machine: str) -> tuple[Demand, ...]:
     """
     raw = parse_email(metadata)[0]
     extras = ("", *raw.get("provides_extra", [])[:MOST])
+    found = [one for text in raw.get("requires_dist", [])[:MOST] if (one := _readable(text))]
+    return of_requirements(found, python, machine, extras)
+
+
+def of_requirements(
+    found: Iterable[Requirement], python: str, machine: str, extras: Iterable[str] = ("",)
+) -> tuple[Demand, ...]:
+    """The same of requirements that were read already."""
     environment = {
         "python_version": python,
         "python_full_version": f"{python}.0",
@@ -71,7 +81,6 @@ def demands(metadata: bytes, python: str, machine: str) -> tuple[Demand, ...]:
         "sys_platform": "linux",
         "os_name": "posix",
     }
-    found = [one for text in raw.get("requires_dist", [])[:MOST] if (one := _readable(text))]
     return tuple(demand for one in found for demand in _for(one, extras, environment))
 
 
@@ -89,7 +98,8 @@ def _for(requirement: Requirement, extras: Iterable[str], environment: Mapping[s
     name = str(canonicalize_name(requirement.name))
     for extra in extras:
         if _holds(requirement, extra, environment):
-            yield Demand(project=name, specifier=requirement.specifier, extra=extra)
+            wants = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+            yield Demand(project=name, specifier=requirement.specifier, extra=extra, wants=wants)
             if not extra:
                 return
 

@@ -214,6 +214,14 @@ def require_wheel(found: Offered, version: Version) -> None:
         )
 
 
+def final_releases(found: Offered) -> tuple[Version, ...]:
+    """The final releases, not yanked, that have a wheel for each platform of the image; the newest first."""
+    recipe = found.recipe
+    platforms = tuple(platform_of(recipe.base.suite, recipe.python, name) for name in reversed(ARCHITECTURES))
+    good = (version for version, own in _by_version(found.links).items() if not any(_flaws(own, version, platforms)))
+    return tuple(sorted(good, reverse=True))
+
+
 def demanded(host: Host, found: Offered, version: Version) -> tuple[Demand, ...]:
     """What a release requires on aarch64, by the metadata of its wheel. Raises FetchError."""
     recipe = found.recipe

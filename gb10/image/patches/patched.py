@@ -2,7 +2,8 @@
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -59,20 +60,35 @@ def _part(root: Path, tree: Tree, file: str, use: PatchUse) -> _Part:
 
 
 def _changes(root: Path, part: _Part, uses: Sequence[PatchUse], tell: Callable[[str], None]) -> dict[str, bytes | None]:
-    """The changed files of one part, by their paths in it."""
+    """The changed files of one part, by their paths in it.
+
+    In the order of the uses: the diffs of a whole commit come before the series, which is judged on what they leave.
+    """
     planned = _planned(root, uses)
+    first = [*takewhile(lambda use: use.path is not None, uses)] if planned else []
+    changes: dict[str, bytes | None] = {}
+    for use in first:
+        changes |= _by_hand(use, Changed(part.tree, changes), part, (), tell)
+    part = replace(part, tree=Changed(part.tree, changes)) if first else part
     verdicts = judge_series(planned, part.version, part.tree)
     refuse(verdicts, part.version)
     for verdict in verdicts:
         tell(f"{verdict.patch.place}: applied to {part.label}{_moved(verdict.offsets)}")
-    changes = changes_of(verdicts)
-    for use in uses:
+    changes |= changes_of(verdicts)
+    for use in uses[len(first) :]:
         if use.path is not None:
-            applied = _apply(use, Changed(part.tree, changes), part, planned)
-            for line in (f"{use.taken.path if use.taken else use.name}: applied to {part.label}", *applied.notes):
-                tell(line)
-            changes |= applied.changes
+            changes |= _by_hand(use, Changed(part.tree, changes), part, planned, tell)
     return changes
+
+
+def _by_hand(
+    use: PatchUse, tree: Tree, part: _Part, planned: Sequence[Patch], tell: Callable[[str], None]
+) -> Mapping[str, bytes | None]:
+    """What one diff by hand changes in the tree."""
+    applied = _apply(use, tree, part, planned)
+    for line in (f"{use.taken.path if use.taken else use.name}: applied to {part.label}", *applied.notes):
+        tell(line)
+    return applied.changes
 
 
 def _apply(use: PatchUse, tree: Tree, part: _Part, planned: Sequence[Patch]) -> Applied:

@@ -346,7 +346,8 @@ def _check_compiled(recipe: Recipe, released: Released, checkout: Worktree, foun
     )
 
 
-def change_notes(released: Released, checkout: Worktree, found: Difference) -> Iterable[str]:
+def change_notes(released: Released, checkout: Worktree, found: Difference, *, derived: bool = False) -> Iterable[str]:
+    """A line for each kind of file that differs. ``derived``: the lock has the checkout's requirements."""
     changed = sorted({**found.installed, **found.compiled})
     if changed:
         yield f"{released}: {checkout} ({_at(checkout)}) changes {len(changed):,} of its files: {_some(changed)}"
@@ -354,7 +355,9 @@ def change_notes(released: Released, checkout: Worktree, found: Difference) -> I
         yield f"{released}: {checkout} ({_at(checkout)}) has no changes that affect the build"
     lines = {
         "ignored, the build does not use them": found.unread,
-        "may change requirements (the lock keeps those of the release)": [*filter(REQUIRES.search, found.unread)],
+        "may change requirements (the lock keeps those of the release)": []
+        if derived
+        else [*filter(REQUIRES.search, found.unread)],
         "ignored, new and not text (add them with --overlay DIR)": found.binary,
         "not compared, not in the locked wheel": found.outside,
         "not compared, submodules (the build uses the release's)": checkout.modules,

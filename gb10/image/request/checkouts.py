@@ -157,7 +157,7 @@ def own_sources(
     Raises UsageError for a wrong checkout, PatchError for a change that a diff cannot hold, FetchError.
     """
     given = _given(named)
-    released = {source: _released(ctx, recipe, lock, target, source) for source in given}
+    released = {source: released_source(ctx, recipe, lock, target, source) for source in given}
     return tuple(_own(ctx, recipe, released[source], given) for source in given)
 
 
@@ -203,12 +203,12 @@ def _own(host: Host, recipe: Recipe, released: Released, given: Mapping[str, Pla
     parts = ((INSTALLED, found.installed), (COMPILED, found.compiled))
     return OwnSource(
         source=released.source,
-        diffs=tuple(_kept(host.store, name, changed) for name, changed in parts if changed),
+        diffs=tuple(kept_diff(host.store, name, changed) for name, changed in parts if changed),
         taken=Taken(path=str(checkout), commit=checkout.commit, dirty=checkout.dirty),
     )
 
 
-def _released(ctx: Context, recipe: Recipe, lock: Lock, target: Architecture, source: str) -> Released:
+def released_source(ctx: Context, recipe: Recipe, lock: Lock, target: Architecture, source: str) -> Released:
     """The locked release: its source archive, else the image's wheel. Raises UsageError, FetchError."""
     releases = load_releases(ctx.catalog.patches)
     place = find_place(releases, source, lock, locked_releases(lock, target))
@@ -238,7 +238,7 @@ def _released(ctx: Context, recipe: Recipe, lock: Lock, target: Architecture, so
     )
 
 
-def _kept(store: Store, name: str, changed: Mapping[str, Both]) -> Path:
+def kept_diff(store: Store, name: str, changed: Mapping[str, Both]) -> Path:
     """The diff in the store, by its content; raises PatchError for a diff that is too large."""
     text = diff_text(changed)
     check_size(len(text), name)

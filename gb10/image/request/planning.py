@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from gb10.errors import Gb10Error, UsageError
 from gb10.image.context import Context, build_architecture
 from gb10.image.lock.base_lock import build_inputs, check_on_image, lock_in_memory
-from gb10.image.lock.lockfile import check_lock, load_any, load_lock, lock_path
+from gb10.image.lock.lockfile import check_lock, load_any, load_lock, load_recipe, lock_path
 from gb10.image.mods.declaration import RECORD, require_fit
 from gb10.image.mods.read import FoundMod, find_mod
 from gb10.image.patches.releases import load_releases
@@ -25,7 +25,9 @@ from gb10.image.recipe.image_recipe import Recipe, WheelBuild
 from gb10.image.recipe.locked import Lock
 from gb10.image.recipe.on_image import ImageBase, OnImage, derived
 from gb10.image.recipe.slim_rules import Extent
-from gb10.image.request.checkouts import marked, own_sources, split_refs
+from gb10.image.request.any_commit import CommitChange, change_of_commit, no_longer_needed
+from gb10.image.request.changed_targets import check_pins, targets_of_commit
+from gb10.image.request.checkouts import START, GitCommit, marked, own_sources, parse_commit, split_refs
 from gb10.image.request.from_image import (
     Over,
     beside,
@@ -39,6 +41,7 @@ from gb10.image.request.from_image import (
 from gb10.image.request.given_diffs import by_source, from_web, with_urls, with_wholes
 from gb10.image.request.kernel_choice import chosen_kernels, served_model, with_model, with_set, with_warmup_run
 from gb10.image.request.kernel_probe import fitting_sets
+from gb10.image.request.nearest_release import Nearest, nearest_release
 from gb10.image.request.optional_layers import drop_optional_layers
 from gb10.image.request.refs import fit_release, recipe_of_release, require_cuda, without_idle_kernels
 
@@ -91,39 +94,52 @@ def make_plan(ctx: Context, request: Request) -> Plan:
         engine = plain_engine(request.engine) if request.named_engine else None
         asked = OnImage(base=ImageBase(image=check_from(request.base)), engine=engine)
         return _plan_on(ctx, request, asked, _locked_base(ctx, request, asked, arch), "--engine")
-    refs, commits = split_refs(request.refs)
-    path = recipe_of_release(ctx, request.engine, refs)
-    recipe = load_any(path)
-    if isinstance(recipe, OnImage):
-        return _plan_of_file(ctx, request, recipe, path)
+    own = ctx.catalog.recipe(request.engine)
+    given = load_any(own)
+    if isinstance(given, OnImage):
+        return _plan_of_file(ctx, request, given, own)
+    platform = request.platform or arch.platform
+    path, refs, commit, nearest = _release(ctx, request)
+    recipe = load_recipe(path)
     lock = load_lock(lock_path(path))
     check_lock(recipe, lock, path)
-    without = request.without
+    without, target = request.without, Options(arch=arch, platform=platform, build=build_architecture()).target
+    changed = nearest.requirements if nearest else ()
+    if changed and not refs:
+        refs = {recipe.engine: recipe.version}
     if refs:
-        fitted = fit_release(ctx, recipe, lock, refs, without)
+        fitted = fit_release(ctx, recipe, lock, refs, without, changed=changed)
+        if nearest and changed:
+            _say_derived(ctx, fit_release(ctx, recipe, lock, refs, without).lock, fitted.lock, nearest)
         recipe, lock, without = fitted.recipe, fitted.lock, (*without, *fitted.left_out)
         require_cuda(recipe, lock, path)
         recipe = without_idle_kernels(ctx, recipe)
     recipe, lock = drop_optional_layers(recipe, lock, without)
-    recipe = with_targets(recipe, request.targets)
+    change = change_of_commit(ctx, recipe, lock, target, commit) if commit else None
+    targets = request.targets or (targets_of_commit(ctx, recipe, change) if change else ())
+    if change:
+        check_pins(ctx, recipe, change, targets)
+    recipe = with_targets(recipe, targets)
     served = served_model(ctx, request.model, request.served_with)
     recipe, toolkit = _with_kernels(ctx, request, recipe, lock, served)
     toolkit = fitting_sets(ctx, recipe, lock, toolkit)
     options = Options(
         arch=arch,
-        platform=request.platform or arch.platform,
+        platform=platform,
         build=build_architecture(),
         overlay=_overlay(request.overlay),
         mods=_mods(ctx.catalog, request, recipe),
-        targets=request.targets,
+        targets=targets,
         refs=tuple(refs),
         kernels=request.kernels or request.model,
         without=tuple(sorted(without)),
         slim=request.slim,
     )
     options = replace(options, served=with_warmup_run(ctx, recipe, toolkit, options, served))
-    given = replace(request, sources=(*request.sources, *commits))
-    options = _with_patches(ctx, given, recipe, lock, toolkit=toolkit, options=options)
+    _, commits = split_refs(request.refs)
+    others = tuple(text for text in commits if commit is None or not text.startswith(f"{recipe.engine}="))
+    given = replace(request, sources=(*request.sources, *others))
+    options = _with_patches(ctx, given, recipe, lock, toolkit=toolkit, options=options, change=change)
     return plan_image(recipe, lock, toolkit, options)
 
 
@@ -186,18 +202,60 @@ def _of_recipes(request: Request) -> dict[str, bool]:
     }
 
 
+def _say_derived(ctx: Context, old: Lock, new: Lock, nearest: Nearest) -> None:
+    """Print what a commit requires otherwise, and the wheels of the image that differ for it."""
+    before, after = ({wheel.name: wheel.version for wheel in lock.wheels.image["arm64"]} for lock in (old, new))
+    names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+    wheels = [f"{name} {before.get(name, 'none')} -> {after.get(name, 'none')}" for name in names]
+    ctx.reporter.say(f"the commit requires: {', '.join(nearest.otherwise)}")
+    ctx.reporter.say(f"derived lock, against that of {nearest.release}: {', '.join(wheels) or 'the same wheels'}")
+
+
+def _release(ctx: Context, request: Request) -> tuple[Path, dict[str, str], GitCommit | None, Nearest | None]:
+    """The recipe's file, the releases that ``--ref`` names, the commit that it names of the engine, its release."""
+    refs, _ = split_refs(request.refs)
+    path = recipe_of_release(ctx, request.engine, refs)
+    recipe = load_recipe(path)
+    text = request.refs.get(recipe.engine, "")
+    if not text.startswith(START):
+        return path, refs, None, None
+    commit = parse_commit(recipe.engine, text)
+    found = nearest_release(ctx, recipe, commit)
+    ctx.reporter.say(f"{commit} is built on the wheel of {recipe.engine} {found.release}: {found.why}")
+    if found.release != recipe.version:
+        refs[recipe.engine] = found.release
+        path = recipe_of_release(ctx, request.engine, refs)
+    return path, refs, commit, found
+
+
 def _with_patches(
-    ctx: Context, request: Request, recipe: Recipe, lock: Lock, *, toolkit: Toolkit, options: Options
+    ctx: Context,
+    request: Request,
+    recipe: Recipe,
+    lock: Lock,
+    *,
+    toolkit: Toolkit,
+    options: Options,
+    change: CommitChange | None = None,
 ) -> Options:
-    """The options with the patches of ours and of the request, in the order in which they are applied."""
+    """The options with the patches of ours and of the request, in the order in which they are applied.
+
+    A whole commit comes first: our patches are for what it leaves, those that it has already are left out.
+    """
     own = own_sources(ctx, recipe, lock, options.target, request.sources)
+    own = (change.own, *own) if change else own
     given, urls = from_web(ctx, request.patches)
     diffs = by_source(ctx, recipe, lock, options.target, [*(text for source in own for text in source.by_hand), *given])
     planning = partial(plan_patches, ctx.catalog.patches, recipe, lock, options.target, toolkit=toolkit)
     gone = left_out(ctx.catalog.patches, request.without_patches, planning(())) if request.without_patches else ()
+    if change:
+        had = set(no_longer_needed(ctx, change, recipe)) & {use.patch for use in planning(())}
+        gone = tuple(sorted({*gone, *had}))
     planned = planning(diffs.texts, without=gone)
     require_stand_in(recipe, gone, planned)
     patches = with_wholes(with_urls(marked(planned, own, diffs.origins), urls, diffs.origins), diffs)
+    if change:
+        patches = tuple(sorted(patches, key=lambda use: use.taken != change.own.taken))
     return replace(options, patches=patches, unpatched=gone)
 
 

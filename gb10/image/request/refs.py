@@ -26,7 +26,7 @@ from gb10.image.patches.selection import BUNDLED
 from gb10.image.patches.series import load_series
 from gb10.image.patches.verdict import variants_for
 from gb10.image.plan.steps import class_of
-from gb10.image.recipe.image_recipe import Recipe, Source
+from gb10.image.recipe.image_recipe import Override, Recipe, Source
 from gb10.image.recipe.locked import Lock
 from gb10.image.request.optional_layers import asking_less, optional_layer_of
 
@@ -81,7 +81,7 @@ def _release(source: str, text: str) -> str:
     except ValueError as error:  # packaging's own, or a number of too many digits
         raise UsageError(
             f"--ref {source}={text} is not a release on the package index",
-            hint="of a commit or a checkout, the changes are carried over to the locked release:\n"
+            hint="of a commit, or of a checkout of the locked release:\n"
             f"--ref {source}=git:https://HOST/PATH@COMMIT\n--source {source}=DIR",
         ) from error
 
@@ -89,6 +89,9 @@ def _release(source: str, text: str) -> str:
 def _other(requirement: str, wanted: Mapping[str, str]) -> str:
     name = str(canonicalize_name(requirement_name(requirement)))
     return f"{name}=={wanted[name]}" if name in wanted else requirement
+
+
+OF_COMMIT: Final = "the commit that is built requires it in place of what the wheel of its release declares"
 
 
 class Fit(Model):
@@ -139,16 +142,24 @@ def _numbers(text: str) -> tuple[int, ...] | None:
         return None
 
 
-def fit_release(host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str], without: Sequence[str]) -> Fitted:
+def fit_release(
+    host: Host,
+    recipe: Recipe,
+    base: Lock,
+    refs: Mapping[str, str],
+    without: Sequence[str],
+    *,
+    changed: Sequence[str] = (),
+) -> Fitted:
     """The recipe with other releases and its lock, from the store or resolved now. The recipe's own are unchanged.
 
     With another release of the engine its exact requirements move, too. ``without``: optional layers that do not
-    count. The lock keeps versions of ``base`` that still fit, and its date. Raises UsageError when nothing fits,
-    FetchError.
+    count. ``changed``: what a commit of the engine requires in place of what its release requires. The lock keeps
+    versions of ``base`` that still fit, and its date. Raises UsageError when nothing fits, FetchError.
     """
-    asked = with_refs(asking_less(recipe, without), refs)
+    asked = with_changed(with_refs(asking_less(recipe, without), refs), changed)
     named = _named(refs)
-    inputs = [input_digest(recipe), base.model_dump(mode="json"), sorted(refs.items()), sorted(without)]
+    inputs = [input_digest(recipe), base.model_dump(mode="json"), sorted(refs.items()), sorted(without), list(changed)]
     entry = host.store.entry(ROOM, digest(inputs))
     with host.store.locked(f"resolved-{entry.name}", host.reporter.waiting_for(named)):
         there = (entry / FIT).exists()
@@ -174,6 +185,24 @@ def fit_release(host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str],
 
 def _named(refs: Mapping[str, str]) -> str:
     return ", ".join(f"{source} {text}" for source, text in refs.items())
+
+
+def with_changed(recipe: Recipe, changed: Sequence[str]) -> Recipe:
+    """The recipe with requirements of a commit: they hold in place of what the wheel of the release declares.
+
+    An override of the recipe's own stays. Source archives follow exact releases. Pure.
+    """
+    own = {requirement_name(one.requirement) for one in recipe.overrides}
+    texts = {requirement_name(text): text for text in changed if requirement_name(text) not in own}
+    pinned = {project: pin for project, text in texts.items() if (pin := pin_of(text))}
+    known = {requirement_name(text) for text in recipe.requirements}
+    made = with_refs(recipe, {project: pin for project, pin in pinned.items() if project in known})
+    kept = tuple(texts.get(requirement_name(text), text) for text in made.requirements)
+    fresh = tuple(text for project, text in texts.items() if project not in known)
+    overrides = tuple(Override(requirement=text, why=OF_COMMIT) for text in texts.values())
+    return made.model_copy(
+        update={"requirements": (*kept, *fresh), "overrides": (*made.overrides, *overrides)} if texts else {}
+    )
 
 
 def _read_fit(path: Path) -> Fit:
@@ -237,7 +266,9 @@ def _of_engine(host: Host, recipe: Recipe, asked: Recipe, refs: Mapping[str, str
     require_release(found.links, recipe.engine, str(new))
     require_wheel(found, new)
     release = Next(engine=recipe.engine, version=new, old=_demands_of(host, found, old), new=demanded(host, found, new))
-    chosen = {project_of(recipe, name) for name in refs}
+    chosen = {project_of(recipe, name) for name in refs} | {
+        requirement_name(one.requirement) for one in asked.overrides
+    }
     free = tuple(text for text in asked.requirements if requirement_name(text) not in chosen - {recipe.engine})
     moves = pins(
         recipe.model_copy(update={"requirements": free, "sources": {}}),

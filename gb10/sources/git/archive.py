@@ -185,7 +185,7 @@ def _made(
 ) -> Iterator[tuple[Path, str]]:
     """A tar of the files below ``<name>-<version>/``, gone afterwards, and the commit."""
     work = store.scratch("checkout")
-    tar, git = work / filename, _Git(work / "git", env, limits)
+    tar, git = work / filename, BareGit(work / "git", env, limits)
     try:
         capture([*INIT, str(git.repository)], env=git.asking | ALONE)
         commit = git.fetch(wanted.url, wanted.ref)
@@ -200,7 +200,7 @@ def _made(
 
 
 @dataclass(frozen=True, slots=True)
-class _Git:
+class BareGit:
     """A bare repository: filled with what becomes one tar, then read."""
 
     repository: Path
@@ -223,13 +223,13 @@ class _Git:
         """The commit of a ref, with its files; a commit is its own ref."""
         plain, env = without_login(url, self.asking)
         arguments = ("fetch", "--progress", "--depth", "1", "--no-tags", plain, ref)
-        capture_while_active(self._argv(*arguments), env=env, patience=PATIENCE, largest=self.limits.pack)
+        capture_while_active(self.argv(*arguments), env=env, patience=PATIENCE, largest=self.limits.pack)
         return self._run("rev-parse", "FETCH_HEAD^{commit}", env=self.asking).strip()
 
     def check_size(self, commit: str, wanted: Checkout, log: Path) -> None:
         """Raise FetchError for a tree with more than a source has: its archive would be as large."""
         bounds = _Bounds(wanted, self.limits)
-        argv = self._argv("ls-tree", "-r", "-l", commit, "--", *wanted.paths)
+        argv = self.argv("ls-tree", "-r", "-l", commit, "--", *wanted.paths)
         stream(argv, log=log, on_line=bounds.count, env={**self.asking, **ALONE})
 
     def alone(self, *arguments: str, stdin: str | None = None, **more: str) -> str:
@@ -237,9 +237,10 @@ class _Git:
         return self._run(*arguments, env={**self.asking, **ALONE, **more}, stdin=stdin)
 
     def _run(self, *arguments: str, env: Mapping[str, str], stdin: str | None = None) -> str:
-        return capture(self._argv(*arguments), env=env, stdin=stdin)
+        return capture(self.argv(*arguments), env=env, stdin=stdin)
 
-    def _argv(self, *arguments: str) -> list[str]:
+    def argv(self, *arguments: str) -> list[str]:
+        """The command line of git on this repository."""
         return ["git", "-c", "tar.umask=0022", f"--git-dir={self.repository}", *arguments]
 
 
@@ -262,7 +263,7 @@ class _Bounds:
             )
 
 
-def _with_submodules(git: _Git, wanted: Checkout, commit: str) -> str:
+def _with_submodules(git: BareGit, wanted: Checkout, commit: str) -> str:
     """A commit of the same time whose tree holds the submodules' files, each at the commit that its parent names."""
     git.alone("read-tree", commit)
     for path in sorted(wanted.submodules):  # a parent before what lies in it
@@ -277,7 +278,7 @@ def _with_submodules(git: _Git, wanted: Checkout, commit: str) -> str:
     return git.alone("commit-tree", git.alone("write-tree").strip(), stdin=commit, **NOBODY, **dates).strip()
 
 
-def _fetch_submodule(git: _Git, wanted: Checkout, path: str, url: str, commit: str) -> None:
+def _fetch_submodule(git: BareGit, wanted: Checkout, path: str, url: str, commit: str) -> None:
     try:
         git.fetch(url, commit)
     except CommandFailedError as error:
@@ -289,14 +290,14 @@ def _fetch_submodule(git: _Git, wanted: Checkout, path: str, url: str, commit: s
         ) from error
 
 
-def _entries(git: _Git) -> dict[str, Entry]:
+def _entries(git: BareGit) -> dict[str, Entry]:
     """What lies in the tree so far, by path."""
     lines = git.alone("ls-files", "--stage", "-z").rstrip("\0").split("\0")
     rows = [(*head.split(" "), path) for head, _, path in (line.partition("\t") for line in lines)]
     return {path: Entry(mode=mode, object=name) for mode, name, _, path in rows}
 
 
-def _modules(git: _Git, name: str) -> str:
+def _modules(git: BareGit, name: str) -> str:
     """The settings of a .gitmodules, by the object's name: a name, or a path, may hold blanks."""
     return git.alone("config", "--blob", name, "--list", "-z")
 

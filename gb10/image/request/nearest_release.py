@@ -1,0 +1,146 @@
+"""Of a commit of an engine: the release whose wheel it is built on, the one with the nearest compiled sources."""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from packaging.version import Version
+
+from gb10.core.fields import Model
+from gb10.core.files import digest
+from gb10.core.store import note_use
+from gb10.errors import UsageError
+from gb10.image.context import Context
+from gb10.image.lock.moves import Demand
+from gb10.image.lock.offered import Offered, demanded, final_releases, links_of
+from gb10.image.patches.places import installed
+from gb10.image.patches.release_files import Library, open_release
+from gb10.image.patches.releases import load_releases
+from gb10.image.patches.source_tree import Tree
+from gb10.image.patches.write import Difference, compare
+from gb10.image.recipe.image_recipe import Layout, Recipe
+from gb10.image.request.checkout_files import Worktree
+from gb10.image.request.checkouts import GitCommit, open_commit
+from gb10.image.request.commit_requirements import Wanted, differences, required
+from gb10.sources.git.history import History, history
+
+ROOM: Final = "nearest"
+FILE: Final = "release.json"
+MOST_COMPARED: Final = 3
+"""Releases whose files are compared with the commit's."""
+MOST_ASKED: Final = 12
+"""Releases whose requirements are compared, where no history says which are near."""
+LEAST_SHARED: Final = 0.2
+"""Of a release's files: a tree that shares less is of another project."""
+
+
+class Nearest(Model):
+    """A release, and the words why it is the nearest."""
+
+    release: str
+    why: str
+    requirements: tuple[str, ...] = ()
+    """What the commit requires otherwise than the release, or beyond it."""
+    otherwise: tuple[str, ...] = ()
+    """The same, each with what the release requires, for people."""
+
+
+def nearest_release(ctx: Context, recipe: Recipe, named: GitCommit) -> Nearest:
+    """The release of the engine that a commit is nearest to; the store keeps the answer.
+
+    The history of the repository names the candidates, else the requirements do. Of these the one with the fewest
+    differing compiled files is taken. Raises UsageError for a commit of another project, or one without requirements;
+    FetchError.
+    """
+    note = ctx.store.entry(ROOM, digest([recipe.engine, named.commit, recipe.version, recipe.python])) / FILE
+    with ctx.store.locked(f"nearest-{note.parent.name}", ctx.reporter.waiting_for(str(named))):
+        if note.is_file():
+            note_use(note)
+            return Nearest.model_validate_json(note.read_bytes())
+        found = _nearest(ctx, recipe, named)
+
+        def write(work: Path) -> None:
+            (work / FILE).write_text(found.model_dump_json(by_alias=True), encoding="utf-8")
+
+        ctx.store.replace(note.parent, write)
+    return found
+
+
+def _nearest(ctx: Context, recipe: Recipe, named: GitCommit) -> Nearest:
+    worktree, tree, _ = open_commit(ctx, recipe.engine, named)
+    wanted = required(tree, str(named), recipe.python)
+    offered = links_of(ctx, recipe, Version(recipe.version))
+    releases = final_releases(offered)
+    with ctx.reporter.task(f"history of {named}"):
+        past = history(ctx.store, ctx.env, named.url, named.commit, releases)
+    near = [one.release for one in past.distances]
+    if not near:
+        ctx.reporter.say(f"{named}: {past.why_none}; the releases with the same requirements are compared")
+        near = _alike(ctx, offered, releases, wanted)
+    rows = [(release, _difference(ctx, recipe, release, worktree, tree)) for release in near[:MOST_COMPARED]]
+    layout = load_releases(ctx.catalog.patches).source(recipe.engine).layout
+    best, found = min(rows, key=lambda row: (len(compiled_of(row[1], layout)), len(row[1].differ)))
+    if len(found.differ) > found.known * (1 - LEAST_SHARED):
+        raise UsageError(
+            f"{named} is no {recipe.engine}: {len(found.differ):,} of {found.known:,} files of {best} differ",
+            hint=f"name a commit of {recipe.engine}, or of a fork of it",
+        )
+    other = differences(_required(ctx, offered, best), wanted.demands)
+    return Nearest(
+        release=str(best),
+        why=_why(past, best, rows, layout),
+        requirements=tuple(f"{one.project}{one.after.wants}{one.after.specifier}" for one in other),
+        otherwise=tuple(map(str, other)),
+    )
+
+
+def _required(ctx: Context, offered: Offered, release: Version) -> tuple[Demand, ...]:
+    """What a release requires: by the same files as the commit, where its source archive has them."""
+    recipe = offered.recipe
+    tree = _opened(ctx, recipe, release)
+    if tree.installed:
+        return demanded(ctx, offered, release)
+    return required(tree, f"{recipe.engine} {release}", recipe.python).demands
+
+
+def _opened(ctx: Context, recipe: Recipe, release: Version) -> Tree:
+    releases = load_releases(ctx.catalog.patches)
+    library = Library(root=ctx.catalog.patches, store=ctx.store, env=ctx.env, reporter=ctx.reporter)
+    return open_release(library, releases, recipe.engine, release).tree
+
+
+def compiled_of(found: Difference, layout: Layout) -> tuple[str, ...]:
+    """The compiled files that differ, also those that only the release has."""
+    gone = (path for path in found.gone if not installed(path, layout))
+    return tuple(sorted({*found.compiled, *gone}))
+
+
+def _difference(ctx: Context, recipe: Recipe, release: Version, worktree: Worktree, tree: Tree) -> Difference:
+    layout = load_releases(ctx.catalog.patches).source(recipe.engine).layout
+    return compare(layout, _opened(ctx, recipe, release), tree, worktree.files, bundled=worktree.modules)
+
+
+def _alike(ctx: Context, offered: Offered, releases: Sequence[Version], wanted: Wanted) -> list[Version]:
+    """The releases, those first that require the most of what the commit requires; of equals the newer one."""
+    asked = sorted(releases, reverse=True)[:MOST_ASKED]
+    with ctx.reporter.task(f"requirements of {len(asked)} releases"), ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(partial(demanded, ctx, offered), asked))
+    own = {(one.project, str(one.specifier)) for one in wanted.demands}
+    shared = {
+        release: len(own & {(one.project, str(one.specifier)) for one in demands if not one.extra})
+        for release, demands in zip(asked, found, strict=True)
+    }
+    return sorted(asked, key=lambda release: (shared[release], release), reverse=True)
+
+
+def _why(past: History, best: Version, rows: Iterable[tuple[Version, Difference]], layout: Layout) -> str:
+    """In words: the distance in commits, and what differs from each release that was compared."""
+    compared = "; ".join(
+        f"of {release} {len(compiled_of(found, layout))} compiled and {len(found.installed)} installed files differ"
+        for release, found in rows
+    )
+    one = next((one for one in past.distances if one.release == best), None)
+    way = f"{one.ahead} commits after its merge base with {one.tag}, {one.behind} only there; " if one else ""
+    return f"{way}{compared}"

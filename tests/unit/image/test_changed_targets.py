@@ -1,0 +1,127 @@
+"""Which CMake targets read a changed file, on a small project in vLLM's style, and on damaged ones."""
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from gb10.image.patches.source_tree import Folder
+from gb10.image.request.changed_targets import targets_of, targets_with_sources
+
+CMAKE = """\
+# define_extension_target(commented SOURCES csrc/a.cu)
+include(${CMAKE_CURRENT_LIST_DIR}/cmake/utils.cmake)
+if (NOT VLLM_TARGET_DEVICE STREQUAL "cuda")
+  include(${CMAKE_CURRENT_LIST_DIR}/cmake/cpu.cmake)
+endif()
+set(EXT_SRC
+  "csrc/a.cu"
+  "csrc/ops.cpp")
+if(VLLM_GPU_LANG STREQUAL "CUDA")
+  list(APPEND EXT_SRC "csrc/cuda_only.cu")
+  cuda_archs_loose_intersection(ARCHS "12.0f" "${CUDA_ARCHS}")
+  if(ARCHS)
+    set(SRCS "csrc/sm120.cu")
+    list(APPEND EXT_SRC "${SRCS}")
+  endif()
+endif()
+define_extension_target(_C DESTINATION vllm LANGUAGE ${VLLM_GPU_LANG} SOURCES ${EXT_SRC} COMPILE_FLAGS ${FLAGS})
+set(SRCS "csrc/moe/topk.cu")
+file(GLOB GENERATED "csrc/moe/gen/kernel_*.cu")
+list(APPEND SRCS ${GENERATED})
+define_extension_target(
+  _moe_C
+  SOURCES ${SRCS}
+  WITH_SOABI)
+if(VLLM_GPU_LANG STREQUAL "HIP")
+  define_extension_target(_rocm_C SOURCES csrc/rocm/attention.cu)
+endif()
+include(cmake/external_projects/other.cmake)
+"""
+FILES = {
+    "CMakeLists.txt": CMAKE,
+    "cmake/utils.cmake": "macro(nothing)\nendmacro()\n",
+    "cmake/cpu.cmake": "define_extension_target(_cpu_C SOURCES csrc/cpu/x.cpp)\n",
+    "cmake/external_projects/other.cmake": "define_extension_target(_other_C SOURCES csrc/a.cu)\n",
+    "csrc/a.cu": '#include "common.h"\n',
+    "csrc/ops.cpp": '#include "../csrc/ops.h"\n',
+    "csrc/cuda_only.cu": "",
+    "csrc/sm120.cu": "#  include <deep/one.cuh>\n",
+    "csrc/deep/one.cuh": '#include "two.cuh"\n',
+    "csrc/deep/two.cuh": '#include "one.cuh"\n',
+    "csrc/common.h": "",
+    "csrc/ops.h": "",
+    "csrc/moe/topk.cu": '#include "../common.h"\n',
+    "csrc/moe/gen/generate.py": "",
+    "csrc/moe/gen/template.h": '#include "core/inner.h"\n',
+    "csrc/core/inner.h": "",
+    "csrc/rocm/attention.cu": '#include "rocm.h"\n',
+    "csrc/rocm/rocm.h": "",
+    "csrc/cpu/x.cpp": "",
+    "csrc/nobody.cu": "",
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Folder:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return Folder(tmp_path)
+
+
+def test_the_targets_for_an_nvidia_gpu(tree: Folder) -> None:
+    assert targets_with_sources(tree) == {
+        "_C": ("csrc/a.cu", "csrc/ops.cpp", "csrc/cuda_only.cu", "csrc/sm120.cu"),
+        "_moe_C": ("csrc/moe/topk.cu", "csrc/moe/gen/kernel_*.cu"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("changed", "targets", "unknown"),
+    [
+        (["csrc/a.cu"], ("_C",), ()),
+        (["csrc/deep/two.cuh"], ("_C",), ()),
+        (["csrc/common.h"], ("_C", "_moe_C"), ()),
+        (["csrc/ops.h"], ("_C",), ()),
+        (["csrc/moe/gen/template.h"], ("_moe_C",), ()),
+        (["csrc/moe/gen/generate.py"], ("_moe_C",), ()),
+        (["csrc/core/inner.h"], ("_moe_C",), ()),
+        (["csrc/rocm/rocm.h", "csrc/cpu/x.cpp"], (), ()),
+        (["csrc/nobody.cu", "csrc/a.cu"], ("_C",), ("csrc/nobody.cu",)),
+        (["CMakeLists.txt"], (), ("CMakeLists.txt",)),
+        (["cmake/utils.cmake"], (), ("cmake/utils.cmake",)),
+        (["cmake/external_projects/other.cmake"], (), ()),
+        (["csrc/README.md"], (), ()),
+        ([], (), ()),
+    ],
+)
+def test_what_reads_a_changed_file(
+    tree: Folder, changed: list[str], targets: tuple[str, ...], unknown: tuple[str, ...]
+) -> None:
+    found = targets_of(tree, changed)
+    assert (found.targets, found.unknown) == (targets, unknown)
+
+
+def test_a_hostile_project_ends(tree: Folder) -> None:
+    """Loops of includes, unending parentheses and quotes, sets that double: bounded, and no error."""
+    start, main = time.process_time(), tree.root / "CMakeLists.txt"
+    texts = [
+        "include(CMakeLists.txt)\n" * 50,
+        "set(" * 100_000,
+        'set(A "' * 50_000,
+        "((((" * 100_000 + "))" * 100_000,
+        'set(A x y)\nset(A "${A};${A}")\n' + 'set(A "${A};${A}")\n' * 60,
+    ]
+    for text in texts:
+        main.write_text(text, encoding="utf-8")
+        targets_of(tree, ["csrc/a.cu"])
+    rng = random.Random(7)  # noqa: S311 - other bytes, the same each time
+    for _ in range(60):
+        data = bytearray(CMAKE.encode())
+        for _ in range(5):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        main.write_bytes(bytes(data))
+        targets_of(tree, ["csrc/a.cu"])
+    assert time.process_time() - start < 10
