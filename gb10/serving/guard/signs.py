@@ -128,6 +128,11 @@ def numeric(text: str) -> float:
     return 1 - len(NO_NUMBER.findall(text)) / len(text) if text and DIGIT.search(text) else 0.0
 
 
+def digits(text: str) -> int:
+    """How many different digits there are."""
+    return len(set(DIGIT.findall(text)))
+
+
 NO_NUMBER: Final = re.compile(r"[^\d\s,.;:|&\\\[\](){}+\-_'x*/]")
 DIGIT: Final = re.compile(r"\d")
 LATIN_1: Final = re.compile("[\u00a0-\u00ff]")

@@ -7,6 +7,8 @@ from gb10.serving.guard.limits import Limits
 STRIDE = 64
 DEARER = 4
 """Strides between two looks at variety, odd characters and scripts."""
+FLOOD_PIECES = 4
+"""Pieces of a flood of one digit, grouped or not: ``flood`` judges it."""
 FAR = 16
 """Strides between two looks for loops that are longer than the window."""
 HISTORY = 1 << 18
@@ -110,13 +112,17 @@ class Watch:
         found = self._pieces = signs.pieces(text)
         if found > limits.few:
             return None
-        if signs.numeric(text) >= limits.numeric:
+        if self._is_number(text, found):
             self._note("digits", f"only few different digits in the last {len(text):,} characters")
             return None
         onset = self.characters - len(text)
         own = self.forced and onset >= limits.own
         what = f"only {found} different pieces of four characters in the last {len(text):,}"
         return self._found("few", onset, what, Verdict.LOOP if own else Verdict.GARBAGE)
+
+    def _is_number(self, text: str, pieces: int) -> bool:
+        """Whether few pieces are those of a number that people ask for: two digits and more, or one over and over."""
+        return signs.numeric(text) >= self.limits.numeric and (signs.digits(text) > 1 or pieces <= FLOOD_PIECES)
 
     def _share(self) -> Finding | None:
         """A flood with other tokens in it: what the share of one character, of blanks, of one word says."""
@@ -198,7 +204,7 @@ class Watch:
         if unit and not number and extent >= max(least, limits.flood_short_share * len(text)):
             return self._found("flood", len(text) - extent, f"{extent} of {len(text)} characters are {text[-unit:]!r}")
         few = signs.pieces(text) if len(text) >= limits.few_short else len(text)
-        if few <= min(limits.few, limits.few_short_share * len(text)) and signs.numeric(text) < limits.numeric:
+        if few <= min(limits.few, limits.few_short_share * len(text)) and not self._is_number(text, few):
             return self._found("few", 0, f"only {few} different pieces of four characters in {len(text)}")
         return None
 
