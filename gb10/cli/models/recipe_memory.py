@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from gb10.cli.values import RecipeArgument, override
-from gb10.cli.verb import JsonOption, inject, print_json, with_reporter
+from gb10.cli.verb import AllowUncheckedOption, JsonOption, inject, print_json, with_reporter
+from gb10.core.checked import NotChecked, documents_of, refuse_unchecked, rows_of
 from gb10.core.reporter import Reporter
-from gb10.errors import UsageError
+from gb10.errors import UncheckedError, UsageError
 from gb10.image.request.recipe_mods import load_file
 from gb10.models.issue import lines_of
 from gb10.models.lint.engine_words import own_releases
@@ -76,12 +77,20 @@ def memory(
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="ARGS", help="After --: more arguments of the engine.")
     ] = None,
+    allow_unchecked: AllowUncheckedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print what a recipe takes of each node's memory.
 
     Each figure says how it is known: computed, measured, published or assumed.
-    Exit 2 when it does not fit: the error names the largest change that does.
+    Exit 2 when it does not fit: the error names the largest change that does. Exit 13 when a part could not be
+    computed, and the rest fits.
+
+    \b
+    weights  of the model's files, index or config, as the quantization stores them
+    draft    of a draft model of its own, where its sizes are known
+    cache    of the model's layers, for the length and the requests
+    engine   graphs, activations, workspaces, loading, by release; another launcher's options in files are not read
 
     \b
     ./build.py recipe memory qwen3.5-122b-nvfp4
@@ -95,11 +104,18 @@ def memory(
     for line in lines_of([issue for issue in served.issues if issue.code == WITHOUT_EFFECT]):
         reporter.say(line)
     machine = Machine(figures=load_figures(), services=question.services)
-    found = estimate(_sizes(served.model, question, reporter), served.launch, machine)
+    model = _sizes(served.model, question, reporter)
+    try:
+        found = estimate(model, served.launch, machine)
+    except UsageError as error:
+        if model.layers or model.cache:
+            raise
+        raise UncheckedError(error.message, where=error.where, hint=error.hint) from error  # a family that is not known
+    unchecked = tuple(_left_out(model, found))
     if as_json:
-        print_json(document(loaded, found, machine))
+        print_json(document(loaded, found, machine) | {"unchecked": documents_of(unchecked)})
     else:
-        for line in lines(loaded, found, machine):
+        for line in (*lines(loaded, found, machine), *rows_of(unchecked)):
             print(line)
     if not found.fits:
         if as_json:
@@ -107,6 +123,21 @@ def memory(
         problems = (one.text for budget in found.budgets for one in budget.problems if not one.warning)
         where, hint = "\n".join(dict.fromkeys(problems)), "\n".join(found.remedies)
         raise UsageError(f"{found.model} does not fit", where=where, hint=hint)
+    if as_json and unchecked and not allow_unchecked:
+        raise typer.Exit(UncheckedError.code)
+    refuse_unchecked(unchecked, allowed=allow_unchecked)
+
+
+def _left_out(model: Model, found: Estimate) -> Iterator[NotChecked]:
+    """What the figures stand on although nobody looked: an assumed format of the weights, a draft of assumed size."""
+    if model.known == "assumed" and model.notes:
+        yield NotChecked(what="weights", reason=model.notes[0])
+    drafts = found.launch.drafts
+    if drafts is not None and not drafts.own and drafts.size is None:
+        reason = f"the sizes of {drafts.model or 'the draft model'} are not known here: counted as 1.5 GiB"
+        yield NotChecked(what="draft", reason=reason)
+    if not found.launch.release and found.launch.engine in ("vllm", "sglang"):
+        yield NotChecked(what="engine", reason="the image names no release: counted as the newest")
 
 
 def _on_nodes(recipe: ModelRecipe, request: RenderRequest, nodes: int | None) -> ServedModel:
@@ -132,7 +163,7 @@ def _sizes(name: str, question: Question, reporter: Reporter) -> Model:
         return known
     if place is None and not question.fetch:
         hint = "--fetch reads them from the Hub, --weights PATH from the model's folder, index or config.json"
-        raise UsageError(f"the sizes of {name or 'this model'} are not known here", hint=hint)
+        raise UncheckedError(f"the sizes of {name or 'this model'} are not known here", hint=hint)
     from gb10.image.context import open_context  # noqa: PLC0415 - the same
     from gb10.image.request.model_sizes import hub_model, local_model  # noqa: PLC0415 - a sixth of a second for other verbs
 

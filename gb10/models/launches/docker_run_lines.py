@@ -56,6 +56,8 @@ LISTS: Final = {
     "--label": "labels",
 }
 ASSIGNED: Final = re.compile(r"^[ \t]*(?:export[ \t]+|readonly[ \t]+|local[ \t]+)?(\w{1,128})=(.*)$", re.MULTILINE)
+ARRAY: Final = re.compile(r"^[ \t]*(?:local[ \t]+|declare[ \t]+-a[ \t]+)?(\w{1,128})(\+?)=\(", re.MULTILINE)
+WHOLE: Final = re.compile(r"\$\{(\w{1,128})\[[@*]\]\}")
 MOST: Final = 64
 """Containers of a script."""
 MOST_WORDS: Final = 2000
@@ -66,7 +68,7 @@ LONGEST: Final = 64 << 10
 
 def docker_runs(text: str) -> tuple[ContainerLaunch, ...]:
     """Every ``docker run`` of a script, in order. What only a shell can know stays as ``$NAME``."""
-    known = _variables(text)
+    known, arrays = _variables(text), _arrays(text)
     found: list[ContainerLaunch] = []
     until = 0
     for start in START.finditer(text):
@@ -74,7 +76,7 @@ def docker_runs(text: str) -> tuple[ContainerLaunch, ...]:
             continue
         words = list(islice(_words(text, start.end()), MOST_WORDS))
         until = words[-1][1] + len(words[-1][0]) if words else start.end()
-        found.append(_launch(text, start, words, known))
+        found.append(_launch(text, start, list(_expanded(words, arrays)), known))
     return tuple(found)
 
 
@@ -99,7 +101,30 @@ def _variables(text: str) -> dict[str, str]:
     return {name: value for name, value in found.items() if name not in twice}
 
 
-def _words(text: str, start: int) -> Iterator[tuple[str, int]]:
+def _arrays(text: str) -> dict[str, list[str]]:
+    """Arrays of plain texts, with what is added to them further down."""
+    found: dict[str, list[str]] = {}
+    until = 0
+    for start in ARRAY.finditer(text):
+        if start.start() < until or len(found) >= MOST:
+            continue
+        words = list(islice(_words(text, start.end(), ends=")"), MOST_WORDS))
+        until = words[-1][1] + len(words[-1][0]) if words else start.end()
+        texts = [word for word, _ in words]
+        found[start[1]] = [*found.get(start[1], ()), *texts][:MOST_WORDS] if start[2] else texts
+    return found
+
+
+def _expanded(words: Sequence[tuple[str, int]], arrays: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, int]]:
+    for word, at in words:
+        named = WHOLE.fullmatch(word)
+        if named and named[1] in arrays:
+            yield from ((one, at) for one in arrays[named[1]])
+        else:
+            yield word, at
+
+
+def _words(text: str, start: int, ends: str = "\n;&|<>)") -> Iterator[tuple[str, int]]:
     """The words of a call with the offset of each one's start; up to the end of the call, or a quote without an end."""
     body = text[start : start + LONGEST]
     at, last = 0, len(body)
@@ -107,11 +132,11 @@ def _words(text: str, start: int) -> Iterator[tuple[str, int]]:
         sign = body[at]
         if sign == "\\" and body[at + 1 : at + 2] == "\n":
             at += 2
-        elif sign in " \t\r":
+        elif sign in " \t\r" or (sign == "\n" and sign not in ends):
             at += 1
         elif sign == "#":
             at = body.find("\n", at) if "\n" in body[at:] else last
-        elif sign in "\n;&|<>)":
+        elif sign in ends or sign in ";&|<>)":
             return
         else:
             end = _end(body, at)

@@ -84,6 +84,12 @@ def launch_issues(launch: ContainerLaunch, file: str) -> Iterator[Issue]:
     def issue(code: str, level: Level, part: str, text: str, fix: str) -> Issue:
         return Issue(code=code, level=level, file=file, line=launch.line_of(part), text=text, fix=fix)
 
+    if not launch.image:
+        text = "the call ends without an image: a comment, or a line without a backslash, ends it before its last line"
+        yield issue(
+            "call-without-image", "error", "image", text, "put comments above the call, a backslash at each end"
+        )
+        return
     if launch.entrypoint and NGC.match(launch.image):
         written = "command:" if launch.form == "Kubernetes" else "the entrypoint"
         text = (

@@ -3,15 +3,17 @@
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from math import prod
 from typing import Final
 
 from gb10.errors import UsageError
+from gb10.models.issue import Level
 from gb10.models.lint.fit import estimate_once, launch_of_case
 from gb10.models.lint.rule import Finding
-from gb10.models.lint.served import LintCase, vllm_drafts
+from gb10.models.lint.served import LintCase, vllm_drafts, words_of
 from gb10.models.lint.sglang_rules import SGLANG, fp8_experts
-from gb10.models.lint.word_checks import WORDS, Check
+from gb10.models.lint.word_checks import WORDS, Check, words_of_case
 from gb10.models.load.model_recipe import Step, own_section
 from gb10.models.memory.model import known_config, known_model
 from gb10.models.render.placeholders import NAMED
@@ -81,6 +83,16 @@ TEMPLATE: Final = re.compile(r"(?![/$~{]|[a-z]+:)[^{}]*[.]jinja2?")
 """A file's path that begins in the server's working directory."""
 SECRET: Final = re.compile(r"\b(hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|ghp_[A-Za-z0-9]{20,}|glpat-[\w-]{20,})")
 QUOTE: Final = re.compile(r'(?<!\\)(?:\\\\)*"')
+CONTINUED: Final = re.compile(r"\\[ \t]*$")
+OPTION_LINE: Final = re.compile(r"[ \t]*--[a-z]")
+REPEATED: Final = ("--middleware", "--lora-modules", "--lora-paths", "--allowed-origins", "--served-model-name")
+"""Options that may stand several times."""
+NUMBERS: Final = (
+    *("--max-model-len", "--max-num-seqs", "--max-num-batched-tokens", "--gpu-memory-utilization", "--port"),
+    *("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size", "--context-length"),
+    *("--mem-fraction-static", "--max-running-requests", "--chunked-prefill-size", "--block-size"),
+)
+"""Options that take a number in every release."""
 COMMENT: Final = re.compile(r"^[ \t]*#.*$|(?<=[ \t])#[ \t].*$", re.MULTILINE)
 BLANK: Final = re.compile(r"\\[ \t]+$", re.MULTILINE)
 DEEPEST: Final = 12
@@ -138,12 +150,75 @@ def open_quotes(case: LintCase) -> Iterator[Finding]:
             yield Finding(line=case.recipe.line("command"), value="")
 
 
+def comments_inside(case: LintCase) -> Iterator[Finding]:
+    """A line of comment between continued lines: the shell ends the command there."""
+    lines = (case.recipe.command or "").split("\n")
+    at = 0
+    for above, line, below in zip(lines, lines[1:], [*lines[2:], ""], strict=False):
+        at += len(above) + 1
+        if CONTINUED.search(above) and line.lstrip().startswith("#") and below.strip():
+            level: Level = "error" if case.recipe.format == "v1" else "warning"
+            yield Finding(line=case.recipe.text_line(("command",), at), value=line.strip(), level=level)
+
+
+def unfinished_lines(case: LintCase) -> Iterator[Finding]:
+    """A line that begins with an option below one that does not go on: a shell takes it for another command."""
+    command = case.recipe.command or ""
+    if "<<" in command:
+        return
+    lines = command.split("\n")
+    at = 0
+    for above, line in pairwise(lines):
+        at += len(above) + 1
+        if above.strip() and not CONTINUED.search(above) and OPTION_LINE.match(line) and not _quoted(command[:at]):
+            level: Level = "warning" if case.recipe.format == "v1" else "note"
+            yield Finding(line=case.recipe.text_line(("command",), at), value=line.split()[0], level=level)
+            return
+
+
+def _quoted(text: str) -> bool:
+    """Whether a quotation mark is open at the end of a text."""
+    try:
+        shlex.split(COMMENT.sub("", text))
+    except ValueError:
+        return True
+    return False
+
+
+def repeated_options(case: LintCase) -> Iterator[Finding]:
+    """An option that stands twice with different values: the last one wins."""
+    seen: dict[str, str] = {}
+    words = words_of(case.command, case.engine) if case.engine else []
+    for index, word in enumerate(words):
+        if not word.startswith("--") or case.options.get(word.partition("=")[0]) is None:
+            continue
+        name, equals, value = word.partition("=")
+        below = words[index + 1] if index + 1 < len(words) else ""
+        value = value if equals else "" if below.startswith("-") else below
+        if name in seen and seen[name] != value and name not in REPEATED:
+            yield Finding(line=case.line_of(name), value=name, name=f"{seen[name]} and {value}")
+        seen[name] = value
+
+
+def missing_values(case: LintCase) -> Iterator[Finding]:
+    """An option without the value that it takes: the next option stands in its place."""
+    known = words_of_case(case)
+    for name, values in case.options.items():
+        takes = name in NUMBERS or bool(known and known.exact and known.words.options.get(name))
+        if takes and values[-1] == "" and not (known and name in known.words.keys):
+            yield Finding(line=case.line_of(name), value=case.spelled.get(name, name))
+
+
 WRITTEN: Final[Mapping[str, Callable[[LintCase], Iterator[Finding]]]] = {
     "chat-template-missing": missing_templates,
     "secret-in-file": secrets,
     "quote-in-env": quotes,
     "blank-after-backslash": blanks,
     "open-quote": open_quotes,
+    "comment-in-command": comments_inside,
+    "unfinished-line": unfinished_lines,
+    "option-twice": repeated_options,
+    "missing-value": missing_values,
 }
 """By the code of the rule."""
 

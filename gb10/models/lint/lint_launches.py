@@ -26,13 +26,16 @@ def lint_launches(
     if not launches.found:
         reason = f"it is {launches.what}, and not a model recipe or a launch of a container"
         return Linted(issues=(), unchecked=(NotChecked(what="file", reason=reason),))
+    broken = [issue for one in launches.found if not one.image for issue in launch_issues(one, file)]
+    if broken and not launches.servers:
+        return Linted(issues=in_order(broken))
     if not launches.servers:
         names = ", ".join(one.name for one in launches.found[:5])
         reason = f"it is {launches.what}, and none of its containers starts a server that is known: {names}"
         return Linted(issues=(), unchecked=(NotChecked(what="command", reason=reason),))
     found = [_server(one, file, rules, release, image) for one in launches.servers]
     return Linted(
-        issues=in_order(issue for one in found for issue in one.issues),
+        issues=in_order((*broken, *(issue for one in found for issue in one.issues))),
         unchecked=rows_in_order(row for one in found for row in one.unchecked),
     )
 

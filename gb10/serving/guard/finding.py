@@ -41,7 +41,7 @@ class Finding:
 
     verdict: Verdict
     sign: str
-    """flood, loop, few, odd, mixed, alike, canary, crossed; of suspects also zipped, words, nearly."""
+    """flood, loop, few, share, bytes, odd, mixed, alike, canary, crossed; of suspects digits, zipped, words, nearly."""
     at: int
     """The character at which it was seen, counted from 1."""
     onset: int

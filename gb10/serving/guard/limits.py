@@ -13,6 +13,7 @@ class Limits:
     flood_unit: int
     flood: int
     flood_drawn: int
+    flood_digits: int
     drawn: str
     flood_short: int
     flood_short_drawn: int
@@ -25,6 +26,16 @@ class Limits:
     few: int
     few_short: int
     few_short_share: float
+    share: float
+    share_letter: float
+    share_lines: int
+    share_pieces: int
+    share_of_pieces: float
+    numeric: float
+    lines_share: float
+    blanks_share: float
+    word_share: float
+    bytes_share: float
     odd_window: int
     odd_share: float
     odd_least: int
@@ -35,6 +46,8 @@ class Limits:
     zipped_share: float
     words_window: int
     words: int
+    phrases: float
+    phrases_least: int
     fuzzy: int
     fuzzy_share: float
     alike: float

@@ -2,7 +2,9 @@
 
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from operator import ne
 from typing import Final
 
@@ -116,3 +118,115 @@ def nearly_repeated(text: str, longest: int, share: float) -> int:
         unit for unit in _units(folded, longest) if sum(map(ne, folded[unit:], folded)) <= share * (len(folded) - unit)
     )
     return next(fitting, 0)
+
+
+def numeric(text: str) -> float:
+    """The share of digits and of what separates them.
+
+    Random bits, a matrix of 0 and 1, ten to the 300th: people ask for these.
+    """
+    return 1 - len(NO_NUMBER.findall(text)) / len(text) if text and DIGIT.search(text) else 0.0
+
+
+def digits(text: str) -> int:
+    """How many different digits there are."""
+    return len(set(DIGIT.findall(text)))
+
+
+NO_NUMBER: Final = re.compile(r"[^\d\s,.;:|&\\\[\](){}+\-_'x*/]")
+DIGIT: Final = re.compile(r"\d")
+LATIN_1: Final = re.compile("[\u00a0-\u00ff]")
+BYTE_TOKENS: Final = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+BLANKS_OF_TOKENS: Final = re.compile("[\u0120\u010a]")
+"""What byte-level tokenizers write for a blank and a line end, where nobody turned them back."""
+
+
+def commonest(text: str) -> tuple[str, float]:
+    """The commonest character of a text and its share."""
+    sign, count = Counter(text).most_common(1)[0]
+    return sign, count / len(text)
+
+
+def commonest_pieces(text: str, most: int = 8, size: int = 4) -> float:
+    """The share of the commonest pieces of ``size`` characters: a token over and over, with other tokens in it.
+
+    Pieces of digits, of drawn lines and of one Latin letter are left out: tables, rulers and coded zeros have them.
+    """
+    found = Counter(text[at : at + size] for at in range(len(text) - size + 1))
+    counted = [(piece, count) for piece, count in found.most_common(3 * most) if not PLAIN_PIECE.fullmatch(piece)]
+    return sum(count for _, count in counted[:most]) / max(1, len(text) - size + 1)
+
+
+PLAIN_PIECE: Final = re.compile(r"[\d\s,.;:|&=_*#~+/\\\-·•…\u2500-\u25ff]+|([A-Za-z])\1+")
+
+
+def plain(sign: str) -> bool:
+    """Whether people draw, count or fill with a character: its share alone says nothing."""
+    return PLAIN_PIECE.fullmatch(sign) is not None
+
+
+def blank_share(text: str) -> tuple[float, float]:
+    """The share of blanks, tabs and line ends, and that of line ends alone."""
+    lines = text.count("\n") + text.count("\r")
+    return (lines + text.count(" ") + text.count("\t")) / len(text), lines / len(text)
+
+
+def commonest_word(text: str, last: int) -> tuple[str, float]:
+    """The commonest of the last words, and its share; nothing where there are fewer, or it has no letter."""
+    words = text.split()[-last:]
+    if len(words) < last:
+        return "", 0.0
+    word, count = Counter(words).most_common(1)[0]
+    return (word, count / last) if LETTERS.search(word) else ("", 0.0)
+
+
+def raw_bytes(text: str) -> float:
+    """The share of a text that is bytes: ``<0xE4>``, Latin-1 without words, blanks as a tokenizer writes them.
+
+    Byte tokens in their own order are a list that somebody asked for.
+    """
+    if text.isascii():
+        tokens = [int(found, 16) for found in BYTE_TOKENS.findall(text)] if "<0x" in text else []
+        rising = sum(two == one + 1 for one, two in pairwise(tokens))
+        return 0.0 if rising > len(tokens) / 2 else 6 * len(tokens) / len(text)
+    blanks = len(BLANKS_OF_TOKENS.findall(text))
+    tokens_left = 6 * blanks / len(text) if text.count(" ") < blanks / 8 else 0.0
+    return max(len(LATIN_1.findall(text)) / len(text), tokens_left)
+
+
+def far_loop(text: str, times: int) -> tuple[int, int]:
+    """The unit of any length that ``text`` ends in ``times`` times or more, exactly, and its extent; else 0, 0.
+
+    The last FAR characters are looked for before them; a unit that passes is compared whole.
+    """
+    size = len(text)
+    probe, end = text[-FAR:], size - 1
+    for _ in range(TRIES):
+        at = text.rfind(probe, max(0, size - FAR - size // times), end)
+        if at < 0:
+            return 0, 0
+        unit = size - FAR - at
+        if text[-unit:] == text[-2 * unit : -unit]:
+            extent = _extent(text, unit)
+            if extent >= times * unit:
+                return unit, extent
+        end = at + FAR - 1
+    return 0, 0
+
+
+FAR: Final = 48
+"""Characters that are looked for."""
+
+
+def same_phrases(text: str, least: int) -> float:
+    """The share of different ones among the phrases of three words; 1 where there are fewer than ``least`` words.
+
+    Digits count as one: a paragraph with another number in it is the same. Tables of numbers are left out.
+    """
+    if len(LETTERS.findall(text)) < MANY_LETTERS * len(text):
+        return 1.0
+    words = DIGITS.sub("0", text).split()
+    if len(words) < least:
+        return 1.0
+    phrases = list(zip(words, words[1:], words[2:], strict=False))
+    return len(set(phrases)) / len(phrases)

@@ -7,6 +7,12 @@ from gb10.serving.guard.limits import Limits
 STRIDE = 64
 DEARER = 4
 """Strides between two looks at variety, odd characters and scripts."""
+FLOOD_PIECES = 4
+"""Pieces of a flood of one digit, grouped or not: ``flood`` judges it."""
+FAR = 16
+"""Strides between two looks for loops that are longer than the window."""
+HISTORY = 1 << 18
+"""Characters in which such a loop is looked for."""
 
 
 class Watch:
@@ -25,6 +31,10 @@ class Watch:
         self._waiting = 0
         self._strides = 0
         self._suspects: dict[str, Finding] = {}
+        self._pieces = 0
+        """Different pieces of four characters, as they were last counted."""
+        self._history = ""
+        self._newer: list[str] = []
 
     def feed(self, text: str) -> None:
         """Take what arrived, of any length; ``sure`` is set as soon as it is."""
@@ -44,21 +54,24 @@ class Watch:
             self.characters += len(piece)
             if self.sure is None:
                 self._tail = (self._tail + piece)[-self.limits.window :]
+                self._newer.append(piece)
                 self._look()
 
     def _look(self) -> None:
         self._strides += 1
         self.sure = self._flood() or self._loop()
         if self.sure is None and self._strides % DEARER == 0:
-            self.sure = self._odd() or self._mixed() or self._few()
-            if self._strides % (4 * DEARER) == 0:
+            self.sure = self._odd() or self._mixed() or self._raw() or self._few() or self._share()
+            if self.sure is None and self._strides % FAR == 0:
+                self.sure = self._far()
                 self._suspect()
 
     def end(self) -> tuple[Finding, ...]:
         """All findings, the sure one first; a short answer is judged as a whole. Call it once, after the last text."""
         self._take(self._waiting)
         if self.sure is None and self.characters >= self.limits.flood_short:
-            self.sure = self._flood() or self._loop() or self._odd() or self._mixed() or self._few() or self._short()
+            self.sure = self._flood() or self._loop() or self._odd() or self._mixed() or self._raw() or self._few()
+            self.sure = self.sure or self._share() or self._far() or self._short()
         if self.sure is None:
             self._suspect()
         return (*([self.sure] if self.sure else ()), *self._suspects.values())
@@ -70,6 +83,11 @@ class Watch:
             return None
         drawn = not set(self._tail[-unit:]) - set(limits.drawn)
         if drawn and extent < limits.flood_drawn:
+            return None
+        if signs.numeric(self._tail[-unit:]) == 1 and extent < min(limits.flood_digits, self.characters):
+            self._note(
+                "digits", f"the last {extent:,} characters are {self._tail[-unit:]!r}: a long number, or a flood"
+            )
             return None
         onset = self.characters - extent
         own = self.forced and onset >= limits.own
@@ -91,13 +109,70 @@ class Watch:
         text = self._tail[-limits.few_window :]
         if len(text) < limits.few_window:
             return None
-        found = signs.pieces(text)
+        found = self._pieces = signs.pieces(text)
         if found > limits.few:
+            return None
+        if self._is_number(text, found):
+            self._note("digits", f"only few different digits in the last {len(text):,} characters")
             return None
         onset = self.characters - len(text)
         own = self.forced and onset >= limits.own
         what = f"only {found} different pieces of four characters in the last {len(text):,}"
         return self._found("few", onset, what, Verdict.LOOP if own else Verdict.GARBAGE)
+
+    def _is_number(self, text: str, pieces: int) -> bool:
+        """Whether few pieces are those of a number that people ask for: two digits and more, or one over and over."""
+        return signs.numeric(text) >= self.limits.numeric and (signs.digits(text) > 1 or pieces <= FLOOD_PIECES)
+
+    def _share(self) -> Finding | None:
+        """A flood with other tokens in it: what the share of one character, of blanks, of one word says."""
+        limits = self.limits
+        text = self._tail[-limits.few_window :]
+        if len(text) < limits.few_window or self._pieces > limits.share_pieces:
+            return None
+        sign, share = signs.commonest(text)
+        blanks, lines = signs.blank_share(text)
+        one_line = text.count("\n") <= limits.share_lines and signs.numeric(text) < limits.numeric
+        least = limits.share_letter if sign.isascii() and sign.isalpha() else limits.share
+        what = ""
+        if lines >= limits.lines_share or blanks >= limits.blanks_share:
+            what = f"{max(blanks, lines):.0%} of the last {len(text):,} characters are blanks and line ends"
+        elif share >= least and (one_line or not signs.plain(sign)):
+            what = f"{share:.0%} of the last {len(text):,} characters are {sign!r}"
+        elif (share := signs.commonest_pieces(text)) >= limits.share_of_pieces:
+            what = f"eight pieces of four characters are {share:.0%} of the last {len(text):,} characters"
+        else:
+            word, share = signs.commonest_word(self._tail, limits.words_window)
+            if share >= limits.word_share:
+                what = f"{share:.0%} of the last {limits.words_window} words are {word[:40]!r}"
+        if not what:
+            return None
+        onset = self.characters - len(text)
+        return self._found(
+            "share", onset, what, Verdict.LOOP if self.forced and onset >= limits.own else Verdict.GARBAGE
+        )
+
+    def _raw(self) -> Finding | None:
+        limits = self.limits
+        text = self._tail[-limits.odd_window :]
+        share = signs.raw_bytes(text)
+        if len(text) < limits.odd_window // 2 or share < limits.bytes_share:
+            return None
+        what = f"{min(share, 1):.0%} of the last {len(text)} characters are bytes that nobody decoded"
+        return self._found("bytes", self.characters - len(text), what)
+
+    def _far(self) -> Finding | None:
+        """An exact loop of any length, among the last HISTORY characters."""
+        limits = self.limits
+        self._history = (self._history + "".join(self._newer))[-HISTORY:]
+        self._newer.clear()
+        unit, extent = signs.far_loop(self._history, limits.loop_times)
+        if unit <= limits.loop_unit:
+            return None
+        onset = self.characters - extent
+        text = f"a text of {unit:,} characters repeats, {extent / unit:.1f} times so far"
+        own = onset >= limits.own or self.forced
+        return self._found("loop", onset, text, Verdict.LOOP if own else Verdict.GARBAGE)
 
     def _odd(self) -> Finding | None:
         limits = self.limits
@@ -125,10 +200,11 @@ class Watch:
             return None
         unit, extent = signs.repeated(text, limits.flood_unit, limits.loop_times)
         least = limits.flood_short_drawn if unit and not set(text[-unit:]) - set(limits.drawn) else limits.flood_short
-        if unit and extent >= max(least, limits.flood_short_share * len(text)):
+        number = bool(unit) and extent < len(text) and signs.numeric(text[-unit:]) == 1
+        if unit and not number and extent >= max(least, limits.flood_short_share * len(text)):
             return self._found("flood", len(text) - extent, f"{extent} of {len(text)} characters are {text[-unit:]!r}")
         few = signs.pieces(text) if len(text) >= limits.few_short else len(text)
-        if few <= min(limits.few, limits.few_short_share * len(text)):
+        if few <= min(limits.few, limits.few_short_share * len(text)) and not self._is_number(text, few):
             return self._found("few", 0, f"only {few} different pieces of four characters in {len(text)}")
         return None
 
@@ -140,6 +216,11 @@ class Watch:
         words = tail.split()[-limits.words_window :]
         if len(words) == limits.words_window and (different := len(set(words))) <= limits.words:
             self._note("words", f"only {different} different words among the last {limits.words_window}")
+        if (
+            long
+            and (share := signs.same_phrases(tail[-limits.zipped_window :], limits.phrases_least)) <= limits.phrases
+        ):
+            self._note("nearly", f"only {share:.0%} of the phrases of three words are different ones")
         if len(tail) >= limits.fuzzy:
             unit = signs.nearly_repeated(tail[-limits.fuzzy :], limits.fuzzy // 4, limits.fuzzy_share)
             if unit:

@@ -33,6 +33,8 @@ SCRIPTS = {
     "the image's own entrypoint": f"docker run {ASKED} {IMAGE} {ARGUMENTS}",
     "a variable of the script": f'I="{IMAGE}"\nP=8356\ndocker run --gpus all -p $P:${{P}} -e A=b "$I" {COMMAND}',
     "a default of a variable": f"docker run --gpus all -p 8356:8356 -e A=b ${{IMAGE:-{IMAGE}}} {COMMAND}",
+    "an array": f'A=(\n  serve # what\n  {ARGUMENTS}\n)\ndocker run {ASKED} --entrypoint vllm {IMAGE} "${{A[@]}}"',
+    "an array in two parts": f'A=(vllm serve)\nA+=({ARGUMENTS})\ndocker run {ASKED} {IMAGE} "${{A[@]}}"',
     "a comment above": f"# docker run other\ndocker run --gpus all -p 8356:8356 -e A=b {IMAGE} {COMMAND} # end",
     "an entrypoint": f"docker run {ASKED} --entrypoint vllm {IMAGE} serve {ARGUMENTS}",
 }
@@ -227,6 +229,12 @@ def test_what_stands_in_another_file_is_a_row(tmp_path: Path) -> None:
     assert [("x.env" in row, "VLLM_PORT" in row) for row in rows] == [(True, False), (False, True)]
 
 
+def test_a_call_that_ends_too_early_is_an_error(tmp_path: Path) -> None:
+    script = f"docker run --gpus all \\\n  --network host # needed \\\n  {IMAGE} {COMMAND}\n"
+    (issue,) = lint_text(script, tmp_path / "x.sh").issues
+    assert (issue.code, issue.level) == ("call-without-image", "error")
+
+
 def test_a_file_without_a_server_is_a_row(tmp_path: Path) -> None:
     found = lint_text("docker run redis\n", tmp_path / "x.sh")
     assert [row.what for row in found.unchecked] == ["command"]
@@ -338,6 +346,8 @@ HOSTILE = (
     "docker run '" * 5000,
     "docker run \\\n" * 5000,
     "X=${X:-" * 5000,
+    "A=(\n" * 10_000,
+    "A+=(x)\n" * 10_000,
     "docker run " + "$A" * 50_000 + " x",
 )
 

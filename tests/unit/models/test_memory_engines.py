@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gb10.cli import main
-from gb10.errors import UsageError
+from gb10.errors import UncheckedError, UsageError
 from gb10.image.request.recipe_mods import load_file
 from gb10.models.lint.engine_words import own_releases
 from gb10.models.lint.fit import fit_of, served_model
@@ -245,7 +245,7 @@ def test_the_document_has_every_figure_with_its_origin(capsys: pytest.CaptureFix
 def test_an_unknown_model_names_the_ways_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "x.yaml"
     path.write_text("model: a/b\ncommand: vllm serve {model}\n", encoding="utf-8")
-    assert main(["recipe", "memory", str(path)]) == UsageError.code
+    assert main(["recipe", "memory", str(path)]) == UncheckedError.code
     err = capsys.readouterr().err
     assert "the sizes of a/b are not known here" in err
     assert "--fetch" in err
