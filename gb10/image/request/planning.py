@@ -95,9 +95,9 @@ def make_plan(ctx: Context, request: Request) -> Plan:
         asked = OnImage(base=ImageBase(image=check_from(request.base)), engine=engine)
         return _plan_on(ctx, request, asked, _locked_base(ctx, request, asked, arch), "--engine")
     own = ctx.catalog.recipe(request.engine)
-    given = load_any(own)
-    if isinstance(given, OnImage):
-        return _plan_of_file(ctx, request, given, own)
+    on_image = load_any(own)
+    if isinstance(on_image, OnImage):
+        return _plan_of_file(ctx, request, on_image, own)
     platform = request.platform or arch.platform
     path, refs, commit, nearest = _release(ctx, request)
     recipe = load_recipe(path)

@@ -16,11 +16,11 @@ from gb10.models.lint.checks import (
     quotes,
     secrets,
     small_graphs,
-    unknown_options,
 )
 from gb10.models.lint.engine_words import own_releases
 from gb10.models.lint.rule import Finding
 from gb10.models.lint.served import LintCase, lint_case
+from gb10.models.lint.word_checks import unknown_options
 from gb10.models.load.loading import load_model_recipe
 
 DRAFTS = '--speculative-config \'{"method": "mtp", "num_speculative_tokens": 3}\''
