@@ -143,4 +143,6 @@ def test_quotes_and_blanks_of_version_1() -> None:
     ],
 )
 def test_an_unknown_option_has_the_closest_beside_it(options: str, wanted: list[tuple[str, str]]) -> None:
-    assert found(unknown_options, options, container="gb10/vllm:0.33.0-cu130-sm121f") == wanted
+    document = {"model": "a/b", "command": f"vllm serve a/b {options}", "container": "gb10/vllm:0.33.0-cu130-sm121f"}
+    case = lint_case(load_model_recipe(json.dumps(document), "x.yaml"), own_releases())
+    assert [(one.value, one.more) for one in unknown_options(case)] == wanted
