@@ -22,6 +22,8 @@ CHIP: Final[Mapping[int, str]] = {
     65_536: "the registers of an SM",
 }
 """Numbers that are the machine's."""
+CALLED: Final = ("flashinfer",)
+"""Packages that each engine calls."""
 SHOWN: Final = 6
 VALUE: Final = 160
 
@@ -37,6 +39,8 @@ class Question:
     line: int
     releases: Mapping[str, str]
     """The engines' releases that are known, by engine."""
+    engine: str | None = None
+    """The engine that wrote the log, where that is known."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -66,6 +70,10 @@ def question_of(one: Finding, scan: Scan, releases: Releases) -> Question:
         file=at["file"] if at else "",
         line=int(at["line"]) if at else 0,
         releases=named,
+        engine=scan.start.engine
+        or next(
+            (name for name in ("vllm", "sglang", "tensorrt_llm") if at and at["file"].startswith(f"{name}/")), None
+        ),
     )
 
 
@@ -73,6 +81,8 @@ def known_statement(asked: Question, indexes: Sequence[MessageIndex]) -> Known |
     """The statement by the place that the traceback names, when its words agree, else by the words of the message."""
     best: Known | None = None
     for index in indexes:
+        if asked.engine and index.engine not in (asked.engine, *CALLED):
+            continue
         release = asked.releases.get(index.engine)
         found = index.find(asked.message, asked.exception, asked.file)
         if found is not None and (best is None or found[1] > best.share):
@@ -94,11 +104,18 @@ def best_statement(asked: Question, statements: Sequence[Statement]) -> Statemen
 
 
 def explanation(
-    asked: Question, *, known: Known | None, statement: Statement | None, scan: Scan, judged: bool, origin: str = ""
+    asked: Question,
+    *,
+    known: Known | None,
+    statement: Statement | None,
+    scan: Scan,
+    settings: frozenset[str],
+    judged: bool,
+    origin: str = "",
 ) -> tuple[str, ...]:
     """Sentences about the statement of an error; ``origin`` is where its text was read.
 
-    ``judged``: whether a family has said what it means.
+    ``settings``: options and variables that are some; ``judged``: whether a family has said what it means.
     """
     found: list[str] = []
     names: Sequence[str] = ()
@@ -117,7 +134,7 @@ def explanation(
         if statement is None:
             at = f":{row.lines[max(row.lines)]}"
             found.append(f"A statement of {name} {span}: {row.file}{at} ({row.exception}).")
-        names = row.names
+        names = [one for one in row.names if one in settings]
         if known.gone:
             how = "another text" if known.changed else "no such statement"
             found.append(f"{name} {known.gone} has {how} there: an upgrade may help, or changes what is checked.")
