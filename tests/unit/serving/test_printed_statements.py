@@ -139,7 +139,7 @@ def test_the_shipped_index_is_small_and_finds_a_line_in_a_millisecond() -> None:
     assert {one.engine for one in indexes} == {"flashinfer", "sglang", "vllm"}
     lines = (
         (
-            "Free memory on device cuda:0 (9.02/11.63 GiB) on startup is less than desired GPU memory utilization (0.9, "
+            "Free memory on device cuda:0 (9.02/11.63 GiB) on startup is less than desired GPU memory utilization (0, "
             "10.47 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
             "ValueError",
         ),
