@@ -14,6 +14,8 @@ from gb10.serving.doctor.printed_statements import Statement, telling_words
 
 RAISED_AT: Final = re.compile(r"(?P<file>[^:]{1,300}):(?P<line>\d{1,7})(?: in .*)?")
 TYPE: Final = re.compile(r"(?P<type>[\w.]{2,160}): (?P<message>.*)", re.DOTALL)
+WRAPPED: Final = re.compile(r"(?P<kind>Value error|Assertion failed), (?P<message>[^\[]{3,2000})")
+WRAPPED_AS: Final = {"Value error": "ValueError", "Assertion failed": "AssertionError"}
 CHIP: Final[Mapping[int, str]] = {
     101_376: "what a block of a GB10 may have of shared memory",
     102_400: "more shared memory than the 101,376 B of a block of a GB10",
@@ -52,6 +54,10 @@ def question_of(one: Finding, scan: Scan, releases: Releases) -> Question:
     """What is asked about a finding of a log."""
     text = TYPE.fullmatch(one.value)
     kind = text["type"].rpartition(".")[2] if text else ""
+    message = text["message"] if text and kind else one.value
+    wrapped = WRAPPED.search(message) if kind == "ValidationError" else None
+    if wrapped:  # what pydantic caught is what the engine raised
+        kind, message = WRAPPED_AS[wrapped["kind"]], wrapped["message"]
     at = RAISED_AT.fullmatch(one.raised_at)
     named: dict[str, str] = {}
     for engine, distribution in (("vllm", "vllm"), ("sglang", "sglang"), ("flashinfer", "flashinfer-python")):
@@ -65,7 +71,7 @@ def question_of(one: Finding, scan: Scan, releases: Releases) -> Question:
         if wanted.startswith("=="):
             named["flashinfer"] = wanted[2:]
     return Question(
-        message=text["message"] if text and kind else one.value,
+        message=message,
         exception=kind,
         file=at["file"] if at else "",
         line=int(at["line"]) if at else 0,

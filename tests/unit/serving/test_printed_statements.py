@@ -201,3 +201,13 @@ def test_a_folder_without_an_engine_is_refused(tmp_path: Path) -> None:
     shown = Evidence(logs={"log": scan_log([LOG.encode()], ())})
     with pytest.raises(UsageError, match="has no package of an engine"):
         explained(cast("Host", None), diagnose((), shown), shown, tmp_path, fetch=False)
+
+
+def test_what_pydantic_caught_is_sought_as_the_engine_raised_it(tmp_path: Path) -> None:
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / "vllm/x.py").write_text(FILE, encoding="utf-8")
+    reason = "The model's longest sequence (5) is larger than what the KV cache stores (4). Decrease `max_model_len`"
+    text = f"pydantic_core.ValidationError: 1 validation error for C\n  Value error, {reason} [type=value_error]\n"
+    shown = Evidence(logs={"log": scan_log([text.encode()], ())})
+    (one,) = explained(cast("Host", None), diagnose((), shown), shown, tmp_path, fetch=False).seen
+    assert one.explained[2] == "In this log: model_config.max_model_len = 5, tokens = 4."
