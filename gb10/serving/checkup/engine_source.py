@@ -19,7 +19,7 @@ from gb10.serving.doctor.doctor_rule import DoctorRule
 from gb10.serving.doctor.explaining import Question, best_statement, explanation, known_statement, question_of
 from gb10.serving.doctor.message_index import Known, MessageIndex
 from gb10.serving.doctor.printed_statements import LARGEST, Statement, python_statements
-from gb10.serving.doctor.rule_files import load_messages, load_releases
+from gb10.serving.doctor.rule_files import load_messages, load_releases, load_settings
 from gb10.sources.web import name_of
 
 MOST: Final = 12
@@ -61,7 +61,15 @@ def explained(host: Host, diagnosis: Diagnosis, shown: Evidence, folder: Path | 
             except Gb10Error as error:
                 remarks[f"{error.message}: the text of {known.row.file} is not shown"] = None
         judged = one.rule is not None
-        lines = explanation(question, known=known, statement=statement, scan=scan, judged=judged, origin=origin)
+        lines = explanation(
+            question,
+            known=known,
+            statement=statement,
+            scan=scan,
+            settings=load_settings(),
+            judged=judged,
+            origin=origin,
+        )
         found[id(one)] = replace(one, explained=lines)
     seen = tuple(found.get(id(one), one) for one in diagnosis.seen)
     return replace(diagnosis, seen=seen, remarks=(*diagnosis.remarks, *remarks))

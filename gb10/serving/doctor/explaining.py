@@ -14,6 +14,8 @@ from gb10.serving.doctor.printed_statements import Statement, telling_words
 
 RAISED_AT: Final = re.compile(r"(?P<file>[^:]{1,300}):(?P<line>\d{1,7})(?: in .*)?")
 TYPE: Final = re.compile(r"(?P<type>[\w.]{2,160}): (?P<message>.*)", re.DOTALL)
+WRAPPED: Final = re.compile(r"(?P<kind>Value error|Assertion failed), (?P<message>[^\[]{3,2000})")
+WRAPPED_AS: Final = {"Value error": "ValueError", "Assertion failed": "AssertionError"}
 CHIP: Final[Mapping[int, str]] = {
     101_376: "what a block of a GB10 may have of shared memory",
     102_400: "more shared memory than the 101,376 B of a block of a GB10",
@@ -22,6 +24,8 @@ CHIP: Final[Mapping[int, str]] = {
     65_536: "the registers of an SM",
 }
 """Numbers that are the machine's."""
+CALLED: Final = ("flashinfer",)
+"""Packages that each engine calls."""
 SHOWN: Final = 6
 VALUE: Final = 160
 
@@ -37,6 +41,8 @@ class Question:
     line: int
     releases: Mapping[str, str]
     """The engines' releases that are known, by engine."""
+    engine: str | None = None
+    """The engine that wrote the log, where that is known."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -48,6 +54,10 @@ def question_of(one: Finding, scan: Scan, releases: Releases) -> Question:
     """What is asked about a finding of a log."""
     text = TYPE.fullmatch(one.value)
     kind = text["type"].rpartition(".")[2] if text else ""
+    message = text["message"] if text and kind else one.value
+    wrapped = WRAPPED.search(message) if kind == "ValidationError" else None
+    if wrapped:  # what pydantic caught is what the engine raised
+        kind, message = WRAPPED_AS[wrapped["kind"]], wrapped["message"]
     at = RAISED_AT.fullmatch(one.raised_at)
     named: dict[str, str] = {}
     for engine, distribution in (("vllm", "vllm"), ("sglang", "sglang"), ("flashinfer", "flashinfer-python")):
@@ -61,11 +71,15 @@ def question_of(one: Finding, scan: Scan, releases: Releases) -> Question:
         if wanted.startswith("=="):
             named["flashinfer"] = wanted[2:]
     return Question(
-        message=text["message"] if text and kind else one.value,
+        message=message,
         exception=kind,
         file=at["file"] if at else "",
         line=int(at["line"]) if at else 0,
         releases=named,
+        engine=scan.start.engine
+        or next(
+            (name for name in ("vllm", "sglang", "tensorrt_llm") if at and at["file"].startswith(f"{name}/")), None
+        ),
     )
 
 
@@ -73,6 +87,8 @@ def known_statement(asked: Question, indexes: Sequence[MessageIndex]) -> Known |
     """The statement by the place that the traceback names, when its words agree, else by the words of the message."""
     best: Known | None = None
     for index in indexes:
+        if asked.engine and index.engine not in (asked.engine, *CALLED):
+            continue
         release = asked.releases.get(index.engine)
         found = index.find(asked.message, asked.exception, asked.file)
         if found is not None and (best is None or found[1] > best.share):
@@ -94,11 +110,18 @@ def best_statement(asked: Question, statements: Sequence[Statement]) -> Statemen
 
 
 def explanation(
-    asked: Question, *, known: Known | None, statement: Statement | None, scan: Scan, judged: bool, origin: str = ""
+    asked: Question,
+    *,
+    known: Known | None,
+    statement: Statement | None,
+    scan: Scan,
+    settings: frozenset[str],
+    judged: bool,
+    origin: str = "",
 ) -> tuple[str, ...]:
     """Sentences about the statement of an error; ``origin`` is where its text was read.
 
-    ``judged``: whether a family has said what it means.
+    ``settings``: options and variables that are some; ``judged``: whether a family has said what it means.
     """
     found: list[str] = []
     names: Sequence[str] = ()
@@ -117,7 +140,7 @@ def explanation(
         if statement is None:
             at = f":{row.lines[max(row.lines)]}"
             found.append(f"A statement of {name} {span}: {row.file}{at} ({row.exception}).")
-        names = row.names
+        names = [one for one in row.names if one in settings]
         if known.gone:
             how = "another text" if known.changed else "no such statement"
             found.append(f"{name} {known.gone} has {how} there: an upgrade may help, or changes what is checked.")

@@ -4,20 +4,24 @@ For each statement the index has hashes of its words, its file, its lines by rel
 options and variables around it: no sentence and no code. Its text comes from the release itself, when asked for.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from gb10.serving.doctor.printed_statements import Statement, telling_words, word_hash
+from gb10.serving.doctor.printed_statements import WORD, Statement, word_hash
 
 SCHEMA: Final = "gb10/messages/v1"
 ENOUGH: Final = 0.75
 """Share of a statement's words that a line must have."""
 LEAST: Final = 3
+NEARLY_ALL: Final = 0.9
+RARE: Final = 150
+"""A word of so many statements at most tells one from others; a match has two of them."""
 CANDIDATES: Final = 400
-"""Statements of a rare word that are compared."""
+"""Statements that are compared."""
+LONGEST, WORDS = 2000, 300
+"""Characters and words of a message that are looked at."""
 CHANGED: Final = 0.5
 
 
@@ -83,28 +87,33 @@ class MessageIndex:
         return found
 
     def find(self, message: str, exception: str = "", file: str = "") -> tuple[Row, float] | None:
-        """The statement that a message is of, and the share of its words that the message has."""
-        own = {word_hash(word) for word in telling_words(message[:2000])}
-        own |= {word_hash(word.lower()) for word in message[:2000].split() if word.isalnum()}
+        """The statement that a message is of, and the share of its words that the message has.
+
+        Statements of the message's rarest words are compared; another exception than the message's is another
+        statement. Without an exception nearly all words must agree.
+        """
+        own = {word_hash(word.lower()) for word in WORD.findall(message[:LONGEST])[:WORDS]}
         lists = sorted((numbers for one in own if (numbers := self._by_word.get(one))), key=len)
-        hits = Counter[int]()
-        compared = 0
+        candidates: dict[int, None] = {}
         for numbers in lists:
-            if compared > CANDIDATES and len(hits) > 0:
-                hits.update(number for number in numbers if number in hits) if len(numbers) <= CANDIDATES else None
-                continue
-            hits.update(numbers)
-            compared += len(numbers)
+            if candidates and len(candidates) + len(numbers) > CANDIDATES:
+                break
+            candidates.update(dict.fromkeys(numbers))
+        enough = ENOUGH if exception else NEARLY_ALL
         best: tuple[float, int, int] | None = None
-        for number in hits:
+        for number in candidates:
             row = self.rows[number]
-            same = sum(one in own for one in row.hashes)
-            share = same / len(row.hashes)
-            needed = min(LEAST, len(row.hashes))
-            if same < needed or share < ENOUGH:
+            same = [one for one in row.hashes if one in own]
+            share = len(same) / len(row.hashes)
+            here = bool(file) and row.file == file
+            if share < enough or len(same) < (2 if here else LEAST):
                 continue
-            bonus = (row.exception == exception) + 2 * (row.file == file) if exception or file else 0
-            candidate = (share + 0.1 * bonus, same, number)
+            if exception and row.exception != exception and row.exception[:1].isupper():
+                continue
+            whole = share == 1.0 and len(same) > LEAST and row.exception == exception
+            if not here and not whole and sum(len(self._by_word[one]) <= RARE for one in same) < 2:
+                continue
+            candidate = (share + 0.2 * here + 0.1 * (row.exception == exception), len(same), number)
             best = max(best, candidate) if best else candidate
         return (self.rows[best[2]], min(1.0, best[0])) if best else None
 
@@ -234,15 +243,3 @@ def read_index(document: Mapping[str, Any]) -> MessageIndex:
             for file, exception, hashes, own, flat in document["rows"]
         ),
     )
-
-
-def find_known(
-    indexes: Sequence[MessageIndex], message: str, exception: str, release: Mapping[str, str]
-) -> Known | None:
-    """The statement of any engine that a message is of; ``release`` is the log's, by engine."""
-    best: Known | None = None
-    for index in indexes:
-        found = index.find(message, exception)
-        if found and (best is None or found[1] > best.share):
-            best = index.known(found[0], found[1], release.get(index.engine))
-    return best

@@ -58,6 +58,15 @@ def load_options() -> frozenset[str]:
 
 
 @cache
+def load_settings() -> frozenset[str]:
+    """The same options, and the variables that these releases read."""
+    found = set(load_options())
+    for path in sorted((ROOT / FLAGS).glob("*.json")):
+        found.update(json.loads(path.read_text(encoding="utf-8"))["environment"])
+    return frozenset(found)
+
+
+@cache
 def load_messages() -> tuple[MessageIndex, ...]:
     """The statements of the engines' releases; they take a second to load."""
     paths = sorted((ROOT / MESSAGES).glob("*.json.xz"))
