@@ -55,6 +55,8 @@ ISOLATED: Final = (
 )
 """A run sees no process but its own, and all of them end with it."""
 PYTEST: Final = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--in-memory")
+NO_TESTS: Final = 5
+"""pytest's exit code where all tests of a file are marked as slow."""
 UNSEEN: Final = frozenset(
     {"indent", "timeout", "maxsize", "pool_maxsize", "max_workers", "bufsize", "buffering", "compresslevel"}
 )
@@ -321,7 +323,7 @@ class Copy:
         self.env |= {"HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
 
     def run(self, tests: Iterable[str], limit: float) -> tuple[str, str]:
-        """What the tests say, "passed", "failed" or "no end", and their output; no process of theirs is left."""
+        """What the tests say: passed, failed, no tests or no end; and their output. No process of theirs is left."""
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen(
                 [*ISOLATED, *PYTEST, "-m", "not slow and not long", *tests],
@@ -332,7 +334,7 @@ class Copy:
                 start_new_session=True,
             )
             try:
-                verdict = "failed" if process.wait(limit) else "passed"
+                verdict = {0: "passed", NO_TESTS: "no tests"}.get(process.wait(limit), "failed")
             except subprocess.TimeoutExpired:
                 verdict = "no end"
             finally:
@@ -381,10 +383,10 @@ class Trial:
 
     def passes(self, test: str) -> bool:
         """Whether an integration test file passes without a mutation; one that does not is named, and left out."""
-        passed = self.copy.run([test], 10 * self.limit)[0] == "passed"
-        if not passed:
+        verdict = self.copy.run([test], 10 * self.limit)[0]
+        if verdict not in ("passed", "no tests"):
             print(f"    {test} fails without a mutation", flush=True)
-        return passed
+        return verdict == "passed"
 
 
 def main() -> int:
