@@ -19,7 +19,7 @@ from gb10.serving.load.results import Level, ServeResult, mean_of
 from gb10.serving.load.saved import judge_saved
 
 LIMITS = guard_limits()
-PROSE = (ROOT / "docs/build.md").read_text(encoding="utf-8")
+PROSE = (ROOT / "docs/run.md").read_text(encoding="utf-8")
 FIELDS = {"top_p": 0.9, "seed": "x", "chat_template_kwargs": {"enable_thinking": False, "a": [1, 2]}}
 RESULT_SCHEMA = json.loads((ROOT / "docs/schemas/serve-v1.schema.json").read_text(encoding="utf-8"))
 
