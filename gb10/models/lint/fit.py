@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from gb10.errors import UsageError
@@ -27,7 +28,7 @@ from gb10.models.memory.engines.budget import Budget, Machine, gib
 from gb10.models.memory.estimating import NEARLY_FULL, Estimate, estimate
 from gb10.models.memory.figures import load_figures
 from gb10.models.memory.launch import Drafts, Engine, Launch
-from gb10.models.memory.model import known_model
+from gb10.models.memory.model import Model, known_model
 from gb10.models.memory.weights.weight import Ranks
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import render_recipe
@@ -112,6 +113,24 @@ def launch_of_case(case: LintCase) -> Launch | None:
     )
     launch = launch_of("sglang" if case.engine == "sglang" else "vllm", case.release, case.options, rendered)
     return replace(launch, fork=is_fork(case.engine, case.release, case.options))
+
+
+@lru_cache(maxsize=16)
+def _estimated(model: Model, launch: Launch) -> Estimate | UsageError:
+    try:
+        return estimate(model, launch, Machine(figures=load_figures()))
+    except UsageError as error:
+        return error
+
+
+def estimate_of_case(case: LintCase) -> Estimate | UsageError | None:
+    """The memory of what lint looks at, or why it is not known; None where the model or the engine is not known."""
+    model = case.sizes or known_model(case.recipe.model or "")
+    try:
+        launch = launch_of_case(case)
+    except UsageError as error:
+        return error
+    return _estimated(model, launch) if model is not None and launch is not None else None
 
 
 def is_fork(engine: str, release: str, options: Options) -> bool:
