@@ -12,7 +12,7 @@ import typer
 from gb10.cli.common import AllowUncheckedOption, JsonOption, print_json, reported, verb_app, with_context
 from gb10.cli.values import ArchOption, completer, fits
 from gb10.containers.reference import is_reference
-from gb10.core.checked import counted, looked_at, refuse_unchecked, rows_of
+from gb10.core.checked import counted, documents_of, looked_at, refuse_unchecked, rows_of
 from gb10.core.reporter import NORMAL, terminal
 from gb10.errors import EmptySelectionError, UsageError
 from gb10.image.build.inspect import facts_of, inspect_image, try_imports
@@ -138,7 +138,8 @@ def verify(
     found = findings(replace(subject, only=wanted if only else None, arch=wanted, allowed=ctx.catalog.allowances))
     verdict = judge(subject.scan, wanted)
     if as_json:
-        print_json(document(verdict, found, shown, unchecked))
+        left = {"unchecked": documents_of(unchecked), "limits": list(LIMITS)}
+        print_json(document(verdict, found, shown) | left)
     else:
         if ctx.reporter.verbosity < NORMAL:
             print(render_summary(verdict))

@@ -9,13 +9,11 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from gb10.core.checked import NotChecked, documents_of
 from gb10.core.printing import printable
 from gb10.errors import UsageError
 from gb10.image.proof.arch_match import MEANING, UNIT_FITS, Judged, Verdict
 from gb10.image.proof.check import counted
 from gb10.image.proof.checking import Finding, of_severity
-from gb10.image.proof.left_out import LIMITS
 from gb10.image.proof.reading import CODE, MANY
 from gb10.image.recipe.arch import parse_arch
 from gb10.inside.scan.binary import Binary, Unit
@@ -87,12 +85,7 @@ def render_notes(found: Sequence[Finding]) -> list[str]:
     return [f"note: {printable(problem.file)}: {printable(problem.found)}" for _, problem in of_severity(found, "note")]
 
 
-def document(
-    verdict: Verdict,
-    found: Sequence[Finding] = (),
-    shown: Collection[Fit] = tuple(Fit),
-    unchecked: Sequence[NotChecked] = (),
-) -> dict[str, Any]:
+def document(verdict: Verdict, found: Sequence[Finding] = (), shown: Collection[Fit] = tuple(Fit)) -> dict[str, Any]:
     """The verdict as data: counts of files by best fit, each binary with its codes and units, problems and notes."""
     return {
         "schema": SCHEMA,
@@ -102,8 +95,6 @@ def document(
         "binaries": [_entry(judged) for judged in verdict.judged if judged.fit in shown],
         "problems": _rows(of_severity(found, "error")),
         "notes": _rows(of_severity(found, "note")),
-        "unchecked": documents_of(unchecked),
-        "limits": list(LIMITS),
     }
 
 

@@ -9,13 +9,14 @@ from typing import Final
 
 from gb10.errors import UsageError
 from gb10.models.issue import Level
-from gb10.models.lint.fit import estimate_once, launch_of_case
+from gb10.models.lint.fit import estimate_of_case, launch_of_case
 from gb10.models.lint.rule import Finding
 from gb10.models.lint.served import LintCase, vllm_drafts, words_of
 from gb10.models.lint.sglang_rules import SGLANG, fp8_experts
 from gb10.models.lint.word_checks import WORDS, Check, words_of_case
 from gb10.models.load.model_recipe import Step, own_section
-from gb10.models.memory.model import known_config, known_model
+from gb10.models.memory.estimating import Estimate
+from gb10.models.memory.model import known_config
 from gb10.models.render.placeholders import NAMED
 from gb10.models.render.sparkrun import TENSORRT_FILE, TENSORRT_PATH
 
@@ -254,13 +255,8 @@ def other_models(case: LintCase) -> Iterator[Finding]:
 
 def too_large(case: LintCase) -> Iterator[Finding]:
     """A model whose sizes are known, on nodes that are too small for it."""
-    model = case.sizes or known_model(case.recipe.model or "")
-    try:
-        launch = launch_of_case(case)
-        found = estimate_once(model, launch) if launch and model else None
-    except UsageError:  # `wrong-number` names it, or the row of what was not checked
-        return
-    if found is None:
+    found = estimate_of_case(case)
+    if not isinstance(found, Estimate):  # `wrong-number` names it, or the row of what was not checked
         return
     problem = next((one for one in found.tightest.problems if not one.warning), None)
     if problem is not None:

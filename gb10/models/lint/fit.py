@@ -115,6 +115,24 @@ def launch_of_case(case: LintCase) -> Launch | None:
     return replace(launch, fork=is_fork(case.engine, case.release, case.options))
 
 
+@lru_cache(maxsize=16)
+def _estimated(model: Model, launch: Launch) -> Estimate | UsageError:
+    try:
+        return estimate(model, launch, Machine(figures=load_figures()))
+    except UsageError as error:
+        return error
+
+
+def estimate_of_case(case: LintCase) -> Estimate | UsageError | None:
+    """The memory of what lint looks at, or why it is not known; None where the model or the engine is not known."""
+    model = case.sizes or known_model(case.recipe.model or "")
+    try:
+        launch = launch_of_case(case)
+    except UsageError as error:
+        return error
+    return _estimated(model, launch) if model is not None and launch is not None else None
+
+
 def is_fork(engine: str, release: str, options: Options) -> bool:
     """Whether a command has options that the release lacks; false where the release's options are not known."""
     words = known_words(engine, release)
@@ -320,12 +338,6 @@ def fit_of(
     except UsageError:
         found = None
     return Fit(recipe=recipe, launch=served.launch, estimate=found)
-
-
-@lru_cache(maxsize=8)
-def estimate_once(model: Model, launch: Launch) -> Estimate:
-    """The estimate on a Spark; several rules of one lint ask for the same. Raises UsageError."""
-    return estimate(model, launch, Machine(figures=load_figures()))
 
 
 def requests_of(budget: Budget, found: Estimate) -> str:

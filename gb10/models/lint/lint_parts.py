@@ -10,10 +10,9 @@ from gb10.core.checked import NotChecked
 from gb10.errors import UsageError
 from gb10.models.issue import Issue
 from gb10.models.lint.engine_words import ENGINES, declared
-from gb10.models.lint.fit import estimate_once, launch_of_case
+from gb10.models.lint.fit import estimate_of_case
 from gb10.models.lint.served import SERVE, LintCase
 from gb10.models.lint.word_checks import words_of_case
-from gb10.models.memory.model import known_model
 from gb10.models.render.sparkrun import TENSORRT_PATH, runtime_of
 
 PARTS: Final[Mapping[str, str]] = {
@@ -106,17 +105,12 @@ def _no_memory(case: LintCase) -> str:
     """Why the memory could not be computed; empty when it was."""
     if case.engine not in ENGINES:
         return f"lint computes it for vLLM and SGLang; `recipe memory` knows {_program(case)}'s parameters"
-    name = case.recipe.model or "this model"
-    model = case.sizes or known_model(name)
-    if model is None:
-        return f"the sizes of {name[:SHOWN]} are not known here; --weights PATH reads them"
-    try:
-        launch = launch_of_case(case)
-        if launch is not None:
-            estimate_once(model, launch)
-    except UsageError as error:
-        return error.message
-    return ""
+    found = estimate_of_case(case)
+    if found is None:
+        return (
+            f"the sizes of {(case.recipe.model or 'this model')[:SHOWN]} are not known here; --weights PATH reads them"
+        )
+    return found.message if isinstance(found, UsageError) else ""
 
 
 def _is_release(text: str) -> bool:
