@@ -79,6 +79,7 @@ ASKED: Final = {
     "user": "1000:1000",
     "privileged": True,
 }
+POD: Final = {key: value for key, value in ASKED.items() if key != "devices"}
 ALSO: Final = {"ulimit": ["nofile=1:2"], "security_opt": ["no-new-privileges"], "ipc": "private", "shm_size": "1g"}
 """What a pod cannot be given, but for the size of its shared memory."""
 
@@ -108,7 +109,7 @@ def test_what_a_recipe_asks_of_the_host_is_in_each_form(tools: Tools, tmp_path: 
     words = tools.words_of(name)
     assert [word for word in run_words(found.containers[0]) if word not in words] == []
 
-    pod = deployment("k8s", "one", recipe=odd_recipe(executor_config={**ASKED, "shm_size": "1g"}), options=OPTIONS)
+    pod = deployment("k8s", "one", recipe=odd_recipe(executor_config={**POD, "shm_size": "1g"}), options=OPTIONS)
     [objects] = written(tmp_path, {one.name: one.text for one in FORMS["k8s"](pod)})
     tools.kubernetes(objects)
     [workload, _] = [one for one in yaml.safe_load_all(objects.read_text(encoding="utf-8")) if one]
@@ -116,7 +117,7 @@ def test_what_a_recipe_asks_of_the_host_is_in_each_form(tools: Tools, tmp_path: 
     assert {"name": "host-0", "hostPath": {"path": "/data"}} in spec["volumes"]
     assert {"name": "host-1", "mountPath": "/w", "readOnly": True} in spec["containers"][0]["volumeMounts"]
     assert spec["containers"][0]["securityContext"] == {"privileged": True, "runAsUser": 1000, "runAsGroup": 1000}
-    with pytest.raises(UsageError, match=r"cannot give a pod what .*: ulimit, security_opt, cpuset\n"):
+    with pytest.raises(UsageError, match=r"cannot give a pod what .*: devices .*, ulimit, security_opt, cpuset\n"):
         FORMS["k8s"](deployment("k8s", "one", recipe=odd_recipe(1, **more), options=OPTIONS))
 
     other = deployment("sparkrun", "one", recipe=odd_recipe(executor_config={**ASKED, **ALSO}), options=OPTIONS)

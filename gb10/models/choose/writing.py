@@ -24,7 +24,7 @@ def recipe_text(choice: Choice) -> str:
     why = {reason.what: f"{reason.value}: {reason.why}" for reason in choice.reasons}
     kept = ("tensor_parallel", "gpu_memory_utilization", "max_model_len", "max_num_seqs")
     head = [
-        f"# {files.name}, chosen by gb10 from its files. Change what you know better: every value has its reason.",
+        f"# {ascii(files.name)[1:-1]}, chosen by gb10 from its files. Change what you know better.",
         *(line for what, text in why.items() if what not in kept for line in _comment(f"{what} {text}")),
     ]
     body = [

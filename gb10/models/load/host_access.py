@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
+from posixpath import normpath
 from typing import Final, TypeVar
 
 from gb10.containers.container_options import HostAccess, HostMount
@@ -31,13 +32,15 @@ OPTION: Final = re.compile(r"[a-z][a-z-]{1,40}(?:[=:][\w./:,=-]{1,200})?")
 LABEL: Final = re.compile(r"[a-zA-Z0-9][\w./-]{0,127}")
 IPC: Final = ("host", "private", "shareable", "none")
 MODES: Final = {"": False, "rw": False, "ro": True, "readonly": True}
-SIZE: Final = re.compile(r"(?P<number>\d{1,15})(?:\.\d{1,3})?\s*(?P<unit>[kmgt]?)(?:i?b)?", re.IGNORECASE)
+SIZE: Final = re.compile(r"(?P<number>\d{1,12}(?:\.\d{1,3})?)\s*(?P<unit>[kmgt]?)(?:i?b)?", re.IGNORECASE)
 UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 MOST: Final = 64
 """Entries of one key."""
 NOTHING: Final[tuple[object, ...]] = (None, False, "", [], {}, ())
 GATEWAY: Final = "host-gateway"
 SHOWN: Final = 100
+LONGEST: Final = 2000
+"""Characters of a value; no form of one takes more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +49,7 @@ class Asked:
 
     key: str
     value: str
+    """The whole of it, so that who allows it has seen it."""
     line: int
 
     @property
@@ -73,9 +77,9 @@ def host_request(recipe: ModelRecipe) -> HostRequest:
     for key, at, value in _asked_for(recipe):
         try:
             access = READERS[key](access, value)
-            asked.append(Asked(key=key, value=_one_line(value), line=recipe.line(*at)))
+            asked.append(Asked(key=key, value=_one_line(value, LONGEST), line=recipe.line(*at)))
         except _WrongError as error:
-            text = f"{key}: {_one_line(value)!r} is not {error}"
+            text = f"{key}: {_one_line(value, SHOWN)!r} is not {error}"
             fix = "write it as Docker's command line takes it, or remove it"
             line = recipe.line(*at)
             issues.append(Issue(code="wrong-value", level="error", file=recipe.file, line=line, text=text, fix=fix))
@@ -131,20 +135,22 @@ def _volume(access: HostAccess, value: object) -> HostAccess:
         raise _WrongError("/HOST:/CONTAINER[:ro] or NAME:/CONTAINER[:ro]")
     if not (_plain_path(source) or NAMED.fullmatch(source)):
         raise _WrongError("an absolute path of the node, or the name of a volume")
-    if target == "/" or f"{target}/".startswith(("/gb10/", "/proc/", "/sys/", "/dev/")):
+    taken = ("/gb10/", "/proc/", "/sys/", "/dev/")
+    if not target.strip("/") or f"{target.rstrip('/')}/".startswith(taken):
         raise _WrongError("mounted at a folder of its own: /, /proc, /sys, /dev and /gb10 are taken")
     mount = HostMount(source=source.rstrip("/") or "/", target=target.rstrip("/"), read_only=MODES[mode])
     return replace(access, mounts=_more(access.mounts, mount))
 
 
 def _plain_path(path: str) -> bool:
-    """Whether a path is absolute, has no step up, and can be written in each of Docker's forms."""
-    return PATH.fullmatch(path) is not None and ".." not in path.split("/")
+    """Whether a path is absolute, has one spelling only, and can be written in each of Docker's forms."""
+    whole = path.rstrip("/") or "/"
+    return PATH.fullmatch(path) is not None and not path.startswith("//") and normpath(whole) == whole
 
 
 def _device(access: HostAccess, value: object) -> HostAccess:
     found = _matched(DEVICE, value, "/dev/NAME[:/dev/NAME][:rwm]")
-    if ".." in str(value).split("/"):
+    if not all(_plain_path(path) for path in (found["host"], found["inside"]) if path):
         raise _WrongError("a path below /dev")
     device = f"{found['host']}:{found['inside'] or found['host']}:{found['rights'] or 'rwm'}"
     return replace(access, devices=_more(access.devices, device))
@@ -184,7 +190,10 @@ def _ipc(access: HostAccess, value: object) -> HostAccess:
 
 def _shared_memory(access: HostAccess, value: object) -> HostAccess:
     found = _matched(SIZE, value, "a size, as 32g")
-    return replace(access, shm_size=int(found["number"]) << UNITS[found["unit"].lower()])
+    size = round(float(found["number"]) * (1 << UNITS[found["unit"].lower()]))
+    if not size:
+        raise _WrongError("a size of one byte or more")
+    return replace(access, shm_size=size)
 
 
 def _cpuset(access: HostAccess, value: object) -> HostAccess:
@@ -244,7 +253,7 @@ JOINED: Final = {"volumes": ":", "ulimit": "=", "extra_hosts": ":", "labels": "=
 """Keys that may be mappings, and what stands between a name and its value where they are lists."""
 
 
-def _one_line(value: object) -> str:
+def _one_line(value: object, most: int) -> str:
     written = str(value).lower() if isinstance(value, bool) else str(value)
     text = " ".join("".join(char if char.isprintable() else " " for char in written).split())
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    return text if len(text) <= most else f"{text[:most]}…"

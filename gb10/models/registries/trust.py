@@ -79,7 +79,8 @@ def require_allowed(
     """Raise UsageError for what a recipe of somebody else gets of the host without a flag of the user's own.
 
     ``files`` are the model's, by absolute paths; ``allowed`` are ``KEY=VALUE`` of ``--allow``, ``paths`` the folders of
-    ``--allow-path``. Links are not followed here: the node does it before it starts anything.
+    ``--allow-path``. A named volume needs none: it is one of the service's own. Links are not followed here: the node
+    does it before it starts anything.
     """
     unknown = [one for one in allowed if one not in {asked.text for asked in asked.asked}]
     if unknown:
@@ -92,11 +93,11 @@ def require_allowed(
     missing = []
     for one in asked.asked:
         source = one.value.partition(":")[0]
-        free = one.key not in FLAGGED or one.text in allowed
+        folder = one.key == "volumes" and source.startswith("/")
+        free = one.key not in FLAGGED or (one.key == "volumes" and not folder) or (one.text in allowed and not folder)
         device = one.key == "devices" and is_below(source, DEVICES)
-        volume = one.key == "volumes" and (not source.startswith("/") or is_below(source, paths))
-        if not (free or device or volume):
-            way = f"--allow-path {source}" if one.key == "volumes" else f"--allow {one.text}"
+        if not (free or device or (folder and is_below(source, paths))):
+            way = f"--allow-path {source}" if folder else f"--allow {one.text}"
             missing.append(f"{recipe.file}:{one.line}: {one.text}: {way}")
     for mount in files:
         if not is_below(mount.source, paths):
@@ -110,5 +111,5 @@ def require_allowed(
 
 
 def is_below(path: str, folders: Sequence[str]) -> bool:
-    """Whether a path is one of the folders, or in one of them."""
-    return any(PurePosixPath(path).is_relative_to(folder) for folder in folders)
+    """Whether a path is one of the folders, or in one of them; a path with a step up is in none."""
+    return ".." not in path.split("/") and any(PurePosixPath(path).is_relative_to(folder) for folder in folders)

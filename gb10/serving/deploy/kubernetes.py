@@ -1,6 +1,7 @@
 """A service in Kubernetes: a Deployment on one node, a LeaderWorkerSet on several, and what they need. Pure."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ from gb10.serving.run.service_nodes import address_of
 HUB_OBJECT: Final = "gb10-hf-token"
 SERVERS: Final = frozenset({"vllm/vllm-openai", "ghcr.io/ggml-org/llama.cpp"})
 """Images whose entry point is a server, which cannot start another program. Other entry points set a container up."""
+VOLUMES: Final = "/var/lib/gb10/volumes"
+"""Where named volumes of recipes are on a node."""
 OWN_ADDRESS: Final = {"vllm": "VLLM_HOST_IP", "sglang": "SGLANG_HOST_IP"}
 """The variable by which an engine tells the others where it is."""
 HEALTH: Final = {"httpGet": {"path": "/health", "port": "http"}, "timeoutSeconds": 10}
@@ -43,15 +46,8 @@ def pod_spec(deployment: Deployment, rank: Rank, options: ContainerOptions, affi
         **({"hostAliases": aliases} if (aliases := _aliases(host)) else {}),
         "containers": [_container(deployment, rank, options)],
         "volumes": [
-            *({"name": one.source, "hostPath": _folder(one.target)} for one in options.named_volumes),
-            *(
-                {"name": _volume_name(number), "hostPath": {"path": one.source}}
-                for number, one in enumerate(options.binds)
-            ),
-            *(
-                {"name": f"device-{number}", "hostPath": {"path": one.partition(":")[0]}}
-                for number, one in enumerate(host.devices)
-            ),
+            *({"name": name, "hostPath": _folder(target)} for name, target in options.volumes.items()),
+            *({"name": name, "hostPath": place} for name, place, _ in _mounts(options)),
             {"name": "shared-memory", "emptyDir": {"medium": "Memory", **_limit(host)}},
             {
                 "name": "secrets",
@@ -81,14 +77,10 @@ def _container(deployment: Deployment, rank: Rank, options: ContainerOptions) ->
         **({"securityContext": rights} if (rights := _rights(deployment, options)) else {}),
         **(PROBES if head else {}),
         "volumeMounts": [
-            *({"name": one.source, "mountPath": one.target, **_read_only(one)} for one in options.named_volumes),
+            *({"name": name, "mountPath": target} for name, target in options.volumes.items()),
             *(
-                {"name": _volume_name(number), "mountPath": one.target, **_read_only(one)}
-                for number, one in enumerate(options.binds)
-            ),
-            *(
-                {"name": f"device-{number}", "mountPath": one.split(":")[1]}
-                for number, one in enumerate(options.host.devices)
+                {"name": name, "mountPath": mount.target, **({"readOnly": True} if mount.read_only else {})}
+                for name, _, mount in _mounts(options)
             ),
             {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108 - what `--ipc host` is for
             {"name": "secrets", "mountPath": HUB_PLACE.rpartition("/")[0], "readOnly": True},
@@ -117,14 +109,11 @@ def _resources(deployment: Deployment, options: ContainerOptions) -> dict[str, o
 
 
 def _rights(deployment: Deployment, options: ContainerOptions) -> dict[str, object]:
-    """RDMA needs its devices and memory that stays where it is: by a device plugin, or as a privileged container.
-
-    A device that the recipe names needs a privileged container, too: Kubernetes gives devices by plugins alone.
-    """
+    """RDMA needs its devices and memory that stays where it is: by a device plugin, or as a privileged container."""
     host = options.host
     user, _, group = host.user.partition(":")
     identity = {**({"runAsUser": int(user)} if user else {}), **({"runAsGroup": int(group)} if group else {})}
-    if host.privileged or host.devices or (options.devices and not deployment.fabric.resource):
+    if host.privileged or (options.devices and not deployment.fabric.resource):
         return {"privileged": True, **identity}
     lock = ("IPC_LOCK",) if options.devices and options.memlock else ()
     added = list(dict.fromkeys((*lock, *host.cap_add)))
@@ -134,7 +123,8 @@ def _rights(deployment: Deployment, options: ContainerOptions) -> dict[str, obje
 def refuse_host_side(host: HostAccess) -> None:
     """Raise UsageError for what a pod cannot be given."""
     wanted = {
-        "ulimit": any(name != "memlock" for name in host.ulimits),
+        "devices (a device plugin gives them)": any(host.devices),
+        "ulimit": bool(host.ulimits),
         "security_opt": any(host.security_opt),
         "cpuset": bool(host.cpuset),
         "ipc": host.ipc not in ("host", "private"),
@@ -153,12 +143,12 @@ def _aliases(host: HostAccess) -> list[dict[str, object]]:
     return [{"ip": address.strip("[]"), "hostnames": [name]} for name, address in host.extra_hosts.items()]
 
 
-def _volume_name(number: int) -> str:
-    return f"host-{number}"
-
-
-def _read_only(mount: HostMount) -> dict[str, bool]:
-    return {"readOnly": True} if mount.read_only else {}
+def _mounts(options: ContainerOptions) -> Iterator[tuple[str, dict[str, str], HostMount]]:
+    """The recipe's folders with a name for each in the pod; a named volume is a folder of the node for all of them."""
+    named = (mount for mount in options.host.mounts if mount.named)
+    for number, mount in enumerate((*options.binds, *named)):
+        place = _folder(f"{VOLUMES}/{mount.source}") if mount.named else {"path": mount.source}
+        yield f"host-{number}", place, mount
 
 
 def _limit(host: HostAccess) -> dict[str, str]:

@@ -32,8 +32,10 @@ def find_source(host: Host, word: str, request: ChoiceRequest) -> FoundSource:
 
     A model that one of our recipes serves is served by that recipe. Raises UsageError, FetchError.
     """
+    if word.startswith("@") or _is_recipe(word):
+        return FoundSource(source=load_source(host.env, word))
     folder = Path(word).is_dir()
-    if not folder and (word.startswith("@") or _is_recipe(word) or not HUB.fullmatch(word)):
+    if not folder and not HUB.fullmatch(word):
         return FoundSource(source=load_source(host.env, word))
     ours = None if folder or request != ChoiceRequest() else _recipe_of(word)
     if ours:

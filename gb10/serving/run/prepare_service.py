@@ -275,7 +275,7 @@ def prepare_recipe(
         runs, rendered = capped, render_locked(capped, render, source.weights)
     if errors_of(runs.issues):
         raise refused(runs, runs.issues)
-    settings = replace(settings, host=_host_access(reporter, recipe, request, rendered))
+    settings = replace(settings, host=_host_access(reporter, source, request, rendered))
     if not runs.container:  # sparkrun takes an image of its own choice, by a tag that moves
         raise UsageError(f"{runs.name} names no image", where=runs.file, hint="name one: --image REF")
     service, rendered, powers = _served(request, runs, rendered, nodes, settings=settings, file=source.file)
@@ -291,9 +291,13 @@ def prepare_recipe(
 
 
 def _host_access(
-    reporter: Reporter, recipe: ModelRecipe, request: ServiceRequest, rendered: RenderedRecipe
+    reporter: Reporter, source: RecipeSource, request: ServiceRequest, rendered: RenderedRecipe
 ) -> HostAccess:
-    """What the recipe's containers get of their nodes; what gb10 does otherwise, or not at all, is said."""
+    """What the recipe's containers get of their nodes; what gb10 does otherwise, or not at all, is said.
+
+    A named volume of a recipe of others is one of its own: it reads nothing that another service left in a volume.
+    """
+    recipe = source.recipe
     command = rendered.serve or recipe.command or ""
     if request.ignore_unsupported or request.dry_run:
         for one in unsupported_by_run(recipe, command):
@@ -301,6 +305,20 @@ def _host_access(
     for one in replaced_by_run(recipe):
         reporter.say(f"{recipe.file}:{one.line}: otherwise here: {one.text}")
     access = host_request(recipe).access
+    if source.file is not None and not source.file.trusted:
+        open_to = {one.removeprefix("volumes=").partition(":")[0] for one in request.allow}
+        own = {mount.source for mount in access.mounts if mount.named} - open_to
+        for name in sorted(own):
+            reporter.say(
+                f"the volume {name} is {recipe.stem}-{name}: a recipe of others shares none (--allow volumes=…)"
+            )
+        access = replace(
+            access,
+            mounts=tuple(
+                replace(mount, source=f"{recipe.stem}-{mount.source}") if mount.source in own else mount
+                for mount in access.mounts
+            ),
+        )
     taken = [mount.target for mount in access.mounts]
     files = (one for one in model_files(command, recipe.model) if not is_below(one.target, taken))
     return replace(access, mounts=(*access.mounts, *files))

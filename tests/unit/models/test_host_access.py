@@ -74,6 +74,10 @@ def test_every_other_key() -> None:
     )
     assert found.own_shared_memory == 32 << 30
     assert asked(executor_config={"shm_size": "64m"}).own_shared_memory is None
+    assert asked(executor_config={"shm_size": "1.5g"}).shm_size == 3 << 29
+    long = f"/{'a' * 150}/{'b' * 150}"
+    recipe = load_model_recipe(yaml.safe_dump({**PLAIN, "volumes": [f"{long}:/b"]}), "x.yaml")
+    assert [one.value for one in host_request(recipe).asked] == [f"{long}:/b"]
 
 
 def test_the_same_folder_in_two_sections_is_one_and_two_folders_at_one_place_are_a_mistake() -> None:
@@ -95,11 +99,21 @@ def test_the_same_folder_in_two_sections_is_one_and_two_folders_at_one_place_are
         ("volumes", "/a:/"),
         ("volumes", "/a:/gb10/run"),
         ("volumes", "/a:/proc"),
+        ("volumes", "v:/./gb10"),
+        ("volumes", "v://gb10/x"),
+        ("volumes", "v:/./proc"),
+        ("volumes", "v://"),
+        ("volumes", "v:/./"),
+        ("volumes", "/a/./b:/c"),
         ("volumes", "/a,readonly=false:/b"),
         ("volumes", "/a\nb:/b"),
         ("volumes", 3),
         ("devices", "/etc/passwd"),
         ("devices", "/dev/../etc"),
+        ("devices", "/dev/infiniband/..:/dev/x"),
+        ("devices", "/dev/infiniband/..:/dev/x:r"),
+        ("devices", "/dev/dri:/dev/../x"),
+        ("devices", "/dev/dri/./card0"),
         ("devices", "/dev/a:/b"),
         ("devices", "/dev/a:/dev/a:x"),
         ("cap_add", "sys_admin; id"),
@@ -109,6 +123,8 @@ def test_the_same_folder_in_two_sections_is_one_and_two_folders_at_one_place_are
         ("ulimit", "memlock=unlimited"),
         ("ipc", "container:other"),
         ("shm_size", "much"),
+        ("shm_size", "0"),
+        ("shm_size", "0.0001"),
         ("labels", "no value\x1b="),
     ],
 )

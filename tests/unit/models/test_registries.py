@@ -497,7 +497,7 @@ def test_each_thing_of_the_host_needs_a_flag_of_its_own(theirs: Path, capsys: py
     call = printed(capsys, *form, "--trust", *flags)
     for part in (
         "--mount type=bind,source=/data,target=/data",
-        "--volume kv:/kv",
+        "--volume host-kv:/kv",
         "--device /dev/infiniband:/dev/infiniband:rwm",
         "--device /dev/fuse:/dev/fuse:rwm",
         "--cap-add SYS_PTRACE",
@@ -507,6 +507,37 @@ def test_each_thing_of_the_host_needs_a_flag_of_its_own(theirs: Path, capsys: py
         assert part in call, part
     for index in range(0, len(flags), 2):
         assert flags[index + 1] in printed(capsys, *form, "--trust", *flags[:index], *flags[index + 2 :], code=2)
+    assert "--volume kv:/kv" in printed(capsys, *form, "--trust", *flags, "--allow", "volumes=kv:/kv")
+    by_entry = [*flags[2:], "--allow", "volumes=/data:/data"]
+    assert "--allow-path /data" in printed(capsys, *form, "--trust", *by_entry, code=2)
     said = printed(capsys, *form, "--trust", *flags, "--allow", "cap_add=SYS_ADMIN", code=2)
     assert "--allow cap_add=SYS_ADMIN: the recipe asks for no such thing" in said
     assert "absolute path" in printed(capsys, *form, "--trust", "--allow-path", "data", code=2)
+
+
+def test_no_spelling_of_a_path_gets_more_than_its_flag(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A step up below an allowed device or folder is a mistake of the recipe, never a way out of it."""
+    for name, config in (
+        ("up", "devices: ['/dev/infiniband/..:/dev/x']"),
+        ("out", "volumes: ['/data/../etc:/x']"),
+        ("dot", "volumes: ['/data/./x:/x']"),
+    ):
+        write(theirs, {f"recipes/{name}.yaml": f"{RECIPE}executor_config: {{{config}}}\n"})
+    printed(capsys, "add", str(theirs))
+    for name in ("up", "out", "dot"):
+        flags = ("--trust", "--allow-path", "/data")
+        assert "is not " in printed(capsys, "render", f"@theirs/{name}", "--as", "docker", *flags, code=2)
+
+
+def test_a_pod_gets_no_folder_of_the_node_by_the_name_of_a_volume(
+    theirs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(theirs, {"recipes/pod.yaml": f"{RECIPE}executor_config: {{volumes: ['x:/root/.ssh']}}\n"})
+    write(theirs, {"recipes/gpu.yaml": f"{RECIPE}executor_config: {{devices: [/dev/dri]}}\n"})
+    printed(capsys, "add", str(theirs))
+    text = printed(capsys, "render", "@theirs/pod", "--as", "k8s", "--trust")
+    paths = [line.partition("path: ")[2].strip('"') for line in text.splitlines() if " path: " in line]
+    assert "/var/lib/gb10/volumes/pod-x" in paths
+    assert "/root/.ssh" not in paths
+    said = printed(capsys, "render", "@theirs/gpu", "--as", "k8s", "--trust", code=2)
+    assert "Kubernetes cannot give a pod what the recipe asks of its host: devices" in said

@@ -95,6 +95,15 @@ def test_a_folder_that_is_no_model_is_one_error(
     assert error in capsys.readouterr().err
 
 
+def test_a_folder_with_the_name_of_a_recipe_hides_it_from_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "qwen3-0.6b").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert main(("run", "qwen3-0.6b", "--dry-run", "--no-gpus")) == 0
+    assert "gb10-qwen3-0.6b-0" in capsys.readouterr().out
+
+
 def test_a_word_that_is_nothing_is_named_as_before(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(("run", "qwen3-0.6")) == 2
     assert "did you mean qwen3-0.6b" in capsys.readouterr().err
