@@ -7,8 +7,7 @@ import typer
 
 from gb10.cli.values import override
 from gb10.errors import UsageError
-from gb10.image.request.chosen_recipe import ChoiceRequest
-from gb10.models.choose.choosing import ENGINES, PURPOSES
+from gb10.models.choose.choosing import ENGINES, PURPOSES, ChoiceRequest
 from gb10.models.render.rendered import RenderRequest
 from gb10.serving.run.prepare_service import ServiceRequest
 from gb10.serving.run.service import ContainerSettings
@@ -41,7 +40,12 @@ GpusOption = Annotated[
 ]
 MemoryOption = Annotated[
     float | None,
-    typer.Option("--memory", metavar="GIB", min=0.05, help="Limit of the memory of each container. Default: none."),
+    typer.Option(
+        "--memory",
+        metavar="GIB",
+        min=0.05,
+        help="Limit of the memory of each container. Default: what the model is known to take.",
+    ),
 ]
 KeepFreeOption = Annotated[
     float,

@@ -30,7 +30,7 @@ from gb10.cli.models.options import (
     settings_of,
 )
 from gb10.cli.models.serving import document
-from gb10.cli.values import RecipeArgument, TrustOption
+from gb10.cli.values import TrustOption, completer, model_recipes
 from gb10.cli.verb import inject
 from gb10.containers.container_options import docker_call
 from gb10.core.installation import own_command
@@ -124,7 +124,14 @@ def run(
     *,
     ctx: Context,
     request: ServiceRequest,
-    recipe: RecipeArgument,
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE|MODEL",
+            autocompletion=completer(model_recipes),
+            help="A recipe's file, one of ours, @REGISTRY/NAME; a model's folder, or OWNER/NAME[@REVISION] on the Hub.",
+        ),
+    ],
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="ARGS", help="After --: more arguments of the engine.")
     ] = None,
@@ -176,6 +183,9 @@ def _agree(reporter: Reporter, choice: Choice, word: str, *, yes: bool) -> None:
     """Show how a model would be served, and ask once. Raises UsageError without an answer."""
     for line in lines(choice):
         reporter.say(line)
+    if not choice.files.there:
+        hint = f"download the model into {word}; ./build.py recipe new {word} writes the recipe without it"
+        raise UsageError(f"{word} has a config and no weights", hint=hint)
     if yes:
         return
     if not sys.stdin.isatty():

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +15,7 @@ from gb10.image.plan.options import Options
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.request.kernel_choice import CONFIG, local_config, read_config
 from gb10.image.request.model_sizes import SUFFIX, hub_model, local_model
-from gb10.models.choose.choosing import Choice, ModelFiles, Purpose, choose
+from gb10.models.choose.choosing import Choice, ChoiceRequest, ModelFiles, choose
 from gb10.models.memory.engines.budget import Machine
 from gb10.models.memory.figures import load_figures
 from gb10.models.memory.shapes.config_fields import Fields
@@ -28,15 +27,6 @@ LARGEST: Final = 32 << 20
 LONGEST: Final = 1 << 20
 """Characters of a template."""
 GGUF: Final = ".gguf"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ChoiceRequest:
-    """What a person decides: how the model is used, and engine and nodes where they are not left to gb10."""
-
-    purpose: Purpose = "chat"
-    engine: str | None = None
-    nodes: int | None = None
 
 
 def choose_for(host: Host, model: str, request: ChoiceRequest) -> Choice:
@@ -75,6 +65,7 @@ def _of_folder(folder: Path) -> ModelFiles:
         fields=Fields(config),
         sizes=local_model(folder, str(folder)),
         template=_template({name: folder / name for name in (TOKENIZER, TEMPLATE)}, str(folder)),
+        there=any(folder.glob(f"*{SUFFIX}")),
     )
 
 

@@ -7,6 +7,7 @@ from gb10.core.files import read_plain_file
 from gb10.core.host import Host
 from gb10.errors import FetchError, UsageError
 from gb10.image.request.kernel_choice import CONFIG, local_config, read_config
+from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.memory.model import Model, model_of, scale_weights, with_sizes
 from gb10.models.memory.shapes.config_fields import Config
 from gb10.models.memory.weights.headers import INDEX, PREFIX, entry_sizes, header_length, header_sizes, index_of
@@ -40,6 +41,17 @@ def local_model(path: Path, name: str) -> Model:
     largest = max(sum(found.values()) for found in by_file)
     source = f"headers of {len(files)} files in {path}"
     return with_sizes(_config_beside(path), sizes.items(), name, source, largest_file=largest)
+
+
+def folder_sizes(recipe: ModelRecipe) -> Model | None:
+    """The sizes of a recipe's model that is a folder of this machine; None for another, or one that is not known."""
+    folder = Path(recipe.model or "")
+    if not folder.is_absolute() or ".." in folder.parts or not (folder / CONFIG).is_file():
+        return None
+    try:
+        return local_model(folder, str(folder))
+    except UsageError:
+        return None  # a family that is not known: then the memory is not, and that is said
 
 
 def hub_model(host: Host, name: str) -> Model:

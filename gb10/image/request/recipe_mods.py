@@ -223,10 +223,10 @@ def linted(file: RecipeFile, rules: Sequence[Rule], judged: Judged | None = None
     case = lint_case(recipe, own_releases())
     release = asked.release or (asked.image.release if asked.image else None) or case.release
     sizes = None
-    if asked.weights:
-        from gb10.image.request.model_sizes import local_model  # noqa: PLC0415 - a sixth of a second for other verbs
+    if asked.weights or (recipe.model or "").startswith("/"):
+        from gb10.image.request.model_sizes import folder_sizes, local_model  # noqa: PLC0415 - a sixth of a second
 
-        sizes = local_model(asked.weights, recipe.model or "")
+        sizes = local_model(asked.weights, recipe.model or "") if asked.weights else folder_sizes(recipe)
     mods = mods_of(recipe, file)
     added, mended = added_options(mods), mended_patches(mods)
     found = lint(

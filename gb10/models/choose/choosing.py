@@ -53,6 +53,8 @@ class ModelFiles:
     sizes: Model
     template: str = ""
     revision: str = ""
+    there: bool = True
+    """Whether its weights are where the server will look for them, or can be downloaded."""
 
     @property
     def architecture(self) -> str:
@@ -90,6 +92,15 @@ class Choice:
     draft_length: int | None = None
     """The context that fits with the model's own draft layer; None where it has none, or none fits."""
     reasons: tuple[Reason, ...] = field(default=())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChoiceRequest:
+    """What a person decides: how the model is used, and engine and nodes where they are not left to gb10."""
+
+    purpose: Purpose = "chat"
+    engine: str | None = None
+    nodes: int | None = None
 
 
 def choose(
@@ -288,7 +299,7 @@ def _with_drafts(files: ModelFiles, found: Estimate, machine: Machine) -> int | 
 def _parsers(files: ModelFiles, served: Served) -> tuple[tuple[str, ...], tuple[Reason, ...]]:
     """The options that read tool calls and reasoning, by the model's own template."""
     if not files.template:
-        why = "the model has no chat template: it completes text, and /v1/chat/completions refuses it"
+        why = "no file of the model has a chat template: it completes text, and /v1/chat/completions refuses it"
         return (), (Reason(what="chat template", value="none", why=why),)
     if served.engine == "sglang":
         why = "SGLang finds the format in the model's template"
@@ -316,6 +327,8 @@ def _left_alone(files: ModelFiles, launch: Launch) -> Iterator[Reason]:
         value="the engine's",
         why="nothing is known against its defaults for this model; ./build.py explain MODEL shows what it takes",
     )
+    for note in files.sizes.notes:
+        yield Reason(what="weights", value=gib(files.sizes.total), why=note)
     if files.sizes.drafts:
         yield Reason(
             what="drafts",
@@ -327,9 +340,15 @@ def _left_alone(files: ModelFiles, launch: Launch) -> Iterator[Reason]:
         yield Reason(
             what="prefill",
             value=f"{BATCHED} tokens a step",
-            why="the peak of a long prompt is that of a step; a long prefill has ended hosts whose cache held it "
-            "(vllm-project/vllm#55569): lower max_model_len if the memory guard ends the server",
+            why="memory is counted for one step. Others report a prompt of 230k tokens that ended a host whose cache "
+            "had room for it (vllm-project/vllm#55569): lower max_model_len if the memory guard ends the server",
         )
+
+
+def _where(files: ModelFiles) -> str:
+    if files.revision:
+        return ", downloaded if they are not there yet"
+    return " in its folder" if files.there else " by its config: its folder has none"
 
 
 def lines(choice: Choice) -> Sequence[str]:
@@ -344,5 +363,5 @@ def lines(choice: Choice) -> Sequence[str]:
         f"nodes     {nodes}, tensor parallel",
         f"memory    {gib(budget.serving)} of {gib(budget.total)} a node; PyTorch is capped, and a guard watches",
         f"context   {launch.length} tokens, {launch.requests} requests at once{held}",
-        f"download  {gib(files.sizes.total + files.sizes.drafts)} of weights, if they are not there yet",
+        f"weights   {gib(files.sizes.total + files.sizes.drafts)}{_where(files)}",
     )

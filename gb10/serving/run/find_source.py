@@ -7,8 +7,7 @@ from typing import Final
 
 from gb10.core.host import Host
 from gb10.errors import UsageError
-from gb10.image.request.chosen_recipe import ChoiceRequest, choose_for
-from gb10.models.choose.choosing import Choice
+from gb10.models.choose.choosing import Choice, ChoiceRequest
 from gb10.models.choose.writing import recipe_name, recipe_text
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.registries.recipe_file import SUFFIXES, model_names, models_folder
@@ -41,6 +40,8 @@ def find_source(host: Host, word: str, request: ChoiceRequest) -> FoundSource:
     if ours:
         told = f"{word}: the recipe {ours} serves it"
         return FoundSource(source=load_source(host.env, ours), told=told)
+    from gb10.image.request.chosen_recipe import choose_for  # noqa: PLC0415 - a sixth of a second for recipes
+
     choice = choose_for(host, word, request)
     name = recipe_name(choice.files.name)
     recipe = load_model_recipe(recipe_text(choice), f"{name}.yaml")

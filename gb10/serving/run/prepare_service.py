@@ -99,7 +99,12 @@ class RecipeSource:
 def load_source(env: Mapping[str, str], name: str) -> RecipeSource:
     """The recipe of a file, a name of ours, or ``@REGISTRY/NAME``. Raises UsageError, FetchError."""
     file = find_recipe(name)
-    return RecipeSource(recipe=load_file(file), file=file, weights=read_weights(lock_file(env, file)))
+    recipe, sizes = load_file(file), None
+    if (recipe.model or "").startswith("/"):
+        from gb10.image.request.model_sizes import folder_sizes  # noqa: PLC0415 - a sixth of a second for others
+
+        sizes = folder_sizes(recipe)
+    return RecipeSource(recipe=recipe, file=file, weights=read_weights(lock_file(env, file)), sizes=sizes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,6 +142,10 @@ class PreparedService:
         recipe, file, request = self.source.recipe, self.source.file, self.request
         if file is not None:
             require_trust(recipe, file, tuple(dict.fromkeys((*self.powers, *more))), trust=request.trust)
+        self._require_host_side()
+
+    def _require_host_side(self) -> None:
+        recipe, file, request = self.source.recipe, self.source.file, self.request
         unsupported = unsupported_by_run(recipe, self.rendered.serve)
         if unsupported and not request.ignore_unsupported:
             where = "\n".join(f"{recipe.file}:{one.line}: {one.text}" for one in unsupported)
@@ -145,6 +154,14 @@ class PreparedService:
         if file is not None:
             files = [mount for mount in self.service.settings.host.mounts if mount.optional]
             require_allowed(recipe, file, host_request(recipe), files, allowed=request.allow, paths=request.allow_paths)
+
+    def say_refused(self, reporter: Reporter) -> None:
+        """Print why a start would be refused, for a dry run."""
+        try:
+            self._require_host_side()
+        except UsageError as error:
+            for line in (error.message, *(error.where or "").splitlines(), error.hint or ""):
+                reporter.say(f"the start is refused: {line}")
 
     def on(self, nodes: Sequence[Node], *, step: int = 0) -> "PreparedService":
         """The same on these nodes; ``step`` moves the ports by which ranks meet on. Raises UsageError."""
@@ -223,6 +240,8 @@ def prepare_service(
         found.require_trust()
     for line in lines_of_powers(source.recipe, found.powers):
         reporter.say(f"needs --trust: {line}")
+    if request.dry_run:
+        found.say_refused(reporter)
     foreign = source.file is not None and not source.file.trusted and not request.trust
     if foreign and "--trust-remote-code" in (source.recipe.command or ""):
         reporter.say("the recipe is another's: code of its model runs (--trust-remote-code), your Hub token at hand")
@@ -337,7 +356,9 @@ def _served(
     if errors_of(rendered.issues):
         raise refused(recipe, rendered.issues)
     if not rendered.ranks:
-        raise UsageError(f"{recipe.name} runs on several nodes", hint="name them: --nodes HEAD,WORKER")
+        least = recipe.values.get("min_nodes")
+        many = f"{least}" if isinstance(least, int) and least > 1 else "several"
+        raise UsageError(f"{recipe.name} runs on {many} nodes", hint="name them, the head first: --nodes HEAD,WORKER,…")
     powers: tuple[Power, ...] = ()
     if file is not None and not request.trust:
         mods = surely_foreign(recipe, file)

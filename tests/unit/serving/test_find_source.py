@@ -20,6 +20,10 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_a_folder_is_shown_and_not_started_without_an_answer(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("run", str(model), "--yes")) == 2
+    assert "has a config and no weights" in capsys.readouterr().err
+    header = json.dumps({"w": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}).encode()
+    (model / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
     assert main(("run", str(model))) == 2
     said = capsys.readouterr().err
     for part in (
@@ -61,13 +65,15 @@ def test_recipe_new_writes_a_file_once_that_runs_the_same(
     of_file = capsys.readouterr().out
     assert main(("run", str(model), "--dry-run")) == 0
     chosen = capsys.readouterr().out
+    limit = next(word for word in of_file.split("--") if word.startswith("memory "))
+    assert f"--{limit}" in chosen, "a recipe that was written has the same protection"
     server = "python3 -m" if "sglang" in chosen else "vllm serve"
     assert chosen[chosen.index(server) :] == of_file[of_file.index(server) :]
     assert main(("recipe", "new", str(model), "--json", "--for", "batch", "--engine", "sglang")) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["name"] == "small"
     assert "runtime: sglang" in document["text"]
-    assert main(("recipe", "lint", str(out), "--allow-unchecked")) == 0
+    assert main(("recipe", "lint", str(out))) == 0, "the sizes of a folder are read"
 
 
 def test_a_model_of_one_of_our_recipes_is_served_by_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,3 +116,26 @@ def test_a_word_that_is_nothing_is_named_as_before(capsys: pytest.CaptureFixture
     assert main(("run", "x" * 5000)) == 2
     assert main(("run", "qwen3-0.6b", "--for", "games", "--dry-run")) == 2
     assert "known: chat, agents, batch" in capsys.readouterr().err
+
+
+def test_a_dry_run_says_what_its_start_would_be_refused_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "model: org/m\ncontainer: vllm/vllm-openai:v0.33.0\ncommand: vllm serve org/m\npre_exec: [ldconfig]\n",
+        encoding="utf-8",
+    )
+    assert main(("run", str(path), "--dry-run")) == 0
+    said = capsys.readouterr().err
+    assert "the start is refused: mine asks for what gb10 cannot do" in said
+    assert "--ignore-unsupported" in said
+    assert main(("run", str(path), "--dry-run", "--ignore-unsupported")) == 0
+    assert "refused" not in capsys.readouterr().err
+
+
+def test_a_model_whose_name_says_few_bits_and_whose_config_does_not_has_a_note(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = model.rename(tmp_path / "models/small-nvfp4")
+    assert main(("recipe", "new", str(named))) == 0
+    text = " ".join(capsys.readouterr().out.replace("#", " ").split())
+    assert "the name says nvfp4, and the config has no quantization" in text
