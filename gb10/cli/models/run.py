@@ -129,7 +129,7 @@ def run(
         typer.Argument(
             metavar="RECIPE|MODEL",
             autocompletion=completer(model_recipes),
-            help="A recipe's file, one of ours, @REGISTRY/NAME; a model's folder, or OWNER/NAME[@REVISION] on the Hub.",
+            help="A recipe: a file, ours, @REGISTRY/NAME; or a model: a folder, OWNER/NAME[@REVISION].",
         ),
     ],
     arguments: Annotated[
