@@ -9,7 +9,9 @@ import pytest
 
 from gb10.core.document import parse_document
 from gb10.errors import UsageError
+from gb10.image.build.compile import compilers
 from gb10.image.build.costs import WHOLE_PEAK, kernel_cost, peaks
+from gb10.image.context import open_context
 from gb10.image.lock.lockfile import input_digest, load_lock, load_recipe, lock_path
 from gb10.image.patches.selection import plan_patches
 from gb10.image.plan.catalog import ROOT
@@ -126,6 +128,16 @@ def test_it_is_a_layer_of_its_own_with_tools_of_its_own(inputs: Inputs) -> None:
     assert [file.filename for file in wheel_inputs(plan, "conv").tools] == ["setuptools-80.0-py3-none-any.whl"]
     assert not any(file.filename.startswith("setuptools-") for file in plan.step("tools").files)
     assert wheel_inputs(plan, "conv").bases == ("base-build", "base-image")
+
+
+def test_a_shared_compile_cache_gives_its_stage_no_network(inputs: Inputs, tmp_path: Path) -> None:
+    env = {"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path), "GB10_COMPILE_CACHE": "redis://:p@h:1"}
+    ctx = open_context(env, verbosity=-1)
+    plan = plan_image(*inputs)
+    step, own = plan.step("conv"), wheel_inputs(plan, "conv")
+    text = wheel_dockerfile(plan, step, SHIPPED.templates, **compilers(ctx, plan, step, own))
+    assert text.count("RUN ") == text.count("RUN --network=none")
+    assert "compile-cache" not in text
 
 
 def test_the_key_is_the_same_on_either_building_machine(inputs: Inputs) -> None:
