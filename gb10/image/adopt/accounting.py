@@ -290,15 +290,17 @@ class _Account:
 
     def _env(self, one: Instruction) -> Iterator[Line]:
         """A verdict for each variable: they read what was set before the instruction."""
-        before = dict(self.image.values)
+        absent: dict[str, str | None] = {}
         if self.given.environment is not None:  # what the base does not have is empty
-            before = {**dict.fromkeys(VARIABLE.findall(" ".join(one.words)), ""), **before}
+            absent |= dict.fromkeys(VARIABLE.findall(" ".join(one.words)), "")
+        before = ChainMap[str, str | None](self.image.values, absent)
+        made: dict[str, str | None] = {}
         rows = one.text.split("\n")
         for word in one.words:
             name, _, text = word.partition("=")
             row = next((index for index, line in enumerate(rows) if name in line), 0)
             line = replace(_line(one, "taken", "env"), first=one.first + row, last=one.first + row, text=f"ENV {word}")
-            value = self.image.values[name] = self._expand(text, before)
+            value = made[name] = self._expand(text, before)
             unset = [known for known in VARIABLE.findall(text) if known in before and before[known] is None]
             if value is None:
                 self.image.env.pop(name, None)
@@ -316,6 +318,7 @@ class _Account:
             else:
                 self.image.env[name] = value
                 yield line
+        self.image.values |= made
 
     def _workdir(self, one: Instruction) -> Iterator[Line]:
         place = self._expand(one.words[0], self.image.values) if one.words else None

@@ -71,7 +71,7 @@ def test_the_text_of_a_command_for_people_does_not_grow() -> None:
 
 
 def test_lines_that_cannot_be_read_are_each_read_once() -> None:
-    text = "".join("ENV =\n" for _ in range(20_000)).encode()
+    text = "".join("ENV =\n" for _ in range(4_000)).encode()
     bounded(lambda: parse_dockerfile(b"FROM a\n" + text, "D"), "more than 2,000 instructions")
     blank = b"FROM a\n" + b"\n" * 200_000 + b"ENV =\n" * 1_900
     start = time.process_time()
@@ -90,12 +90,12 @@ def test_what_stands_behind_a_line_that_cannot_be_read_keeps_its_place() -> None
 
 @pytest.mark.parametrize("kind", ["ENV", "ARG", "LABEL"])
 def test_an_instruction_with_too_many_words_is_refused(kind: str) -> None:
-    words = " ".join(f"A{n}=$B{n}" for n in range(10_000))
+    words = " ".join(f"A{n}=$B{n}" for n in range(3_000))
     bounded(lambda: read(f"{kind} {words}", {}), f"{kind} has more than 1,000 arguments")
 
 
 def test_many_variables_in_many_instructions_are_read_in_time() -> None:
-    text = "".join(f"ENV {' '.join(f'A{n}_{m}=$B{n}_{m}' for m in range(300))}\n" for n in range(100))
+    text = "".join(f"ENV {' '.join(f'A{n}_{m}=$B{n}_{m}' for m in range(300))}\n" for n in range(50))
     start = time.process_time()
-    assert len(read(text, {}).env) == 30_000
+    assert len(read(text + "ENV Z=$Z\n" * 1_500, {}).env) == 15_001
     assert time.process_time() - start < MOST_SECONDS

@@ -224,9 +224,9 @@ def test_a_series_leads_through_no_link(library: Library, tmp_path: Path) -> Non
     for name in ("sub/x.patch", "own/up/deep/x.patch"):
         with pytest.raises(UsageError, match="leads through a link"):
             judged(library, folder, {"series": name.encode()})
-    for name in (b"../out/x.patch", str(tmp_path / "out/x.patch").encode(), b"a\0b", b"a/" * 600):
+    for listed in (b"../out/x.patch", str(tmp_path / "out/x.patch").encode(), b"a\0b", b"a/" * 600):
         with pytest.raises(UsageError, match="leads out of its folder"):
-            judged(library, folder, {"series": name})
+            judged(library, folder, {"series": listed})
     (folder / "own/x.patch").write_bytes(diff(OLD, changed((3, "three\n"))))
     own, below, long = judged(library, folder, {"series": b"own/x.patch\nown/x.patch/y.patch\n" + b"n" * 300 + b"/x"})
     assert own.fits
