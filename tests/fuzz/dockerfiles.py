@@ -15,7 +15,7 @@ from gb10.image.adopt.adopted import Adopted
 from gb10.image.adopt.adopting import Wanted, adopt, unchecked_error
 from gb10.image.adopt.recipe_files import write_recipe
 from gb10.image.mods.read import load_mod
-from gb10.image.patches.hunks import DiffFate, judged_diff, series_files, series_troubles, write_series
+from gb10.image.patches.hunks import DiffFate, Growing, judged_diff, series_files, series_troubles, write_series
 from gb10.image.patches.release_files import Library
 from gb10.image.patches.releases import load_releases
 from gb10.image.patches.source_tree import Changed, open_tree
@@ -86,7 +86,9 @@ def read_hunks(data: bytes, room: Path) -> None:
     """A diff on a release that has some of what it changes, and its series."""
     tree = Changed(open_tree(room), {"vllm/a.py": b"".join(b"%c1\n" % sign for sign in range(97, 117))})
     (room / "x.patch").write_bytes(data)
-    fates = judged_diff(room / "x.patch", load_releases(ROOT / "patches"), {"vllm": Version("0.33.0")}, {"vllm": tree})
+    fates = judged_diff(
+        room / "x.patch", load_releases(ROOT / "patches"), {"vllm": Version("0.33.0")}, {"vllm": Growing(tree)}
+    )
     assert all(isinstance(fate, DiffFate) for fate in fates)
     series_troubles(fates)
     write_series(series_files(fates, datetime.date(2026, 1, 1)), room / "out")

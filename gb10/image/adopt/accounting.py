@@ -2,6 +2,7 @@
 
 import posixpath
 import re
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -10,7 +11,7 @@ from gb10.containers.reference import is_reference
 from gb10.errors import UsageError
 from gb10.image.adopt.adopted import Adopted, Line, Need, Verdict, count_verdicts
 from gb10.image.adopt.build_files import AbsentError, BuildFile, BuildFiles
-from gb10.image.adopt.dockerfile import Dockerfile, Instruction, Stage, expand
+from gb10.image.adopt.dockerfile import Dockerfile, Instruction, Stage, expand, too_long
 from gb10.image.adopt.run_lines import Image, RunReader, finished, is_shell
 from gb10.image.adopt.shell import Command, parse_commands
 from gb10.image.patches.owners import SITE
@@ -25,6 +26,11 @@ SECRET: Final = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_
 NAME: Final = re.compile(r"[A-Za-z_]\w{,199}", re.ASCII)
 MARKER: Final = "<-\"'"
 LONGEST_SETTING: Final = 4096
+LONGEST_PATH: Final = 4096
+"""As Linux has it."""
+MOST_CHARACTERS: Final = 1 << 23
+"""Of all values and paths of a Dockerfile together, after their variables are put in."""
+VARIABLE: Final = re.compile(r"\$\{?(\w+)")
 LAUNCH: Final = {
     "ENTRYPOINT": "the base's entrypoint stays; a model recipe has the command",
     "CMD": "the base's command stays; a model recipe has the command",
@@ -84,6 +90,7 @@ class _Account:
         self.context = context
         self.given = given
         self.base = given.base
+        self.characters = 0
         self.platform = ""
         self.remarks = list[str]()
         self.globals: dict[str, str | None] = {**BUILTIN}
@@ -93,6 +100,14 @@ class _Account:
         self.wanted = self._final()
         self.chain = self._chain()
         self.sources = self._copied_from()
+
+    def _expand(self, text: str, values: Mapping[str, str | None]) -> str | None:
+        """As ``expand``, for what is kept; raises UsageError when all of it is more than a person writes."""
+        found = expand(text, values)
+        self.characters += len(found or "")
+        if self.characters > MOST_CHARACTERS:
+            raise UsageError("the values of the Dockerfile are too long", where=f"{text[:80]!r}")
+        return found
 
     def _final(self) -> Stage:
         target = self.given.target.lower()
@@ -157,7 +172,7 @@ class _Account:
             if one.name == "ARG":
                 for word in one.words:
                     name, equals, value = word.partition("=")
-                    known = self.given.arguments.get(name, expand(value, beside.values) if equals else None)
+                    known = self.given.arguments.get(name, self._expand(value, beside.values) if equals else None)
                     beside.values[name] = known if known is not None else self.globals.get(name)
             elif one.name == "RUN":
                 RunReader(beside, {}).read(self._commands(one))
@@ -172,7 +187,9 @@ class _Account:
             for word in one.words:
                 name, equals, value = word.partition("=")
                 known = self.given.arguments.get(name)
-                self.globals[name] = known if known is not None else expand(value, self.globals) if equals else None
+                self.globals[name] = (
+                    known if known is not None else self._expand(value, self.globals) if equals else None
+                )
             yield self._argument(one, self.globals)
 
     def lines(self) -> Iterator[Line]:
@@ -260,7 +277,7 @@ class _Account:
             return  # ENV goes before ARG
         known = self.given.arguments.get(name)
         if known is None and equals:
-            known = expand(value, {**self.globals, **self.image.values})
+            known = self._expand(value, ChainMap(self.image.values, self.globals))
         self.image.values[name] = known if known is not None else self.globals.get(name)
 
     def _argument(self, one: Instruction, values: Mapping[str, str | None]) -> Line:
@@ -273,16 +290,18 @@ class _Account:
 
     def _env(self, one: Instruction) -> Iterator[Line]:
         """A verdict for each variable: they read what was set before the instruction."""
-        before = dict(self.image.values)
+        absent: dict[str, str | None] = {}
+        if self.given.environment is not None:  # what the base does not have is empty
+            absent |= dict.fromkeys(VARIABLE.findall(" ".join(one.words)), "")
+        before = ChainMap[str, str | None](self.image.values, absent)
+        made: dict[str, str | None] = {}
         rows = one.text.split("\n")
         for word in one.words:
             name, _, text = word.partition("=")
-            if self.given.environment is not None:  # what the base does not have is empty
-                before = {**dict.fromkeys(re.findall(r"\$\{?(\w+)", text), ""), **before}
             row = next((index for index, line in enumerate(rows) if name in line), 0)
             line = replace(_line(one, "taken", "env"), first=one.first + row, last=one.first + row, text=f"ENV {word}")
-            value = self.image.values[name] = expand(text, before)
-            unset = [known for known in re.findall(r"\$\{?(\w+)", text) if known in before and before[known] is None]
+            value = made[name] = self._expand(text, before)
+            unset = [known for known in VARIABLE.findall(text) if known in before and before[known] is None]
             if value is None:
                 self.image.env.pop(name, None)
             if value is None and unset:
@@ -299,9 +318,12 @@ class _Account:
             else:
                 self.image.env[name] = value
                 yield line
+        self.image.values |= made
 
     def _workdir(self, one: Instruction) -> Iterator[Line]:
-        place = expand(one.words[0], self.image.values) if one.words else None
+        place = self._expand(one.words[0], self.image.values) if one.words else None
+        if place is not None and len(place) + len(self.image.workdir or "") > LONGEST_PATH:
+            raise too_long(one.text)
         if place is None or not (place.startswith("/") or self.image.workdir):
             self.image.workdir = None
             yield _line(one, "not-taken", "a folder that is not known here", "value")
@@ -311,7 +333,7 @@ class _Account:
 
     def _copy(self, one: Instruction) -> Iterator[Line]:
         """Files of the build context, or texts of the Dockerfile: an overlay, or files of the mod after a command."""
-        words = [expand(word, self.image.values) for word in one.words if not word.startswith("<<")]
+        words = [self._expand(word, self.image.values) for word in one.words if not word.startswith("<<")]
         places = tuple(word for word in words[:-1] if word is not None)
         if not words or None in words:
             yield _line(one, "not-taken", "an ARG of it has no value: --build-arg NAME=VALUE", "value")
@@ -354,7 +376,7 @@ class _Account:
         names = [word for word in one.words if word.startswith("<<")]
         found: dict[str, BuildFile] = {}
         for marker, text in zip(names, one.heredocs, strict=False):
-            content = text.content if text.literal else expand(text.content, self.image.values)
+            content = text.content if text.literal else self._expand(text.content, self.image.values)
             if content is None:
                 raise AbsentError("its text reads a variable that has no value here")
             into = where.endswith("/") or len(one.words) > 2

@@ -5,7 +5,8 @@ What the grammar cannot read stays as an instruction without a name: it is accou
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 import tree_sitter_containerfile
@@ -15,6 +16,8 @@ from gb10.errors import UsageError
 
 MOST_BYTES: Final = 1 << 20
 MOST_INSTRUCTIONS: Final = 2_000
+MOST_WORDS: Final = 1_000
+"""Arguments of one instruction."""
 LONGEST_VALUE: Final = 1 << 16
 """Characters of an argument after its variables are put in."""
 KEYWORD: Final = re.compile(
@@ -98,9 +101,12 @@ def parse_dockerfile(content: bytes, name: str) -> Dockerfile:
     lines = text.split("\n")
     # The grammar wants the newline at the end, and the name of a heredoc right behind its sign; a NUL ends its text.
     tree = _parser().parse(f"{_tight(lines).rstrip()}\n".replace("\0", "?").encode())
-    found = tuple(_instructions(tree.root_node, lines))
+    found = tuple(islice(_instructions(tree.root_node, lines), MOST_INSTRUCTIONS + 1))
     if len(found) > MOST_INSTRUCTIONS:
         raise UsageError(f"{name} has more than {MOST_INSTRUCTIONS:,} instructions")
+    long = next((one for one in found if len(one.words) > MOST_WORDS), None)
+    if long is not None:
+        raise UsageError(f"{long.name} has more than {MOST_WORDS:,} arguments", where=f"{name}:{long.first}")
     stages = tuple(_stages(found))
     if not stages:
         raise UsageError(f"{name} has no FROM", hint="give a Dockerfile, or a folder with one")
@@ -156,12 +162,14 @@ def _recovered(node: Node, lines: Sequence[str]) -> Iterator[Instruction]:
         if row == first or (KEYWORD.match(lines[row - 1]) and not lines[row - 2].rstrip().endswith("\\"))
     ]
     for start, end in zip(starts, [*(row - 1 for row in starts[1:]), last], strict=True):
-        text = "\n".join(lines[start - 1 : end])
-        # Lines before it keep its place in the file.
-        tree = _parser().parse(("\n" * (start - 1) + f"{text.rstrip()}\n").encode())
+        own, skipped = lines[start - 1 : end], start - 1
+        text = "\n".join(own)
+        tree = _parser().parse(f"{text.rstrip()}\n".encode())
         (found,) = tree.root_node.children if len(tree.root_node.children) == 1 else (None,)
         if found is not None and found.type.endswith(ENDING) and not found.has_error:
-            yield _instruction(found, lines)
+            one = _instruction(found, own)
+            rows = tuple(row + skipped for row in one.rows)
+            yield replace(one, first=one.first + skipped, last=one.last + skipped, rows=rows)
         elif text.strip():
             yield _shell_form(text, start, end) or Instruction(name="", first=start, last=end, text=text)
 
@@ -207,7 +215,7 @@ def _instruction(node: Node, lines: Sequence[str]) -> Instruction:
         first=first,
         last=last,
         text=text,
-        words=tuple(_json(array) if array else _words(kind, node)),
+        words=tuple(islice(_json(array) if array else _words(kind, node), MOST_WORDS + 1)),
         options=options,
         heredocs=heredocs,
         exec_form=array is not None,
@@ -324,7 +332,7 @@ def expand(text: str, values: Mapping[str, str | None]) -> str | None:
 
     A variable that is not in ``values`` has no known value either.
     """
-    known = True
+    known, parts, length, end = True, list[str](), 0, 0
 
     def put(match: re.Match[str]) -> str:
         nonlocal known
@@ -339,7 +347,17 @@ def expand(text: str, values: Mapping[str, str | None]) -> str | None:
         known = known and value is not None
         return value or ""
 
-    found = VARIABLE.sub(put, text)
-    if len(found) > LONGEST_VALUE:
-        raise UsageError("a value of the Dockerfile is too long", where=f"{text[:80]!r}")
-    return found if known else None
+    for match in VARIABLE.finditer(text):
+        own = (text[end : match.start()], put(match))
+        length, end = length + len(own[0]) + len(own[1]), match.end()
+        if length > LONGEST_VALUE:  # before more is put in: each variable may be as long
+            raise too_long(text)
+        parts += own
+    if length + len(text) - end > LONGEST_VALUE:
+        raise too_long(text)
+    return "".join([*parts, text[end:]]) if known else None
+
+
+def too_long(text: str) -> UsageError:
+    """The error for a text that grows without end when its variables are put in."""
+    return UsageError("a value of the Dockerfile is too long", where=f"{text[:80]!r}")

@@ -14,7 +14,7 @@ import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
 from gb10.errors import UsageError
-from gb10.image.adopt.dockerfile import VARIABLE, expand
+from gb10.image.adopt.dockerfile import LONGEST_VALUE, VARIABLE, expand, too_long
 
 MOST_COMMANDS: Final = 2_000
 SHELLS: Final = ("sh", "bash", "dash", "/bin/sh", "/bin/bash", "/usr/bin/bash")
@@ -24,6 +24,8 @@ OPERATORS: Final = ("&&", ";", "\n", "&")
 NAMED: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
 LONGEST_SEEN: Final = 1_000
 LONGEST_TEXT: Final = 1 << 16
+MOST_CHARACTERS: Final = 1 << 23
+"""Of all words of a RUN, after their variables are put in."""
 BRACES: Final = re.compile(r"\{[^{}\s]*(,|\.\.)[^{}\s]*\}")
 
 
@@ -83,6 +85,7 @@ class _Reader:
         self.content = content
         self.rows = rows
         self.values = values
+        self.characters = 0
 
     def commands(self, node: Node) -> Iterator[Command]:
         """What runs one after the other."""
@@ -100,7 +103,8 @@ class _Reader:
             value = self.values.get(match[1] or match[2])
             return match[0] if value is None or len(value) > LONGEST_SEEN else value
 
-        return NAMED.sub(put, text) if len(text) < LONGEST_TEXT else text
+        found = NAMED.sub(put, text) if len(text) < LONGEST_TEXT else text
+        return found if len(found) < LONGEST_TEXT else text
 
     def _forget(self, node: Node) -> None:
         """What a loop or a condition sets has no known value after it."""
@@ -202,8 +206,16 @@ class _Reader:
             found = self._string(node)
         elif kind == "concatenation" and node and not BRACES.search(text):
             parts = [self._word(child) for child in node.children]
-            found = None if None in parts else "".join(part or "" for part in parts)
+            found = self._joined(parts, text)
+        self.characters += len(found or "")
+        if self.characters > MOST_CHARACTERS:
+            raise too_long(text)
         return found
+
+    def _joined(self, parts: Sequence[str | None], text: str) -> str | None:
+        if sum(len(part or "") for part in parts) > max(LONGEST_VALUE, len(text)):
+            raise too_long(text)
+        return None if None in parts else "".join(part or "" for part in parts)
 
     def _string(self, node: Node) -> str | None:
         """Text in double quotes; what stands between its parts is text, too."""
@@ -214,7 +226,7 @@ class _Reader:
             found.append(content if child.type == "string_content" else self._word(child))
             at = child.end_byte
         found.append(self._bytes(at, node.end_byte - 1))
-        return None if None in found else "".join(part or "" for part in found)
+        return self._joined(found, _text(node))
 
     def _bytes(self, start: int, end: int) -> str:
         return self.content[start:end].decode("utf-8", "replace")

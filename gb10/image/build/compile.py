@@ -1,6 +1,6 @@
 """Compiling: a step's sources and headers, and the locked compilers, in a BuildKit stage.
 
-It has no network, unless this machine shares a compile cache with others.
+It has no network, unless this machine shares a compile cache with others; a project's own build never has one.
 """
 
 import re
@@ -89,11 +89,11 @@ CONNECT_TIMEOUT: Final = 1000  # milliseconds; ccache's own 100 are for a networ
 
 
 def shared_cache(env: Mapping[str, str], inputs: Inputs) -> str | None:
-    """The server's URL, when this machine has one set; None for a change by hand.
+    """The server's URL, when this machine has one set; None for a change by hand, and for a project's own build.
 
     What such a compile writes, and the server's password that it could read, would reach every later build.
     """
-    return None if inputs.by_hand else env.get(variable("compile-cache")) or None
+    return None if inputs.by_hand or inputs.whole else env.get(variable("compile-cache")) or None
 
 
 def reads_reviewed(inputs: Inputs) -> bool:

@@ -4,8 +4,10 @@ Strict as ``git apply``: no hunk is moved to where it only nearly fits. The thre
 never taken.
 """
 
+import bisect
 import datetime
 import difflib
+import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +31,8 @@ MOST: Final = 1_000
 """Diffs of a folder."""
 ENDINGS: Final = (".patch", ".diff")
 SERIES: Final = "series"
+LONGEST_NAME: Final = 1_000
+"""Characters of a name in it."""
 SHORTEST: Final = 4
 """Characters of a line that tells something: `}` and `else:` stand everywhere."""
 LARGEST_MERGE: Final = 1 << 20
@@ -72,6 +76,35 @@ class DiffFate:
         )
 
 
+class Growing(Changed):
+    """A tree that many changes are laid on, one after the other; it stays one tree above the one below."""
+
+    def __init__(self, below: Tree) -> None:
+        self.laid: dict[str, bytes | None] = {}
+        self.names: dict[str, list[str]] | None = None
+        super().__init__(below, self.laid)
+
+    def lay(self, changes: Mapping[str, bytes | None]) -> None:
+        """Replace these files, too."""
+        self.laid.update(changes)
+        for path, content in changes.items() if self.names is not None else ():
+            same = self.named(path.rpartition("/")[2])
+            at = bisect.bisect_left(same, path)
+            there = same[at : at + 1] == [path]
+            if there and content is None:
+                del same[at]
+            elif not there and content is not None:
+                same.insert(at, path)
+
+    def named(self, name: str) -> list[str]:
+        """The paths whose last part this is, sorted. All files are listed once, however often it is asked."""
+        if self.names is None:
+            self.names = {}
+            for path in self.paths():
+                self.names.setdefault(path.rpartition("/")[2], []).append(path)
+        return self.names.setdefault(name, [])
+
+
 def adopt_diffs(library: Library, place: Path, refs: Mapping[str, Version]) -> tuple[DiffFate, ...]:
     """The fate of a diff, or of each diff of a folder in its order, on these releases; each on what those before left.
 
@@ -79,7 +112,7 @@ def adopt_diffs(library: Library, place: Path, refs: Mapping[str, Version]) -> t
     """
     releases = load_releases(library.root)
     opened = {source: open_release(library, releases, source, version) for source, version in refs.items()}
-    trees: dict[str, Tree] = {source: one.tree for source, one in opened.items()}
+    trees = {source: Growing(one.tree) for source, one in opened.items()}
     found = list[DiffFate]()
     for path in find_diffs(place):
         found += judged_diff(path, releases, refs, trees)
@@ -87,13 +120,13 @@ def adopt_diffs(library: Library, place: Path, refs: Mapping[str, Version]) -> t
 
 
 def judged_diff(
-    path: Path, releases: Releases, refs: Mapping[str, Version], trees: dict[str, Tree]
+    path: Path, releases: Releases, refs: Mapping[str, Version], trees: Mapping[str, Growing]
 ) -> tuple[DiffFate, ...]:
     """The fate of one diff, by source; ``trees`` are left as it changes them when all of it fits."""
     found = list[DiffFate]()
     for fate, changes in _fates(path, releases, refs, trees):
         if fate.fits and fate.source:
-            trees[fate.source] = Changed(trees[fate.source], changes)
+            trees[fate.source].lay(changes)
         found.append(fate)
     return tuple(found)
 
@@ -107,11 +140,9 @@ def find_diffs(place: Path) -> tuple[Path, ...]:
     listed = place / SERIES
     if listed.is_file() and not listed.is_symlink():
         check_size(listed.stat().st_size, str(listed))
-        names = [line.partition("#")[0].split() for line in listed.read_text("utf-8", "replace").splitlines()]
-        found = [place / words[0] for words in names if words]
-        outside = next((path for path in found if ".." in path.parts or not path.is_relative_to(place)), None)
-        if outside is not None:
-            raise UsageError(f"{listed} leads out of its folder", where=str(outside))
+        lines = (line.partition("#")[0].split() for line in listed.read_text("utf-8", "replace").splitlines())
+        names = [words[0] for words in lines if words]
+        found = [_listed(place, name) for name in names[: MOST + 1]]
     else:
         found = sorted(path for path in place.iterdir() if path.suffix in ENDINGS)
     if not found or len(found) > MOST:
@@ -120,8 +151,20 @@ def find_diffs(place: Path) -> tuple[Path, ...]:
     return tuple(found)
 
 
+def _listed(place: Path, name: str) -> Path:
+    """The file that a line of a ``series`` names; raises UsageError for one out of its folder, also by a link."""
+    parts = Path(name[: LONGEST_NAME + 1]).parts
+    if len(name) > LONGEST_NAME or "\0" in name or ".." in parts or Path(name).is_absolute():
+        raise UsageError(f"{place / SERIES} leads out of its folder", where=repr(name[:200]))
+    for depth in range(1, len(parts)):  # the last part is looked at when it is read
+        way = place.joinpath(*parts[:depth])
+        if os.path.islink(way):  # noqa: PTH114 - of a name that is too long it says no, and raises nothing
+            raise UsageError(f"{place / SERIES} leads through a link, which is not followed", where=str(way))
+    return place / name
+
+
 def _fates(
-    path: Path, releases: Releases, refs: Mapping[str, Version], trees: Mapping[str, Tree]
+    path: Path, releases: Releases, refs: Mapping[str, Version], trees: Mapping[str, Growing]
 ) -> Iterator[tuple[DiffFate, dict[str, bytes | None]]]:
     """The parts of one diff by source, and what each changes."""
     try:
@@ -133,6 +176,9 @@ def _fates(
         divided = divide(text, path.name, releases, next(iter(refs)) if len(refs) == 1 else None)
     except FileNotFoundError:
         yield DiffFate(name=path.name, title=path.stem, problem="there is no such file"), {}
+        return
+    except OSError as error:
+        yield DiffFate(name=path.name, title=path.stem, problem=f"it cannot be read: {error.strerror}"), {}
         return
     except (PatchError, UsageError) as error:
         where = (error.where or "").splitlines()[:1]
@@ -155,7 +201,7 @@ def _title(text: bytes, path: Path) -> str:
     return "".join(sign for sign in title if sign.isprintable())[:LONGEST_TITLE] or "a diff"
 
 
-def _judged(fate: DiffFate, part: Part, releases: Releases, tree: Tree) -> tuple[DiffFate, dict[str, bytes | None]]:
+def _judged(fate: DiffFate, part: Part, releases: Releases, tree: Growing) -> tuple[DiffFate, dict[str, bytes | None]]:
     """The fate of a part with its hunks, and the files that it changes."""
     layout = releases.source(part.source).layout
     hunks = list[HunkFate]()
@@ -174,7 +220,7 @@ def _judged(fate: DiffFate, part: Part, releases: Releases, tree: Tree) -> tuple
     return replace(fate, hunks=tuple(hunks), text=text), changes
 
 
-def _file(diff: FileDiff, before: bytes | None, tree: Tree) -> tuple[bytes | None, list[HunkFate]]:
+def _file(diff: FileDiff, before: bytes | None, tree: Growing) -> tuple[bytes | None, list[HunkFate]]:
     """The file after the hunks that apply, and the fate of each hunk."""
     try:
         applied = apply_diff(diff, before)
@@ -197,7 +243,7 @@ def _file(diff: FileDiff, before: bytes | None, tree: Tree) -> tuple[bytes | Non
             why = "the release does not have the file either"
             return before, [HunkFate(path=diff.path, line=0, outcome="already-upstream", why=why)]
         name = diff.path.rpartition("/")[2]
-        near = [path for path in tree.paths() if path.rpartition("/")[2] == name][:3]
+        near = tree.named(name)[:3]
         why = "the release does not have the file" + (f"; of that name: {', '.join(near)}" if near else "")
         return before, [HunkFate(path=diff.path, line=hunk.line, outcome="gone", why=why) for hunk in diff.hunks]
     if diff.kind == "delete":

@@ -114,6 +114,8 @@ class Inputs:
     bases: tuple[str, ...] = ("base-build",)
     foreign: bool = False
     """As ``Options.foreign``."""
+    whole: bool = False
+    """Whether a project's own build runs, whatever it is: a method of WHOLE."""
 
     @property
     def files(self) -> tuple[Artifact, ...]:
@@ -284,6 +286,7 @@ def wheel_inputs(plan: Plan, name: str) -> Inputs:
             tools=artifacts(recipe, tools),
             bases=("base-build", "base-image"),
             foreign=options.foreign,
+            whole=True,
         )
     if build.cutlass is None:
         return Inputs(origins=(origin,), wheels=wheels, foreign=options.foreign)

@@ -95,7 +95,11 @@ def kept_wheel(wheel: Path) -> str:
     """Why a compiled wheel is not given on; empty for kernels of gb10's own methods, whose licences are known."""
     with open_wheel(wheel) as archive:
         manifests = [name for name in archive.namelist() if name.count("/") == 1 and name.endswith(f"/{MANIFEST}")]
-        if not manifests or json.loads(read_text(archive, manifests[0])).get("set") != "package":
+        manifest = json.loads(read_text(archive, manifests[0])) if manifests else {}
+        if manifest.get("set") == "library":  # it has no metadata: the recipe's word was written into it
+            licence = str(manifest.get("licence") or "none")
+            return "" if allowed(licence) else f"its licence is {licence[:100]}, by the recipe"
+        if manifest.get("set") != "package":
             return ""
         metadata = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         return why_kept(read_text(archive, metadata))

@@ -47,9 +47,15 @@ WHOLE: Final = ("package", "library")
 """Methods that run a project's own build, whatever it is."""
 OF_STAGE: Final = (
     *("CC", "CXX", "CUDACXX", "CUDA_HOME", "CUDA_PATH", "CUDAARCHS", "TORCH_CUDA_ARCH_LIST", "MAX_JOBS"),
-    *("PATH", "HOME", "PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD"),
+    *("CMAKE_BUILD_PARALLEL_LEVEL", "CMAKE_GENERATOR", "CMAKE_TOOLCHAIN_FILE", "TORCH_EXTENSIONS_DIR"),
+    *("TORCH_NO_COMPILER_WRAPPER", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONPATH"),
+    *("_PYTHON_HOST_PLATFORM", "_PYTHON_SYSCONFIGDATA_NAME"),
+    *("PATH", "HOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "SITE", "SOURCE_DATE_EPOCH"),
 )
-"""Variables of a package's build that decide what the arch, the machine and the pool decide."""
+"""Variables of a package's build that decide what the arch, the machine and the pool decide: all of package.py's
+``environment``, and what its stage sets. Those of OF_STAGE_PREFIXES, too."""
+OF_STAGE_PREFIXES: Final = ("CCACHE_", "GB10_")
+"""How variables of the compile cache and of the stage's own scripts begin."""
 
 
 class Source(Model):
@@ -185,7 +191,9 @@ class WheelBuild(Model):
             raise ValueError("jit is for method package")
         if self.method == "package" and not self.tools:
             raise ValueError("method package needs tools: what the project is built with, for example [setuptools]")
-        wrong = next((name for name in self.environment if name in OF_STAGE), None)
+        wrong = next(
+            (name for name in self.environment if name in OF_STAGE or name.startswith(OF_STAGE_PREFIXES)), None
+        )
         if wrong:
             raise ValueError(f"environment: {wrong} is set by the build stage")
         return self

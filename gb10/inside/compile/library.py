@@ -1,10 +1,12 @@
 """Inside a build stage: a project's libraries, for the image's machine and one arch, to replace those of a wheel.
 
     library.py …as package.py… --run '["make", "BUILDDIR=$PREFIX"]' --file nvidia/nccl/lib/libnccl.so.2 lib/libnccl.so.2
+               [--licence Apache-2.0]
 
 The commands run in the project's folder, one after the other, without a shell, with what package.py lays out. In their
 words these are filled in: $PREFIX, the folder to install to; $JOBS; $CUDA_HOME; $CC and $CXX; $ARCH (121a); $GENCODE,
-nvcc's flag; $MACHINE (aarch64). Writes OUT/<the wheel's file>, OUT/manifest.json and WORK/measured.json.
+nvcc's flag; $MACHINE (aarch64). Writes OUT/<the wheel's file>, OUT/manifest.json, which has the licence, and
+WORK/measured.json.
 """
 
 import argparse
@@ -25,6 +27,7 @@ def main() -> None:
     parser = package.parser(__doc__)
     parser.add_argument("--run", type=json.loads, action="append", required=True, help="the words of a command, JSON")
     parser.add_argument("--file", nargs=2, action="append", required=True, metavar=("NAME", "INSTALLED"))
+    parser.add_argument("--licence", default="", help="of the project, as the recipe has it")
     options = parser.parse_args()
     prefix = package.prepare(options)
     env = package.environment(options)
@@ -42,7 +45,7 @@ def main() -> None:
         path = options.out / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    manifest = {"set": "library", "arch": options.arch, "modules": modules}
+    manifest = {"set": "library", "arch": options.arch, "licence": options.licence, "modules": modules}
     (options.out / "manifest.json").write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     write_measured(options.work, lambda made: options.name)
 

@@ -55,7 +55,7 @@ def inputs(path: str | None = None) -> Inputs:
     return Inputs(origins=(Origin(context="vllm", file=Artifact("a", "0" * 64, 1), patches=(use,)),), wheels={})
 
 
-def test_a_change_by_hand_gets_no_server_and_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_a_change_by_hand_and_a_projects_own_build_get_no_server(tmp_path: Path) -> None:
     """What it writes into a cache would outlive its build, and the server's secret would be its own to read."""
     ctx = Context(
         env={"GB10_COMPILE_CACHE": "redis://:p@h:1"}, store=Store(tmp_path), reporter=Reporter({}), catalog=SHIPPED
@@ -63,6 +63,10 @@ def test_a_change_by_hand_gets_no_server_and_a_folder_of_its_own(tmp_path: Path)
     assert shared_cache(ctx.env, inputs())
     assert shared_cache(ctx.env, inputs("/home/me/fix.diff")) is None
     with cache_secret(ctx, inputs("/home/me/fix.diff")) as secrets:
+        assert secrets == {}
+    own = replace(inputs(), whole=True)
+    assert shared_cache(ctx.env, own) is None
+    with cache_secret(ctx, own) as secrets:
         assert secrets == {}
     for name in ("wheel", "targets", "program"):
         text = ctx.catalog.templates[f"{name}.Dockerfile.j2"]

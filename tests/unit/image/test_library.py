@@ -1,6 +1,9 @@
 """A library in a recipe: its commands, and the files of a locked wheel that it replaces."""
 
 import argparse
+import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,11 +12,13 @@ from gb10.core.document import parse_document
 from gb10.errors import PublishError, UsageError
 from gb10.image.build.wheels import WheelCache
 from gb10.image.context import open_context
+from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.plan_record import LIBRARIES, labels
 from gb10.image.plan.render import wheel_dockerfile
-from gb10.image.publish.licences import require_licences
+from gb10.image.publish.licences import kept_wheel, require_licences
 from gb10.image.recipe.image_recipe import Recipe, Source, WheelBuild
+from gb10.inside.compile import library, pack_targets, package
 from gb10.inside.compile.library import filled, installed, values
 from tests.recipes import SHIPPED, small_recipe
 from tests.unit.image.test_key import Change, Inputs, arch, locked, patch, script, source, template
@@ -56,7 +61,7 @@ def build(**changes: object) -> Change:
         pytest.param(build(commands=(("make",),)), True, id="commands"),
         pytest.param(build(files={"nvidia/nccl/lib/libnccl.so.2": "libnccl.so"}), True, id="files"),
         pytest.param(build(environment={"A": "1"}), True, id="environment"),
-        pytest.param(build(licence=None), False, id="licence"),
+        pytest.param(build(licence=None), True, id="licence, which its manifest has"),
         pytest.param(locked("wheels.tools", "amd64", "nvidia-cuda-nvcc"), True, id="CUDA compiler"),
         pytest.param(locked("wheels.image", "arm64", "nvidia-nccl-cu13"), False, id="the wheel that it goes into"),
         pytest.param(script("inside/compile/library.py"), True, id="script"),
@@ -81,6 +86,9 @@ def test_its_files_go_into_the_locked_wheel_and_are_no_layer_of_their_own(inputs
     assert """--run '["make", "-j$JOBS", "BUILDDIR=$PREFIX", "it'"'"'s"]' \\\n    --run '["make", "install"]'""" in text
     assert "--file nvidia/nccl/lib/libnccl.so.2 lib/libnccl.so.2" in text
     assert "--project conv --version 1.0" in text
+    assert "--licence Apache-2.0 \\\n" in text
+    none = plan_image(*build(licence=None)(inputs))
+    assert "--licence" not in wheel_dockerfile(none, none.step("conv"), SHIPPED.templates)
 
 
 def test_a_wheel_that_the_image_lacks_is_named(inputs: Inputs) -> None:
@@ -127,6 +135,39 @@ def test_its_licence_is_the_recipes_word(inputs: Inputs, tmp_path: Path, licence
     with pytest.raises(PublishError) as caught:
         require_licences(WheelCache(ctx), own, "a/b:c")
     assert wrong in (caught.value.where or "")
+
+
+@pytest.mark.parametrize(
+    ("licence", "why"),
+    [
+        ("Apache-2.0", ""),
+        ("AGPL-3.0-only", "its licence is AGPL-3.0-only, by the recipe"),
+        ("", "its licence is none, by the recipe"),
+    ],
+)
+def test_its_wheel_has_the_licence_and_is_held_back_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, licence: str, why: str
+) -> None:
+    """The real stage's programs, but for the compilers: the library is one of this machine."""
+    machine = os.uname().machine
+    own = next(Path(f"/usr/lib/{machine}-linux-gnu").glob("libz.so.1"), None)
+    assert own, "Python has zlib"
+    work, out = tmp_path / "work", tmp_path / "out"
+    (work / "prefix").mkdir(parents=True)
+    (work / "cuda/bin").mkdir(parents=True)
+    monkeypatch.setattr(package, "prepare", lambda options: options.work / "prefix")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    places = {"source": tmp_path, "site": tmp_path / "site", "image": Path("/"), "cuda-home": tmp_path, "work": work}
+    words = [word for name, place in {**places, "out": out}.items() for word in (f"--{name}", str(place))]
+    words += ["--name=conv", "--arch=12.1a", "--cc=cc", "--cxx=c++", f"--machine={machine}", "-gencode=a", "--jobs=1"]
+    words += ["--run", json.dumps(["cp", str(own), "$PREFIX/a.so"]), "--file", "conv/a.so", "a.so"]
+    monkeypatch.setattr(sys, "argv", ["library", *words, *([f"--licence={licence}"] if licence else [])])
+    library.main()
+    packing = ["--built", str(out), "--project=conv", "--version=1.0", "--key=abcdef01", f"--machine={machine}"]
+    monkeypatch.setattr(sys, "argv", ["pack", *packing, "--epoch=315532800", "--out", str(tmp_path / "wheel")])
+    pack_targets.main()
+    (wheel,) = (tmp_path / "wheel").glob("*.whl")
+    assert kept_wheel(wheel) == why
 
 
 def test_words_are_filled_in_and_an_unknown_name_is_an_error() -> None:

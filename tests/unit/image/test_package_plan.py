@@ -1,5 +1,6 @@
 """A package in a recipe: what its entry may say, what its stage reads, what moves its key."""
 
+import argparse
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +10,9 @@ import pytest
 
 from gb10.core.document import parse_document
 from gb10.errors import UsageError
+from gb10.image.build.compile import compilers
 from gb10.image.build.costs import WHOLE_PEAK, kernel_cost, peaks
+from gb10.image.context import open_context
 from gb10.image.lock.lockfile import input_digest, load_lock, load_recipe, lock_path
 from gb10.image.patches.selection import plan_patches
 from gb10.image.plan.catalog import ROOT
@@ -21,6 +24,7 @@ from gb10.image.plan.values import Plan, wheel_inputs
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import PACKAGE_HEADERS, Recipe, Source, WheelBuild
 from gb10.image.recipe.locked import Lock, LockedSdist, LockedSources, LockedWheel
+from gb10.inside.compile.package import environment
 from tests.recipes import SHIPPED, small_recipe
 from tests.unit.image.test_key import Change, Inputs, arch, locked, patch, script, source, template
 
@@ -128,6 +132,16 @@ def test_it_is_a_layer_of_its_own_with_tools_of_its_own(inputs: Inputs) -> None:
     assert wheel_inputs(plan, "conv").bases == ("base-build", "base-image")
 
 
+def test_a_shared_compile_cache_gives_its_stage_no_network(inputs: Inputs, tmp_path: Path) -> None:
+    env = {"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path), "GB10_COMPILE_CACHE": "redis://:p@h:1"}
+    ctx = open_context(env, verbosity=-1)
+    plan = plan_image(*inputs)
+    step, own = plan.step("conv"), wheel_inputs(plan, "conv")
+    text = wheel_dockerfile(plan, step, SHIPPED.templates, **compilers(ctx, plan, step, own))
+    assert text.count("RUN ") == text.count("RUN --network=none")
+    assert "compile-cache" not in text
+
+
 def test_the_key_is_the_same_on_either_building_machine(inputs: Inputs) -> None:
     native = (*inputs[:3], replace(inputs[3], build="arm64"))
     assert key(inputs) == key(native)
@@ -147,6 +161,23 @@ def entry(text: str, sources: str = "{conv: {sdist: conv==1.0}}") -> Recipe:
 def test_headers_are_torchs_unless_the_entry_names_some(inputs: Inputs) -> None:
     assert plan_image(*inputs).recipe.wheels["conv"].headers == PACKAGE_HEADERS
     assert plan_image(*build(headers=("torch",))(inputs)).recipe.wheels["conv"].headers == ("torch",)
+
+
+def set_by_the_stage() -> list[str]:
+    """What package.py sets itself, and what the stage's script does before it."""
+    options = argparse.Namespace(
+        work=Path("/w"), jobs=1, arch="12.1a", machine="aarch64", site=Path("/s"), image=Path("/i")
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYTHONPATH", "/inside")
+        return [*environment(options), "CCACHE_DISABLE", "GB10_CCACHE", "SITE", "SOURCE_DATE_EPOCH"]
+
+
+@pytest.mark.parametrize("name", set_by_the_stage())
+def test_a_variable_that_the_stage_sets_is_refused(name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        entry(f"{{method: package, source: conv, tools: [uv], environment: {{{name}: '1'}}}}")
+    assert f"{name} is set by the build stage" in str(caught.value)
 
 
 @pytest.mark.parametrize(

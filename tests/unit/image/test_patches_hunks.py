@@ -14,7 +14,7 @@ from gb10.core.reporter import Reporter
 from gb10.core.store import Store, file_sha256
 from gb10.errors import UsageError
 from gb10.image.patches.foreign import find_foreign
-from gb10.image.patches.hunks import DiffFate, adopt_diffs, series_files, series_troubles, write_series
+from gb10.image.patches.hunks import MOST, DiffFate, Growing, adopt_diffs, series_files, series_troubles, write_series
 from gb10.image.patches.release_files import Library
 from gb10.image.patches.series import parse_header
 from gb10.image.patches.write import file_diff
@@ -181,3 +181,56 @@ def test_what_is_no_diff_or_for_another_source_is_a_problem(library: Library, tm
     both = {"vllm": Version("0.33.0"), "sglang": Version("0.33.0")}
     (fate,) = adopt_diffs(library, folder / "3.patch", both)
     assert outcomes(fate) == ["gone"]
+
+
+def test_a_thousand_diffs_are_laid_one_above_the_other(library: Library, tmp_path: Path) -> None:
+    diffs = {f"{number:04}.diff": diff(None, "a\n", f"vllm/n{number}.py") for number in range(MOST - 1)}
+    diffs["last.diff"] = diff(OLD, changed((3, "three\n")))
+    fates = judged(library, tmp_path / "d", diffs)
+    assert len(fates) == MOST
+    assert all(fate.fits for fate in fates)
+
+
+def test_files_of_a_name_are_listed_once_and_follow_the_changes() -> None:
+    class Counted:
+        installed = False
+        listed = 0
+
+        def paths(self) -> tuple[str, ...]:
+            self.listed += 1
+            return ("a/x.py", "b/x.py", "c/y.py")
+
+        def read(self, path: str) -> bytes | None:
+            return b"" if path in self.paths() else None
+
+    below = Counted()
+    tree = Growing(below)
+    tree.lay({"d/x.py": b"", "a/x.py": None})
+    assert tree.named("x.py") == ["b/x.py", "d/x.py"]
+    tree.lay({"a/x.py": b"", "b/x.py": None, "b/z.py": b"", "d/x.py": b"1", "e/x.py": None})
+    assert (tree.named("x.py"), tree.named("z.py"), tree.named("q.py")) == (["a/x.py", "d/x.py"], ["b/z.py"], [])
+    assert below.listed == 1
+    assert tree.paths() == ("a/x.py", "b/z.py", "c/y.py", "d/x.py")
+
+
+def test_a_series_leads_through_no_link(library: Library, tmp_path: Path) -> None:
+    (tmp_path / "out/deep").mkdir(parents=True)
+    (tmp_path / "out/x.patch").write_bytes(diff(OLD, changed((3, "three\n"))))
+    (tmp_path / "out/deep/x.patch").write_bytes(diff(OLD, changed((3, "three\n"))))
+    folder = tmp_path / "d"
+    (folder / "own").mkdir(parents=True)
+    (folder / "sub").symlink_to(tmp_path / "out")
+    (folder / "own/up").symlink_to(tmp_path / "out")
+    for name in ("sub/x.patch", "own/up/deep/x.patch"):
+        with pytest.raises(UsageError, match="leads through a link"):
+            judged(library, folder, {"series": name.encode()})
+    for listed in (b"../out/x.patch", str(tmp_path / "out/x.patch").encode(), b"a\0b", b"a/" * 600):
+        with pytest.raises(UsageError, match="leads out of its folder"):
+            judged(library, folder, {"series": listed})
+    (folder / "own/x.patch").write_bytes(diff(OLD, changed((3, "three\n"))))
+    own, below, long = judged(library, folder, {"series": b"own/x.patch\nown/x.patch/y.patch\n" + b"n" * 300 + b"/x"})
+    assert own.fits
+    assert (below.problem, long.problem) == (
+        "it cannot be read: Not a directory",
+        "it cannot be read: File name too long",
+    )

@@ -1,0 +1,101 @@
+"""Dockerfiles below 1 MiB that would grow without end, or be read over and over."""
+
+import time
+import tracemalloc
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from gb10.errors import UsageError
+from gb10.image.adopt.accounting import Given, account
+from gb10.image.adopt.adopted import Adopted
+from gb10.image.adopt.build_files import BuildFiles
+from gb10.image.adopt.dockerfile import expand, parse_dockerfile
+from gb10.image.adopt.shell import parse_commands
+from gb10.image.patches.releases import load_releases
+from gb10.image.plan.catalog import ROOT
+from tests.unit.image.test_adopt import BASE
+
+LONG = "x" * 65_000
+MOST_MEMORY = 64 << 20
+MOST_SECONDS = 5.0
+
+
+def read(text: str, environment: Mapping[str, str] | None = None) -> Adopted:
+    file = parse_dockerfile(f"FROM {BASE}\n{text}\n".encode(), "D")
+    context = BuildFiles(ROOT / "patches")
+    return account(file, context, Given(environment=environment), load_releases(ROOT / "patches"), "d")
+
+
+def bounded(work: Callable[[], object], says: str) -> None:
+    """Run what is refused, and hold its memory and its time."""
+    start = time.process_time()
+    tracemalloc.start()
+    try:
+        with pytest.raises(UsageError, match=says):
+            work()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < MOST_MEMORY
+    assert time.process_time() - start < MOST_SECONDS
+
+
+def test_a_value_is_refused_before_all_of_it_is_put_in() -> None:
+    bounded(lambda: expand("$A" * 2_000, {"A": LONG}), "too long")
+    bounded(lambda: expand("a" * 70_000, {}), "too long")
+    assert expand("b$A", {"A": LONG}) == f"b{LONG}"
+    bounded(lambda: read(f"ARG A={LONG}\nENV X={'$A' * 2_000}"), "too long")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("".join(f"ENV B{n}=y$A\n" for n in range(1_900)), id="ENV"),
+        pytest.param("".join(f"ARG B{n}=y$A\n" for n in range(1_900)), id="ARG"),
+        pytest.param("".join(f"COPY --from=a b{n}$A c /x/\n" for n in range(1_900)), id="COPY"),
+        pytest.param("WORKDIR /$A", id="WORKDIR"),
+        pytest.param("RUN echo " + '"$A" ' * 2_000, id="words of a RUN"),
+        pytest.param('RUN echo "' + "$A" * 2_000 + '"', id="a string of a RUN"),
+        pytest.param("RUN echo b" + "$A" * 2_000, id="a word of a RUN"),
+    ],
+)
+def test_many_long_values_are_refused(text: str) -> None:
+    bounded(lambda: read(f"ARG A={LONG}\n{text}"), "too long")
+
+
+def test_the_text_of_a_command_for_people_does_not_grow() -> None:
+    text = "echo " + "$A " * 5_000
+    assert parse_commands(text, (1,), {"A": "x" * 900})[0].seen == text.rstrip()
+    assert parse_commands("echo $A", (1,), {"A": "b"})[0].seen == "echo b"
+
+
+def test_lines_that_cannot_be_read_are_each_read_once() -> None:
+    text = "".join("ENV =\n" for _ in range(4_000)).encode()
+    bounded(lambda: parse_dockerfile(b"FROM a\n" + text, "D"), "more than 2,000 instructions")
+    blank = b"FROM a\n" + b"\n" * 200_000 + b"ENV =\n" * 1_900
+    start = time.process_time()
+    found = parse_dockerfile(blank, "D")
+    assert time.process_time() - start < MOST_SECONDS
+    assert found.stages[0].instructions[-1].last == 200_001 + 1_900
+
+
+def test_what_stands_behind_a_line_that_cannot_be_read_keeps_its_place() -> None:
+    text = "FROM a\n\nEXPOSE ((\n\nENV A=1 \\\n  B=2\nRUN a && \\\n  # text\n  b\nEXPOSE ))\n"
+    found = parse_dockerfile(text.encode(), "D").stages[0].instructions
+    named = [(one.name, one.first, one.last, one.rows) for one in found if one.name in ("ENV", "RUN")]
+    assert named == [("ENV", 5, 6, ()), ("RUN", 7, 9, (7, 9))]
+    assert next(one.text for one in found if one.name == "ENV") == "ENV A=1 \\\n  B=2"
+
+
+@pytest.mark.parametrize("kind", ["ENV", "ARG", "LABEL"])
+def test_an_instruction_with_too_many_words_is_refused(kind: str) -> None:
+    words = " ".join(f"A{n}=$B{n}" for n in range(3_000))
+    bounded(lambda: read(f"{kind} {words}", {}), f"{kind} has more than 1,000 arguments")
+
+
+def test_many_variables_in_many_instructions_are_read_in_time() -> None:
+    text = "".join(f"ENV {' '.join(f'A{n}_{m}=$B{n}_{m}' for m in range(300))}\n" for n in range(50))
+    start = time.process_time()
+    assert len(read(text + "ENV Z=$Z\n" * 1_500, {}).env) == 15_001
+    assert time.process_time() - start < MOST_SECONDS
