@@ -43,6 +43,7 @@ from gb10.image.plan.plan_record import record
 from gb10.image.plan.render import dockerfile
 from gb10.image.plan.steps import MOD_RUNNER
 from gb10.image.plan.values import PLACES, Plan, Step
+from gb10.image.proof.wheel_files import is_inside
 from gb10.image.recipe.base_image import BaseImage
 from gb10.image.request.from_image import given_diffs, on_base
 from gb10.inside.install.install import remove_uv_notes
@@ -127,6 +128,12 @@ def install_added(store: Store, base: BaseImage | None, step: Step, work: Path) 
     """
     if base is None or not base.site_packages:
         raise BuildError("the image has no folder for Python packages", hint="leave out requirements")
+    if not is_inside(base.site_packages[0].strip("/")):
+        raise BuildError(
+            f"the image's folder for packages leads out of it: {ascii(base.site_packages[0])[:200]}",
+            where=base.reference,
+            hint="take another image",
+        )
     site, place = work / FILES / base.site_packages[0].strip("/"), work / "wheels"
     site.mkdir(parents=True)
     wheels(store_paths(store, step.files))(place)

@@ -84,10 +84,19 @@ def plan_on_image(given: OnImage, build: Recipe, lock: Lock, toolkit: Toolkit, o
 
 
 def check_base(base: BaseImage, options: Options) -> None:
-    """Raise UsageError for a base that cannot be named in a Dockerfile: a record of a plan may come from anybody."""
+    """Raise UsageError for a base that no Dockerfile can name, or with paths that lead elsewhere.
+
+    A record of a plan may come from anybody.
+    """
     if not NAMED.fullmatch(base.reference):
         raise UsageError(
             f"the lock names no image by its digest: {ascii(base.reference)[:200]}",
+            hint="lock it again: ./build.py lock --engine FILE",
+        )
+    if base.strange is not None:
+        raise UsageError(
+            f"the lock names a path that no Python has: {ascii(base.strange)[:200]}",
+            where=base.reference,
             hint="lock it again: ./build.py lock --engine FILE",
         )
     if base.platform != options.platform:
