@@ -14,7 +14,7 @@ from gb10.image.base.file_tree import File, FileTree
 from gb10.image.base.layer_index import packed_index, read_layer, unpacked_index
 from gb10.image.base.layer_stream import zstd
 from tests.unit.made_up_bases import File as Given
-from tests.unit.made_up_bases import package, packed, read
+from tests.unit.made_up_bases import base, package, packed, python, read
 
 SITE = "usr/lib/python3.12/site-packages"
 PLAIN = packed(*package(SITE, "vllm", "0.33.0"), ("a/link", "/usr", "l"))
@@ -229,3 +229,24 @@ def test_files_paths_texts_and_steps_are_bounded(monkeypatch: pytest.MonkeyPatch
         patched.setattr("gb10.image.base.file_tree.MOST_STEPS", 100)
         with pytest.raises(VerifyError, match="lead too far"):
             FileTree([index])
+
+
+def rungs() -> list[Given]:
+    """A ladder of links: to follow ``/l0`` takes 80,000 steps."""
+    return [("d", "", "d"), *((f"l{at}", "./" * 2040 + f"l{at + 1}", "l") for at in range(39)), ("l39", "d", "l")]
+
+
+def test_each_link_to_a_file_costs_steps_also_in_one_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gb10.image.base.file_tree.MOST_STEPS", 200_000)
+    links: list[Given] = [(f"a{number}", "l0/x", "h") for number in range(4)]
+    assert tree(rungs(), [("d/x", "", "f"), links[0]]).find("/a0") is not None
+    with pytest.raises(VerifyError, match="lead too far"):
+        tree(rungs(), [("d/x", "", "f"), *links])
+
+
+def test_each_line_of_a_pth_file_costs_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gb10.image.base.file_tree.MOST_STEPS", 200_000)
+    one: Given = (f"{SITE}/x.pth", "/l0/x\n", "f")
+    assert base([*python(), *rungs(), one]).interpreter == "/usr/bin/python3"
+    with pytest.raises(VerifyError, match="lead too far"):
+        base([*python(), *rungs(), (f"{SITE}/x.pth", "/l0/x\n" * 4, "f")])
