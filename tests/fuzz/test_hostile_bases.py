@@ -96,6 +96,12 @@ def lines() -> bytes:
     return packed(*python(), *rungs(), (f"{SITE}/x.pth", "/l0/x\n" * 9000, "f"))
 
 
+def extended() -> bytes:
+    """1 GB of extended headers with as many records as each may have, in a layer of few bytes."""
+    block = header("x", size=1 << 17, flag=b"x") + b"32 a=".ljust(31, b"b") + b"\n"
+    return zipped(block[:512] + block[512:] * (1 << 12) for _ in range(1 << 13))
+
+
 def read(data: bytes, _: Path) -> None:
     """As an image is read: a layer, kept and read again, laid on itself."""
     found = read_layer(iter([data]))
@@ -105,7 +111,7 @@ def read(data: bytes, _: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [files, metadata, members, ladder, deep, removed, distributions, bomb, hard_links, lines]
+    "make", [files, metadata, members, ladder, deep, removed, distributions, bomb, hard_links, lines, extended]
 )
 def test_an_image_that_wants_memory_or_time_gets_little(make: Callable[[], bytes], tmp_path: Path) -> None:
     finding = run([make()], read, tmp_path)
