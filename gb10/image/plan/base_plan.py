@@ -19,7 +19,7 @@ from gb10.image.plan.steps import CHANGED, MOD_RUNNER, SCANNER, rootfs
 from gb10.image.plan.values import Plan, Step, Toolkit, artifacts, on_each_machine
 from gb10.image.recipe.base_image import BaseImage
 from gb10.image.recipe.image_recipe import Recipe
-from gb10.image.recipe.locked import Lock, LockedDebs, LockedWheel, LockedWheels
+from gb10.image.recipe.locked import AskedBase, Lock, LockedDebs, LockedWheel, LockedWheels
 from gb10.image.recipe.on_image import OnImage, derived
 
 PLACER: Final = "inside/install/placed.py"
@@ -32,7 +32,18 @@ PATCHED: Final = "patched"
 ADDED: Final = "added"
 
 
-def lock_on(base: BaseImage, build: Lock, input_digest: str, added: Iterable[LockedWheel] = ()) -> Lock:
+def asked_base(given: OnImage) -> AskedBase:
+    """What a recipe asks for of its image."""
+    return AskedBase(image=given.base.image, python=given.base.python, engine=given.engine)
+
+
+def lock_on(
+    base: BaseImage,
+    build: Lock,
+    input_digest: str,
+    added: Iterable[LockedWheel] = (),
+    asked: AskedBase | None = None,
+) -> Lock:
     """The lock of an image on ``base``; ``build`` gives the build stages' packages and the day."""
     wheels = tuple(added)
     target = base.platform.partition("/")[2].partition("/")[0]
@@ -47,6 +58,7 @@ def lock_on(base: BaseImage, build: Lock, input_digest: str, added: Iterable[Loc
         ),
         sdists={},
         base=base,
+        asked=asked,
     )
 
 
