@@ -11,7 +11,7 @@ from typing import Final
 from gb10.core.fields import ARCHITECTURES
 from gb10.core.files import Artifact, digest
 from gb10.errors import UsageError
-from gb10.image.plan.compiles import BLANK, PATCHER
+from gb10.image.plan.compiles import BLANK, INSTALLER, PATCHER
 from gb10.image.plan.options import Options
 from gb10.image.plan.plan_record import record
 from gb10.image.plan.render import dockerfile, environment
@@ -28,6 +28,10 @@ NAMED: Final = re.compile(r"[A-Za-z0-9._:/\[\]-]+@sha256:[0-9a-f]{64}", re.ASCII
 NO_TAG: Final = re.compile(r"[^A-Za-z0-9_.-]+", re.ASCII)
 LONGEST: Final = 60
 """Characters of an engine's version in a tag: whoever built the image wrote it."""
+PLACING: Final = tuple(f"patches/{name}.py" for name in ("on_base", "owners", "releases", "write"))
+"""What decides which file of a base a diff changes, beside the layouts of the sources."""
+UNPACKING: Final = ("rootfs/added_wheels.py", INSTALLER)
+"""What unpacks wheels that are added, beside uv."""
 PATCHED: Final = "patched"
 ADDED: Final = "added"
 
@@ -142,11 +146,12 @@ def _added(draft: Plan, below: Step, toolkit: Toolkit) -> tuple[Step, ...]:
     if not wheels or draft.base is None:
         return ()
     place = [draft.base.site_packages[:1], draft.base.interpreter, draft.base.python, draft.base.glibc]
+    own = [toolkit.digests_of(PLACER, *UNPACKING), toolkit.uv]
     return (
         Step(
             name=ADDED,
             kind="added",
-            key=digest([ADDED, below.key, [wheel.sha256 for wheel in wheels], place, toolkit.digests_of(PLACER)]),
+            key=digest([ADDED, below.key, [wheel.sha256 for wheel in wheels], place, own]),
             needs=(below.name,),
             files=artifacts(draft.recipe, wheels),
             about=", ".join(f"{wheel.name} {wheel.version}" for wheel in wheels),
@@ -164,7 +169,7 @@ def _patched(draft: Plan, below: Step, toolkit: Toolkit) -> tuple[Step, ...]:
         Step(
             name=PATCHED,
             kind="patched",
-            key=digest([PATCHED, below.key, inputs, toolkit.digests_of(PLACER, *PATCHER)]),
+            key=digest([PATCHED, below.key, inputs, toolkit.digests_of(PLACER, *PATCHER, *PLACING), toolkit.layouts]),
             needs=(below.name,),
             about=", ".join(use.name for use in uses),
         ),

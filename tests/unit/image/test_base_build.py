@@ -14,8 +14,9 @@ from gb10.core.fetch import stored
 from gb10.core.files import Artifact
 from gb10.core.store import Store
 from gb10.errors import BuildError
-from gb10.image.build.base_build import FILES, install_added, script_start
+from gb10.image.build.base_build import FILES, install_added
 from gb10.image.plan.values import Step
+from gb10.image.rootfs.added_wheels import script_start
 from tests.unit.made_up_base import base
 
 VENV = ("/opt/venv/lib/python3.12/site-packages",)

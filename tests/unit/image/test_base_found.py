@@ -220,7 +220,7 @@ def test_no_path_leads_out_of_the_image(start: dict[str, list[str]]) -> None:
     venv = [*VENV, *package(VENV_SITE, "vllm", "0.33.0")]
     own: list[File] = [(path.replace("opt/venv", "root/own"), content, kind) for path, content, kind in venv]
     more: File = ("root/own/lib/python3.12/site-packages/a.pth", "../../../../../../opt/x\n", "f")
-    one = base([*DEBIAN, *own, more, ("opt/x/einops-1.dist-info/METADATA", "Name: einops\nVersion: 1\n", "f")], **start)
+    one = base([*DEBIAN, *own, more, ("opt/x/einops-1.dist-info/METADATA", "Name: einops\nVersion: 1\n", "f")], **start)  # type: ignore[arg-type]
     assert one.interpreter == "/root/own/bin/python3"
     assert one.site_packages == ("/root/own/lib/python3.12/site-packages",)
     assert one.search[1:] == ("/opt/x",)

@@ -161,4 +161,30 @@ def test_a_base_with_a_path_that_leads_elsewhere_is_refused(field: str, path: st
         else {field: path if field == "interpreter" else (path,)}
     )
     with pytest.raises(UsageError, match="names a path that no Python has"):
-        plan_on(base(**made))  # type: ignore[arg-type]
+        plan_on(base(**made))
+
+
+@pytest.mark.parametrize(
+    ("name", "moved"),
+    [
+        ("patches/on_base.py", "patched"),
+        ("patches/owners.py", "patched"),
+        ("patches/places.py", "patched"),
+        ("layouts", "patched"),
+        ("inside/install/install.py", "added"),
+        ("rootfs/added_wheels.py", "added"),
+        ("uv", "added"),
+    ],
+)
+def test_what_decides_the_files_of_a_step_moves_its_key(name: str, moved: str) -> None:
+    toolkit = SHIPPED.toolkit
+    if name in toolkit.digests:
+        toolkit = replace(toolkit, digests={**toolkit.digests, name: "0" * 64})
+    else:
+        assert getattr(toolkit, name)
+        toolkit = replace(toolkit, **{name: "other"})  # type: ignore[arg-type]
+    assert WHOLE.on
+    after = plan_on_image(WHOLE.on, load_recipe(RECIPE), WHOLE.lock, toolkit, WHOLE.options)
+    changed = {step.name for step in WHOLE.steps if after.step(step.name).key != step.key}
+    assert changed == {moved, "mod-1", "image", "proof"}
+    assert after.step("image").key != WHOLE.key
