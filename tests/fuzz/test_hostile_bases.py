@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from gb10.image.base.described import Wanted, describe
 from gb10.image.base.file_tree import FileTree
 from gb10.image.base.layer_index import packed_index, read_layer, unpacked_index
 from gb10.image.base.layer_stream import zstd
 from tests.fuzz.gauge import run
-from tests.unit.made_up_bases import packed
+from tests.unit.made_up_bases import REFERENCE, File, config, packed, python
 
 pytestmark = pytest.mark.gauged
 
@@ -80,14 +81,38 @@ def bomb() -> bytes:
     return gzip.compress(packed(("x", "", "f")), 1) + gzip.compress(bytes(1 << 24), 9) * 32
 
 
+def rungs() -> list[File]:
+    """A ladder of links: each of ``/l0`` takes 80,000 steps to follow."""
+    return [("d/x", "", "f"), *((f"l{at}", "./" * 2040 + f"l{at + 1}", "l") for at in range(39)), ("l39", "d", "l")]
+
+
+def hard_links() -> bytes:
+    """Hard links in one folder, each through the ladder."""
+    return packed(*rungs(), *((f"a{number}", "l0/x", "h") for number in range(2000)))
+
+
+def lines() -> bytes:
+    """A .pth file whose lines each lead through the ladder."""
+    return packed(*python(), *rungs(), (f"{SITE}/x.pth", "/l0/x\n" * 9000, "f"))
+
+
+def extended() -> bytes:
+    """1 GB of extended headers with as many records as each may have, in a layer of few bytes."""
+    block = header("x", size=1 << 17, flag=b"x") + b"32 a=".ljust(31, b"b") + b"\n"
+    return zipped(block[:512] + block[512:] * (1 << 12) for _ in range(1 << 13))
+
+
 def read(data: bytes, _: Path) -> None:
     """As an image is read: a layer, kept and read again, laid on itself."""
     found = read_layer(iter([data]))
     assert unpacked_index(packed_index(found)) == found
-    FileTree([found, found] if len(found.paths) < 100_000 else [found])
+    tree = FileTree([found, found] if len(found.paths) < 100_000 else [found])
+    describe(tree, REFERENCE, (), config(), Wanted(platform="linux/arm64"))
 
 
-@pytest.mark.parametrize("make", [files, metadata, members, ladder, deep, removed, distributions, bomb])
+@pytest.mark.parametrize(
+    "make", [files, metadata, members, ladder, deep, removed, distributions, bomb, hard_links, lines, extended]
+)
 def test_an_image_that_wants_memory_or_time_gets_little(make: Callable[[], bytes], tmp_path: Path) -> None:
     finding = run([make()], read, tmp_path)
     assert finding is None, finding

@@ -196,7 +196,17 @@ def test_a_tag_is_resolved_once_and_the_lock_keeps_it_when_it_moves(
     second = made(ctx, engine, tmp_path_factory.mktemp("second"), tag, labels="by=others later=yes")
     assert first != second
     ran("lock", "--engine", str(path))
-    assert first in path.with_suffix(".lock.json").read_text(encoding="utf-8")
+    lock = path.with_suffix(".lock.json")
+    assert first in lock.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(f"'{tag}'", f"'{tag}', python: /usr/bin/../bin/python3"), encoding="utf-8")
+    ran("lock", "--engine", str(path))  # another Python of the same image
+    assert first in lock.read_text(encoding="utf-8")
+    assert '"interpreter": "/usr/bin/python3"' in lock.read_text(encoding="utf-8")
+    path.write_text(text.replace(":day0", ":day1"), encoding="utf-8")
+    assert "day1" in called("lock", "--engine", str(path))[2]  # another tag, which the registry lacks
+    path.write_text(text, encoding="utf-8")
+    ran("lock", "--engine", str(path))
     assert f"{tag} is {second}" in called("lock", "--engine", str(path), "--upgrade", "base")[2]
     assert second in path.with_suffix(".lock.json").read_text(encoding="utf-8")
 

@@ -88,7 +88,7 @@ def files_of(ctx: Context, base: BaseImage, paths: Sequence[str], *, engine: Eng
         blob = source.layers[layer]
         blocks = source.repository().stream(blob.digest, blob.size)
         left = MOST_BYTES - sum(map(len, contents.values()))
-        read, digest = contents_of(blocks, {number: names[0] for number, names in rows.items()}, left)
+        read, digest = contents_of(blocks, {number: names[0] for number, names in rows.items()}, left, ctx.stop.check)
         if digest != blob.digest:
             raise _other_bytes(source, blob)
         contents |= {name: read[names[0]] for names in rows.values() for name in names}
@@ -142,13 +142,13 @@ def _read_saved(ctx: Context, engine: Engine, image: ImageInfo) -> None:
         ctx.reporter.task(f"read {image.tags[0] if image.tags else image.id}") as task,
         saved(engine, image.id) as blocks,
     ):
-        outer = LayerStream(blocks, 2 * MOST_UNPACKED, hashed=False)
+        outer = LayerStream(blocks, 2 * MOST_UNPACKED, hashed=False, check=ctx.stop.check)
         for member in members(outer):
             ctx.stop.check()
             if member.kind in "fx" and SAVED.fullmatch(member.path):
                 begin = outer.read(min(member.size, 1))
                 if begin != b"{":  # a manifest or a config
-                    keep_layer(ctx, read_layer(_content(outer, begin, member.size)))
+                    keep_layer(ctx, read_layer(_content(outer, begin, member.size), check=ctx.stop.check))
                     ctx.reporter.advance(task, member.size)
 
 
@@ -239,7 +239,7 @@ def _layers(ctx: Context, source: Source) -> list[LayerIndex]:
                         ctx.reporter.advance(task, len(block))
                         yield block
 
-                found = size.add(read_layer(counted(), size.left))
+                found = size.add(read_layer(counted(), size.left, ctx.stop.check))
                 if found.digest != blob.digest:
                     raise _other_bytes(source, blob)
                 return keep_layer(ctx, found)

@@ -19,6 +19,7 @@ from gb10.image.base.pythons import (
     pythons_elsewhere,
     pythons_on_path,
     started_by,
+    without_dots,
 )
 from gb10.image.recipe.base_image import BaseImage, BaseLayer
 
@@ -61,7 +62,7 @@ def describe(
     check_machine(tree, chosen.python.program, wanted.platform)
     engine = _engine(tree, reference, chosen, _command(settings), wanted)
     torch = chosen.found.installed.get("torch")
-    return BaseImage(
+    base = BaseImage(
         reference=reference,
         platform=wanted.platform,
         layers=layers,
@@ -82,6 +83,12 @@ def describe(
         search=chosen.found.search,
         remarks=chosen.found.remarks,
     )
+    if base.strange is not None:
+        raise VerifyError(
+            f"{reference} has a Python or a package at a path that none has: {ascii(base.strange)[:200]}",
+            hint="its author made it so: take another image",
+        )
+    return base
 
 
 def _chosen(tree: FileTree, reference: str, settings: SentSettings, wanted: Wanted) -> Candidate:
@@ -98,6 +105,8 @@ def _chosen(tree: FileTree, reference: str, settings: SentSettings, wanted: Want
         programs = [wanted.python]
     if len(programs) > MOST_PYTHONS:
         raise UsageError(f"{reference} has more than {MOST_PYTHONS} Pythons", hint=CHOOSE)
+    started = without_dots(tree, started) if started else started
+    programs = [without_dots(tree, program) for program in programs]
     candidates, seen = list[Candidate](), set[tuple[str, ...]]()
     for program in dict.fromkeys(programs):
         python = look_at(tree, program)

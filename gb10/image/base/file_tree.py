@@ -15,7 +15,7 @@ TOO_FAR: Final = "the image's links lead too far: they take longer to follow tha
 HOPS: Final = 40
 """Links that are followed on the way to one file: Linux's own limit."""
 MOST_STEPS: Final = 30_000_000
-"""Parts of paths that are looked up while layers are laid on each other: seconds. An image of 8 GB needs 2 million."""
+"""Parts of paths that are looked up, of one image: seconds. To lay the layers of 8 GB on each other takes 2 million."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +106,16 @@ class FileTree:
         return node
 
     def _walk(self, path: str) -> list[str] | None:
-        """The parts of a path without links; what is not there is taken as it is written. None for a loop."""
+        """The parts of a path without links; what is not there is taken as it is written. None for a loop.
+
+        Raises VerifyError when the image has cost too many steps.
+        """
         ahead, done, nodes, hops = path.split("/")[::-1], list[str](), list[Node | None]([self.root]), 0
         while ahead:
             part = ahead.pop()
             self.steps += 1
+            if self.steps > MOST_STEPS:
+                raise damaged(TOO_FAR)
             if part in ("", "."):
                 continue
             if part == "..":
@@ -146,8 +151,6 @@ class FileTree:
             parent, _, name = path.rpartition("/")
             if parent != last:
                 last, folder = parent, self._made(parent)
-                if self.steps > MOST_STEPS:
-                    raise damaged(TOO_FAR)
             there = folder.get(name)
             if kind == "d":
                 if not isinstance(there, Folder):
@@ -167,8 +170,6 @@ class FileTree:
                 above.pop(path.rpartition("/")[2], None)
             elif kind == "o" and (found := self._existing(path)) is not None:
                 found.clear()
-            if self.steps > MOST_STEPS:
-                raise damaged(TOO_FAR)
 
     def _brought(self, kind: str, path: str, target: str) -> Node:
         if kind == "h":

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from packaging.utils import canonicalize_name
 
 from gb10.image.base.file_tree import File, FileTree, Folder
-from gb10.image.base.pythons import Python, homes_of
+from gb10.image.base.pythons import Python, homes_of, without_dots
 from gb10.image.recipe.base_image import Installed
 
 MOST_FOLDERS: Final = 512
@@ -80,7 +80,7 @@ def _search(tree: FileTree, python: Python, environment: Mapping[str, str], user
             real = tree.real(one)
             if real not in seen and tree.is_folder(one) and len(seen) < MOST_FOLDERS:
                 seen.add(real)
-                yield one
+                yield without_dots(tree, one)
 
 
 def _added(tree: FileTree, folder: str) -> Iterator[str]:
@@ -100,7 +100,7 @@ def _finders(tree: FileTree, search: Sequence[str]) -> dict[str, str]:
         for name in tree.names(folder):
             if FINDER.fullmatch(name):
                 for package, place in _mapping(tree.fact(f"{folder}/{name}") or "").items():
-                    above = str(PurePosixPath(place).parent)
+                    above = without_dots(tree, str(PurePosixPath(place).parent))
                     if tree.is_folder(above):
                         found.setdefault(package, above)
     return found
@@ -137,7 +137,7 @@ def _described(
     name, _, version = (tree.fact(path) or "").partition("\n")
     if not NAME.fullmatch(name) or not VERSION.fullmatch(version):
         return None
-    checkout = _checkout(tree.fact(f"{PurePosixPath(path).parent}/direct_url.json") or "")
+    checkout = without_dots(tree, _checkout(tree.fact(f"{PurePosixPath(path).parent}/direct_url.json") or ""))
     if checkout:
         place = _place(tree, name, checkout, where)
         return Installed(name=name, version=version, folder=place, editable=True, metadata=path)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gb10.image.base.layer_stream import LayerStream, Member, damaged, members
+from gb10.image.base.layer_stream import Check, LayerStream, Member, damaged, members
 from gb10.inside.scan.installed import cuda_of
 
 FORMAT: Final = 1
@@ -98,12 +98,14 @@ class LayerIndex:
             yield kind, path, self.targets.get(number, ""), self.facts.get(number)
 
 
-def contents_of(blocks: Iterator[bytes], wanted: Mapping[int, str], most: int) -> tuple[dict[str, bytes], str]:
+def contents_of(
+    blocks: Iterator[bytes], wanted: Mapping[int, str], most: int, check: Check | None = None
+) -> tuple[dict[str, bytes], str]:
     """Whole files of a layer, by their numbers in its index, each under the name that is given for it; its digest.
 
     Raises VerifyError, also when they hold more than ``most`` bytes.
     """
-    stream = LayerStream(blocks, MOST_UNPACKED)
+    stream = LayerStream(blocks, MOST_UNPACKED, check=check)
     found, number = dict[str, bytes](), 0
     for member in members(stream):
         if not _as_change(member)[1]:
@@ -118,9 +120,12 @@ def contents_of(blocks: Iterator[bytes], wanted: Mapping[int, str], most: int) -
     return found, stream.digest
 
 
-def read_layer(blocks: Iterator[bytes], most: int | None = None) -> LayerIndex:
-    """Read a layer to its end. Raises VerifyError for one that is damaged, or unpacks to more than ``most`` bytes."""
-    stream = LayerStream(blocks, MOST_UNPACKED if most is None else most)
+def read_layer(blocks: Iterator[bytes], most: int | None = None, check: Check | None = None) -> LayerIndex:
+    """Read a layer to its end. Raises VerifyError for one that is damaged, or unpacks to more than ``most`` bytes.
+
+    ``check`` as for LayerStream.
+    """
+    stream = LayerStream(blocks, MOST_UNPACKED if most is None else most, check=check)
     kinds, paths = list[str](), list[str]()
     targets, facts = dict[int, str](), dict[int, str]()
     names = text = 0

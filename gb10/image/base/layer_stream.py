@@ -4,7 +4,7 @@ import hashlib
 import re
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,6 +30,14 @@ WINDOW: Final = 27
 BLOCK: Final = 512
 SPECIAL: Final = 1 << 20
 """Bytes of an extended header: Go's reader of tars, and so Docker, takes no larger one."""
+MOST_HEADERS: Final = 4 << 20
+"""Headers of a layer, extended ones and those of no file included: four for each of the files that it may have."""
+MOST_RECORDS: Final = 1 << 12
+"""Records of a pax header."""
+READ: Final = frozenset((b"GNU.sparse.name", b"path", b"linkpath", b"size"))
+"""The records that are read; a value of another one, such as a file's capabilities, may be no text."""
+MOST_SPECIAL: Final = 256 << 20
+"""Bytes of all extended headers of a layer."""
 LONGEST: Final = 4096
 PART: Final = 255
 """Bytes of a path, and of one of its parts, that a file system takes."""
@@ -39,7 +47,8 @@ FILES: Final = (b"0", b"\0", b"7")
 KINDS: Final = {b"1": "h", b"2": "l", b"5": "d", b"3": "s", b"4": "s", b"6": "s"}
 EXTENDED: Final = (b"x", b"g", b"L", b"K")
 OCTAL: Final = re.compile(rb"[0-7]{0,16}")
-LENGTH: Final = re.compile(rb"([0-9]{1,7}) ")
+RECORD: Final = re.compile(rb"([0-9]{1,7}) ([^=]*)=")
+LINE_FEED: Final = ord("\n")
 
 
 def damaged(what: str) -> VerifyError:
@@ -47,13 +56,20 @@ def damaged(what: str) -> VerifyError:
     return VerifyError(what, hint=HINT)
 
 
+Check = Callable[[], object]
+
+
 class LayerStream:
     """The unpacked bytes of a layer, read from front to back."""
 
-    def __init__(self, blocks: Iterator[bytes], most: int, *, hashed: bool = True) -> None:
-        """``most``: how many unpacked bytes are read at most. ``hashed``: whether the digests are wanted."""
-        self.most, self.hashed = most, hashed
+    def __init__(self, blocks: Iterator[bytes], most: int, *, hashed: bool = True, check: Check | None = None) -> None:
+        """``most``: how many unpacked bytes are read at most. ``hashed``: whether the digests are wanted.
+
+        ``check`` is called for each MiB at least, and raises to end the reading: a small layer may be a large one.
+        """
+        self.most, self.hashed, self._check = most, hashed, check
         self.size = self.unpacked = 0
+        self.headers = self.special = 0
         self._packed, self._content = hashlib.sha256(), hashlib.sha256()
         self._plain = _unpacked(self._counted(blocks))
         self._rest = memoryview(b"")
@@ -103,6 +119,8 @@ class LayerStream:
             block = next(self._plain, None)
             if block is None:
                 return False
+            if self._check:
+                self._check()
             self.unpacked += len(block)
             if self.unpacked > self.most:
                 raise damaged(f"a layer unpacks to more than {self.most >> 30} GiB")
@@ -209,9 +227,7 @@ def members(stream: LayerStream) -> Iterator[Member]:
     ustar, GNU's long names and sparse files, pax. A path out of the root is refused, as by engines.
     """
     ahead = _Ahead()
-    while block := stream.read(BLOCK):
-        if len(block) < BLOCK:
-            raise damaged("a layer ends in the middle of a header")
+    while block := _header(stream):
         if not block.strip(b"\0"):
             if stream.read(BLOCK).strip(b"\0"):
                 raise damaged("a layer has a header behind its end")
@@ -222,7 +238,7 @@ def members(stream: LayerStream) -> Iterator[Member]:
             _look_ahead(ahead, flag, _special(stream, size))
             continue
         if flag == b"S" and block[482]:
-            while _exactly(stream, BLOCK)[504]:
+            while _header(stream, at_end=False)[504]:
                 pass
         path = ahead.path or _name(block)
         kind = _kind(flag, path, _number(block[100:108]))
@@ -239,7 +255,21 @@ def members(stream: LayerStream) -> Iterator[Member]:
         stream.skip(size + -size % BLOCK - (stream.at - begin))
 
 
+def _header(stream: LayerStream, *, at_end: bool = True) -> bytes:
+    """The next block, which is a header; nothing ``at_end`` of the layer, where that may be here."""
+    stream.headers += 1
+    if stream.headers > MOST_HEADERS:
+        raise damaged(f"a layer has more than {MOST_HEADERS:,} headers")
+    block = stream.read(BLOCK)
+    if len(block) < BLOCK and (block or not at_end):
+        raise damaged("a layer ends in the middle of a header")
+    return block
+
+
 def _special(stream: LayerStream, size: int) -> bytes:
+    stream.special += size
+    if stream.special > MOST_SPECIAL:
+        raise damaged(f"a layer has more than {MOST_SPECIAL >> 20} MiB of extended headers")
     if size > SPECIAL:
         raise damaged(f"a layer has an extended header of {size:,} bytes")
     text = _exactly(stream, size)
@@ -263,14 +293,17 @@ def _look_ahead(ahead: _Ahead, flag: bytes, text: bytes) -> None:
 
 def _pax(text: bytes) -> dict[str, str]:
     """The records of a pax header: ``LENGTH KEY=VALUE`` and a line feed each."""
-    found, at = {}, 0
+    found, at, count = dict[str, str](), 0, 0
     while at < len(text):
-        match = LENGTH.match(text, at)
+        match = RECORD.match(text, at)
         end = at + int(match[1]) if match else 0
-        key, equals, value = text[match.end() : end - 1].partition(b"=") if match else (b"", b"", b"")
-        if not equals or end > len(text) or text[end - 1 : end] != b"\n":
+        if not match or not match.end() < end <= len(text) or text[end - 1] != LINE_FEED:
             raise damaged("a layer has a pax header that cannot be read")
-        found[_text(key)] = _whole(value)
+        count += 1
+        if count > MOST_RECORDS:
+            raise damaged(f"a layer has a pax header of more than {MOST_RECORDS:,} records")
+        if match[2] in READ:
+            found[match[2].decode()] = _whole(text[match.end() : end - 1])
         at = end
     return found
 

@@ -1,5 +1,6 @@
 """The Pythons of an image: where each one lies, its version, the folders in which it finds packages. Pure."""
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,15 @@ class Python:
     """Whether it is a venv."""
     isolated: bool = False
     """An environment that does not see the packages of the Python that it was made of."""
+
+
+def without_dots(tree: FileTree, path: str) -> str:
+    """A path without ``..``: one that has it is followed to the end of its links, as ``..`` is meant there."""
+    if ".." not in path.split("/"):
+        return path
+    above, _, name = path.rpartition("/")
+    real = tree.real(path) if name == ".." else tree.real(above)
+    return posixpath.normpath(path if real is None else real if name == ".." else f"{real}/{name}")
 
 
 def path_folders(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -95,7 +105,7 @@ def look_at(tree: FileTree, program: str) -> Python | None:
     own = tree.real(program)
     if own is None:
         return None
-    homes = [settings["home"]] if settings.get("home", "").startswith("/") else []
+    homes = [without_dots(tree, settings["home"])] if settings.get("home", "").startswith("/") else []
     library = _library(tree, own, [str(PurePosixPath(own).parent), *homes])
     if library is None:
         return None

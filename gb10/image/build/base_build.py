@@ -2,19 +2,15 @@
 
 import json
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import uv
-
 from gb10.containers.connection import Engine
 from gb10.containers.images import find_image, refuse_triggers, require_image
 from gb10.containers.registry.transfer import Moves, pull
-from gb10.core import proc
 from gb10.core.fetch import store_paths
 from gb10.core.machine import uv_platform
 from gb10.core.store import Store
@@ -43,9 +39,10 @@ from gb10.image.plan.plan_record import record
 from gb10.image.plan.render import dockerfile
 from gb10.image.plan.steps import MOD_RUNNER
 from gb10.image.plan.values import PLACES, Plan, Step
+from gb10.image.proof.wheel_files import is_inside
 from gb10.image.recipe.base_image import BaseImage
 from gb10.image.request.from_image import given_diffs, on_base
-from gb10.inside.install.install import remove_uv_notes
+from gb10.image.rootfs.added_wheels import unpack_wheels
 
 FILES = "files"
 
@@ -127,34 +124,17 @@ def install_added(store: Store, base: BaseImage | None, step: Step, work: Path) 
     """
     if base is None or not base.site_packages:
         raise BuildError("the image has no folder for Python packages", hint="leave out requirements")
-    site, place = work / FILES / base.site_packages[0].strip("/"), work / "wheels"
-    site.mkdir(parents=True)
+    if not is_inside(base.site_packages[0].strip("/")):
+        raise BuildError(
+            f"the image's folder for packages leads out of it: {ascii(base.site_packages[0])[:200]}",
+            where=base.reference,
+            hint="take another image",
+        )
+    place = work / "wheels"
     wheels(store_paths(store, step.files))(place)
-    argv = [uv.find_uv_bin(), "pip", "install", "--no-config", "--offline", "--no-index", "--no-deps"]
-    argv += ["--require-hashes", "--only-binary", ":all:", "--cache-dir", str(work / "cache"), "--target", str(site)]
-    argv += ["--python", sys.executable, "--python-version", base.python, "--python-platform", _uv_name(base)]
-    argv += ["--find-links", str(place), "-r", str(place / "requirements.txt")]
-    try:
-        proc.capture(argv)
-    except proc.CommandFailedError as error:
-        raise BuildError("uv cannot unpack the added wheels", where=error.tail) from error
-    remove_uv_notes(site)
-    for script in sorted((site / "bin").glob("*")):
-        target = work / FILES / programs_of(base.site_packages[0]).strip("/") / script.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        script.rename(target)
-        text = target.read_bytes()
-        own, shebang = f"#!{sys.executable}\n".encode(), f"#!{base.interpreter}\n".encode()
-        target.write_bytes(text.replace(own, shebang, 1) if text.startswith(own) else text)
-    shutil.rmtree(site / "bin", ignore_errors=True)
+    unpack_wheels(place, work / FILES, base, uv_platform=_uv_name(base), cache=work / "cache")
     for folder in (place, work / "cache"):
         shutil.rmtree(folder)
-
-
-def programs_of(site: str) -> str:
-    """Where the programs of a folder of packages lie: ``/opt/venv/bin`` of ``/opt/venv/lib/python3.12/…``."""
-    prefix, found, _ = site.partition("/lib/python3")
-    return "/usr/local/bin" if not found or prefix in ("/usr", "") else f"{prefix}/bin"
 
 
 def _uv_name(base: BaseImage) -> str:

@@ -20,7 +20,7 @@ from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.lock.relock import BASE, added_wheels, main_index
 from gb10.image.lock.resolver import Platform, Resolver
-from gb10.image.plan.base_plan import lock_on
+from gb10.image.plan.base_plan import asked_base, lock_on
 from gb10.image.plan.catalog import DEFAULT_ENGINE
 from gb10.image.recipe.base_image import BaseImage
 from gb10.image.recipe.image_recipe import Recipe
@@ -55,17 +55,17 @@ def given_digest(given: OnImage) -> str:
     )
 
 
-def read_base(ctx: Context, given: OnImage, platform: str) -> BaseImage:
-    """The image that a recipe builds on, as it is now. Raises as ``inspect_base``."""
+def read_base(ctx: Context, given: OnImage, platform: str, reference: str = "") -> BaseImage:
+    """The image that a recipe builds on, as it is now, or as it is by ``reference``. Raises as ``inspect_base``."""
     engine = connect_if_running(ctx.env, ctx.store)
     python, serving = given.base.python, given.engine or ""
-    return inspect_base(ctx, given.base.image, platform, engine=engine, python=python, serving=serving)
+    return inspect_base(ctx, reference or given.base.image, platform, engine=engine, python=python, serving=serving)
 
 
 def lock_in_memory(ctx: Context, given: OnImage, platform: str) -> Lock:
     """The lock of what ``--from`` names, for a platform: a tag is resolved now. Raises as ``inspect_base``."""
     base = read_base(ctx, given, platform)
-    return lock_on(base, build_inputs(ctx)[1], given_digest(given))
+    return lock_on(base, build_inputs(ctx)[1], given_digest(given), asked=asked_base(given))
 
 
 def check_on_image(given: OnImage, lock: Lock, path: Path) -> None:
@@ -84,24 +84,29 @@ def lock_on_image(ctx: Context, given: OnImage, path: Path, upgrade: tuple[str, 
     Raises UsageError when a wheel does not fit what the image holds, FetchError, and as ``inspect_base``.
     """
     old = _old(path)
-    kept = old.base if old and BASE not in upgrade else None
-    name = given.base.image
-    same = kept is not None and kept.platform == given.platform and _repository(kept.reference) == _repository(name)
-    base = kept if kept and same and ("@" not in name or name == kept.reference) else None
-    if base is None:
-        base = read_base(ctx, given, given.platform)
-        if name != base.reference:
-            ctx.reporter.say(f"{name} is {base.reference}")
+    kept = kept_base(given, old) if old and BASE not in upgrade else ""
+    if isinstance(kept, BaseImage):
+        base = kept
+    else:
+        base = read_base(ctx, given, given.platform, kept)
+        if given.base.image != base.reference:
+            ctx.reporter.say(f"{given.base.image} is {base.reference}")
     build_recipe, build = build_inputs(ctx)
     wheels = _added(ctx, derived(given, base, build_recipe), base, old, upgrade) if given.requirements else ()
-    return lock_on(base, build, given_digest(given), wheels)
+    return lock_on(base, build, given_digest(given), wheels, asked_base(given))
 
 
-def _repository(reference: str) -> str:
-    """A reference without digest and tag."""
-    name = reference.partition("@")[0]
-    head, slash, last = name.rpartition("/")
-    return f"{head}{slash}{last.partition(':')[0]}"
+def kept_base(given: OnImage, old: Lock) -> BaseImage | str:
+    """The image of a lock, if the recipe asks what it asked then; else the reference that is read. Pure.
+
+    Where only the Python or the engine is another one, the image keeps its digest. Empty: what the recipe names.
+    """
+    if old.base is None or old.asked is None or old.base.platform != given.platform:
+        return ""
+    asked = asked_base(given)
+    if asked == old.asked:
+        return old.base
+    return old.base.reference if asked.image == old.asked.image else ""
 
 
 def _old(path: Path) -> Lock | None:

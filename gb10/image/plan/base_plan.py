@@ -11,7 +11,7 @@ from typing import Final
 from gb10.core.fields import ARCHITECTURES
 from gb10.core.files import Artifact, digest
 from gb10.errors import UsageError
-from gb10.image.plan.compiles import BLANK, PATCHER
+from gb10.image.plan.compiles import BLANK, INSTALLER, PATCHER
 from gb10.image.plan.options import Options
 from gb10.image.plan.plan_record import record
 from gb10.image.plan.render import dockerfile, environment
@@ -19,7 +19,7 @@ from gb10.image.plan.steps import CHANGED, MOD_RUNNER, SCANNER, rootfs
 from gb10.image.plan.values import Plan, Step, Toolkit, artifacts, on_each_machine
 from gb10.image.recipe.base_image import BaseImage
 from gb10.image.recipe.image_recipe import Recipe
-from gb10.image.recipe.locked import Lock, LockedDebs, LockedWheel, LockedWheels
+from gb10.image.recipe.locked import AskedBase, Lock, LockedDebs, LockedWheel, LockedWheels
 from gb10.image.recipe.on_image import OnImage, derived
 
 PLACER: Final = "inside/install/placed.py"
@@ -28,11 +28,26 @@ NAMED: Final = re.compile(r"[A-Za-z0-9._:/\[\]-]+@sha256:[0-9a-f]{64}", re.ASCII
 NO_TAG: Final = re.compile(r"[^A-Za-z0-9_.-]+", re.ASCII)
 LONGEST: Final = 60
 """Characters of an engine's version in a tag: whoever built the image wrote it."""
+PLACING: Final = tuple(f"patches/{name}.py" for name in ("on_base", "owners", "releases", "write"))
+"""What decides which file of a base a diff changes, beside the layouts of the sources."""
+UNPACKING: Final = ("rootfs/added_wheels.py", INSTALLER)
+"""What unpacks wheels that are added, beside uv."""
 PATCHED: Final = "patched"
 ADDED: Final = "added"
 
 
-def lock_on(base: BaseImage, build: Lock, input_digest: str, added: Iterable[LockedWheel] = ()) -> Lock:
+def asked_base(given: OnImage) -> AskedBase:
+    """What a recipe asks for of its image."""
+    return AskedBase(image=given.base.image, python=given.base.python, engine=given.engine)
+
+
+def lock_on(
+    base: BaseImage,
+    build: Lock,
+    input_digest: str,
+    added: Iterable[LockedWheel] = (),
+    asked: AskedBase | None = None,
+) -> Lock:
     """The lock of an image on ``base``; ``build`` gives the build stages' packages and the day."""
     wheels = tuple(added)
     target = base.platform.partition("/")[2].partition("/")[0]
@@ -47,6 +62,7 @@ def lock_on(base: BaseImage, build: Lock, input_digest: str, added: Iterable[Loc
         ),
         sdists={},
         base=base,
+        asked=asked,
     )
 
 
@@ -84,10 +100,19 @@ def plan_on_image(given: OnImage, build: Recipe, lock: Lock, toolkit: Toolkit, o
 
 
 def check_base(base: BaseImage, options: Options) -> None:
-    """Raise UsageError for a base that cannot be named in a Dockerfile: a record of a plan may come from anybody."""
+    """Raise UsageError for a base that no Dockerfile can name, or with paths that lead elsewhere.
+
+    A record of a plan may come from anybody.
+    """
     if not NAMED.fullmatch(base.reference):
         raise UsageError(
             f"the lock names no image by its digest: {ascii(base.reference)[:200]}",
+            hint="lock it again: ./build.py lock --engine FILE",
+        )
+    if base.strange is not None:
+        raise UsageError(
+            f"the lock names a path that no Python has: {ascii(base.strange)[:200]}",
+            where=base.reference,
             hint="lock it again: ./build.py lock --engine FILE",
         )
     if base.platform != options.platform:
@@ -121,11 +146,12 @@ def _added(draft: Plan, below: Step, toolkit: Toolkit) -> tuple[Step, ...]:
     if not wheels or draft.base is None:
         return ()
     place = [draft.base.site_packages[:1], draft.base.interpreter, draft.base.python, draft.base.glibc]
+    own = [toolkit.digests_of(PLACER, *UNPACKING), toolkit.uv]
     return (
         Step(
             name=ADDED,
             kind="added",
-            key=digest([ADDED, below.key, [wheel.sha256 for wheel in wheels], place, toolkit.digests_of(PLACER)]),
+            key=digest([ADDED, below.key, [wheel.sha256 for wheel in wheels], place, own]),
             needs=(below.name,),
             files=artifacts(draft.recipe, wheels),
             about=", ".join(f"{wheel.name} {wheel.version}" for wheel in wheels),
@@ -143,7 +169,7 @@ def _patched(draft: Plan, below: Step, toolkit: Toolkit) -> tuple[Step, ...]:
         Step(
             name=PATCHED,
             kind="patched",
-            key=digest([PATCHED, below.key, inputs, toolkit.digests_of(PLACER, *PATCHER)]),
+            key=digest([PATCHED, below.key, inputs, toolkit.digests_of(PLACER, *PATCHER, *PLACING), toolkit.layouts]),
             needs=(below.name,),
             about=", ".join(use.name for use in uses),
         ),

@@ -1,12 +1,15 @@
 """The catalog: recipes, templates, stage scripts and kernels of the checkout, read once, with their digests."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from gb10.core.files import digest
 from gb10.core.installation import ROOT, package_of
 from gb10.errors import UsageError
 from gb10.image.plan.values import Toolkit
@@ -112,6 +115,8 @@ class Catalog:
             kernel_sets=read_sets(self.contents),
             slim=self.slim,
             rehearsals=self.rehearsals,
+            layouts=_layouts(self.patches / "releases.lock.json"),
+            uv=version("uv"),
         )
 
 
@@ -119,6 +124,25 @@ def module_path(name: str) -> str:
     """Where Python looks for a file of ROOMS below the folder of its packages, by the name that keys use."""
     room = next(room for room in ROOMS if name.startswith(f"{room}/"))
     return f"gb10/{ROOMS[room]}{name.removeprefix(room)}"
+
+
+def _layouts(path: Path) -> str:
+    """Digest of what places a diff, in the file of releases; a new release alone does not move it. Empty without it."""
+    if not path.exists():
+        return ""
+    sources: dict[str, dict[str, Any]] = json.loads(path.read_bytes())["sources"]
+    return digest(
+        [
+            [
+                name,
+                source.get("layout"),
+                source.get("owns"),
+                "told" in source,
+                sorted({one["folder"] for one in source["releases"].values() if "folder" in one}),
+            ]
+            for name, source in sources.items()
+        ]
+    )
 
 
 def _files(folder: Path) -> list[Path]:

@@ -89,6 +89,7 @@ def needed_lock(plan: Plan) -> Lock:
     return lock.model_copy(
         update={
             "base_digest": NO_DIGEST,
+            "asked": None,
             "debs": lock.debs.model_copy(update={"image": _only(lock.debs.image, target)}),
             "wheels": LockedWheels(image=_only(image, target), tools=tools),
             "sdists": {name: file for name, file in lock.sdists.items() if name in projects},

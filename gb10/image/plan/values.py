@@ -47,6 +47,10 @@ class Toolkit:
     """The rules for what images leave out."""
     rehearsals: Mapping[str, Rehearsal] = field(default_factory=dict)
     """By engine."""
+    layouts: str = ""
+    """Digest of where each source keeps its files: it decides which file of an image of others a diff changes."""
+    uv: str = ""
+    """The version of uv, which unpacks wheels that are added to an image of others."""
 
     def digests_of(self, *names: str) -> dict[str, str]:
         """Digests of these files. A folder name means every file below it."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import PurePosixPath
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,3 +75,19 @@ class BaseImage:
     def version(self) -> str:
         """The engine's version; empty without an engine."""
         return self.installed[self.engine].version if self.engine else ""
+
+    @property
+    def strange(self) -> str | None:
+        """The first of its paths that no path of a Python is: a relative one, one with ``..`` or a control character.
+
+        An image and a record of a plan may come from anybody, and files are written below these paths.
+        """
+        found = (*self.site_packages, *self.search, *((self.interpreter,) if self.interpreter else ()))
+        rows = chain.from_iterable(
+            (one.folder, *((one.metadata,) if one.metadata else ())) for one in self.installed.values()
+        )
+        return next((path for path in chain(found, rows) if not _is_plain(path)), None)
+
+
+def _is_plain(path: str) -> bool:
+    return path.startswith("/") and path.isprintable() and ".." not in PurePosixPath(path).parts

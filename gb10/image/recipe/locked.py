@@ -89,6 +89,16 @@ class LockedWheels(Model):
     tools: Annotated[dict[Architecture, tuple[LockedWheel, ...]], AfterValidator(_both)]
 
 
+class AskedBase(Model):
+    """What a recipe asked for when its image was locked: the image as it is written there, a tag too, and which Python
+    and engine of it.
+    """
+
+    image: str
+    python: str = ""
+    engine: str | None = None
+
+
 class Lock(Model):
     """Every input of a build; ``created`` is the UTC day of the lock.
 
@@ -105,3 +115,5 @@ class Lock(Model):
     sdists: dict[Name, LockedSdist | LockedSources | LockedCheckout]
     base: BaseImage | None = None
     """The image of others that it is built on, as it was read; its Debian packages are for the build stages alone."""
+    asked: AskedBase | None = None
+    """What the recipe asked for then: another question has another answer."""

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gb10.errors import UsageError, VerifyError
-from tests.unit.made_up_bases import X86, File, base, package, python
+from tests.unit.made_up_bases import X86, File, base, elf, package, python
 
 DEBIAN = python(site="dist-packages")
 DIST = "usr/local/lib/python3.12/dist-packages"
@@ -211,3 +211,42 @@ def test_pythonpath_comes_first_and_the_users_folder_before_the_systems() -> Non
 def test_two_releases_in_one_folder_are_told() -> None:
     one = base([*DEBIAN, *package(DIST, "vllm", "0.32.0"), *package(DIST, "vllm", "0.33.0")])
     assert one.remarks == (f"/{DIST} holds two releases of vllm: 0.32.0 and 0.33.0",)
+
+
+@pytest.mark.parametrize(
+    "start", [{"Env": ["PATH=/../../../../root/own/bin"]}, {"Cmd": ["/../../../root/own/bin/python3"]}]
+)
+def test_no_path_leads_out_of_the_image(start: dict[str, list[str]]) -> None:
+    venv = [*VENV, *package(VENV_SITE, "vllm", "0.33.0")]
+    own: list[File] = [(path.replace("opt/venv", "root/own"), content, kind) for path, content, kind in venv]
+    more: File = ("root/own/lib/python3.12/site-packages/a.pth", "../../../../../../opt/x\n", "f")
+    one = base([*DEBIAN, *own, more, ("opt/x/einops-1.dist-info/METADATA", "Name: einops\nVersion: 1\n", "f")], **start)  # type: ignore[arg-type]
+    assert one.interpreter == "/root/own/bin/python3"
+    assert one.site_packages == ("/root/own/lib/python3.12/site-packages",)
+    assert one.search[1:] == ("/opt/x",)
+    assert one.installed["einops"].folder == "/opt/x"
+    assert one.strange is None
+
+
+def test_a_path_goes_up_from_the_end_of_its_links() -> None:
+    files: list[File] = [("link", "/opt/deep/er", "l"), ("opt/deep/er/x", "", "f"), *python("opt/deep")]
+    assert base(files, Env=["PATH=/link/../bin"]).interpreter == "/opt/deep/bin/python3"
+
+
+def test_a_home_of_an_environment_leads_to_no_folder_outside() -> None:
+    config = "home = /../../usr/bin\ninclude-system-site-packages = true\nversion = 3.12.3\n"
+    venv: list[File] = [("opt/venv/bin/python3", elf(), "x"), ("opt/venv/pyvenv.cfg", config, "f")]
+    one = base([*python(), *package("usr/lib/python3.12/site-packages", "vllm", "0.33.0")], venv, Env=VENV_PATH)
+    assert one.installed["vllm"].folder == "/usr/lib/python3.12/site-packages"
+
+
+def test_a_control_character_in_a_path_is_refused() -> None:
+    site = "usr/lib/python3.12/site-packages"
+    with pytest.raises(VerifyError, match="at a path that none has"):
+        base(
+            [
+                *python(),
+                *package(site, "vllm", "0.33.0"),
+                (f"{site}/a\x1b.dist-info/METADATA", "Name: a\nVersion: 1\n", "f"),
+            ]
+        )

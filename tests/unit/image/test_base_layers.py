@@ -14,7 +14,7 @@ from gb10.image.base.file_tree import File, FileTree
 from gb10.image.base.layer_index import packed_index, read_layer, unpacked_index
 from gb10.image.base.layer_stream import zstd
 from tests.unit.made_up_bases import File as Given
-from tests.unit.made_up_bases import package, packed, read
+from tests.unit.made_up_bases import base, package, packed, python, read
 
 SITE = "usr/lib/python3.12/site-packages"
 PLAIN = packed(*package(SITE, "vllm", "0.33.0"), ("a/link", "/usr", "l"))
@@ -173,8 +173,9 @@ def header(**changes: bytes) -> bytes:
     """A header with other bytes, and the right checksum."""
     block = bytearray(packed(("x", "", "f"))[:512])
     places = {"size": slice(124, 136), "flag": slice(156, 157), "mode": slice(100, 108)}
+    places["path"] = slice(0, 100)
     for name, content in changes.items():
-        block[places[name]] = content
+        block[places[name]] = content.ljust(100, b"\0") if name == "path" else content
     block[148:156] = b" " * 8
     block[148:156] = b"%06o\0 " % sum(block)
     return bytes(block)
@@ -229,3 +230,72 @@ def test_files_paths_texts_and_steps_are_bounded(monkeypatch: pytest.MonkeyPatch
         patched.setattr("gb10.image.base.file_tree.MOST_STEPS", 100)
         with pytest.raises(VerifyError, match="lead too far"):
             FileTree([index])
+
+
+def rungs() -> list[Given]:
+    """A ladder of links: to follow ``/l0`` takes 80,000 steps."""
+    return [("d", "", "d"), *((f"l{at}", "./" * 2040 + f"l{at + 1}", "l") for at in range(39)), ("l39", "d", "l")]
+
+
+def test_each_link_to_a_file_costs_steps_also_in_one_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gb10.image.base.file_tree.MOST_STEPS", 200_000)
+    links: list[Given] = [(f"a{number}", "l0/x", "h") for number in range(4)]
+    assert tree(rungs(), [("d/x", "", "f"), links[0]]).find("/a0") is not None
+    with pytest.raises(VerifyError, match="lead too far"):
+        tree(rungs(), [("d/x", "", "f"), *links])
+
+
+def test_each_line_of_a_pth_file_costs_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gb10.image.base.file_tree.MOST_STEPS", 200_000)
+    one: Given = (f"{SITE}/x.pth", "/l0/x\n", "f")
+    assert base([*python(), *rungs(), one]).interpreter == "/usr/bin/python3"
+    with pytest.raises(VerifyError, match="lead too far"):
+        base([*python(), *rungs(), (f"{SITE}/x.pth", "/l0/x\n" * 4, "f")])
+
+
+HEADERS = {
+    "no file": header(path=b"."),
+    "AUFS": header(path=b".wh..wh.x"),
+    "extended": header(flag=b"x", size=b"00000000010\0") + b"8 a=bcd\n".ljust(512, b"\0"),
+}
+
+
+@pytest.mark.parametrize("block", HEADERS.values(), ids=HEADERS)
+def test_headers_of_no_file_are_bounded_in_number(block: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layer_stream, "MOST_HEADERS", 50, raising=False)
+    assert read_layer(iter([block * 40])).paths == ()
+    with pytest.raises(VerifyError, match="more than 50 headers"):
+        read_layer(iter([zstd.compress(block * 60)]))
+
+
+def test_extended_headers_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layer_stream, "MOST_SPECIAL", 1 << 20, raising=False)
+    one = header(flag=b"x", size=b"%011o\0" % (1 << 19)) + b"524288 a=".ljust((1 << 19) - 1, b"x") + b"\n"
+    assert read_layer(iter([one * 2])).paths == ()
+    with pytest.raises(VerifyError, match="1 MiB of extended headers"):
+        read_layer(iter([zstd.compress(one * 3)]))
+
+
+def test_a_small_layer_that_is_a_large_one_can_be_stopped() -> None:
+    asked = list[int]()
+    content = gzip.compress(packed(("x", bytes(8 << 20), "f")))
+    found = read_layer(iter([content]), check=lambda: asked.append(1))
+    assert len(asked) >= found.unpacked >> 20
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        read_layer(iter([content]), check=stop)
+
+
+def test_a_record_that_is_not_read_may_be_no_text() -> None:
+    record = b"47 SCHILY.xattr.security.capability=\1\0\0\2\0 \0\0\0\0\n"
+    assert len(record) == 47
+    one = header(flag=b"x", size=b"%011o\0" % len(record)) + record.ljust(512, b"\0") + header(path=b"ping")
+    assert read_layer(iter([one])).paths == ("ping",)
+
+
+def test_records_of_a_header_are_bounded() -> None:
+    with pytest.raises(VerifyError, match="more than 4,096 records"):
+        read_layer(iter([header(flag=b"x", size=b"%011o\0" % (1 << 16)) + b"8 a=bcd\n" * (1 << 13)]))

@@ -148,3 +148,43 @@ def test_a_version_that_its_author_made_up_is_no_line_of_a_dockerfile_and_no_bad
 def test_a_release_that_is_none_is_older_than_all() -> None:
     assert release_of(base()) == ("vllm", "0.34.0.dev12+gabc")
     assert release_of(base(engine="", installed={})) == ("image", "0")
+
+
+@pytest.mark.parametrize("path", ["/../../root/own", "/opt/\x1b", "/opt/a\nRUN evil", "opt"])
+@pytest.mark.parametrize("field", ["interpreter", "site_packages", "search", "folder", "metadata"])
+def test_a_base_with_a_path_that_leads_elsewhere_is_refused(field: str, path: str) -> None:
+    row = Installed(name="vllm", version="1", folder="/x")
+    there = {"folder": replace(row, folder=path), "metadata": replace(row, metadata=path)}
+    made = (
+        {"installed": {"vllm": there[field]}}
+        if field in there
+        else {field: path if field == "interpreter" else (path,)}
+    )
+    with pytest.raises(UsageError, match="names a path that no Python has"):
+        plan_on(base(**made))
+
+
+@pytest.mark.parametrize(
+    ("name", "moved"),
+    [
+        ("patches/on_base.py", "patched"),
+        ("patches/owners.py", "patched"),
+        ("patches/places.py", "patched"),
+        ("layouts", "patched"),
+        ("inside/install/install.py", "added"),
+        ("rootfs/added_wheels.py", "added"),
+        ("uv", "added"),
+    ],
+)
+def test_what_decides_the_files_of_a_step_moves_its_key(name: str, moved: str) -> None:
+    toolkit = SHIPPED.toolkit
+    if name in toolkit.digests:
+        toolkit = replace(toolkit, digests={**toolkit.digests, name: "0" * 64})
+    else:
+        assert getattr(toolkit, name)
+        toolkit = replace(toolkit, **{name: "other"})  # type: ignore[arg-type]
+    assert WHOLE.on
+    after = plan_on_image(WHOLE.on, load_recipe(RECIPE), WHOLE.lock, toolkit, WHOLE.options)
+    changed = {step.name for step in WHOLE.steps if after.step(step.name).key != step.key}
+    assert changed == {moved, "mod-1", "image", "proof"}
+    assert after.step("image").key != WHOLE.key
