@@ -177,7 +177,8 @@ def empty_variables(case: LintCase) -> Iterator[Finding]:
         if str("" if value is None else value).strip() or not (kind or name in REFUSED_EMPTY):
             continue
         why, fix = REFUSED_EMPTY.get(name) or (f"{known.named if known else ''} takes {_kind(kind)}", "leave it out")
-        less = known and name.startswith(ENGINES[known.engine]) and (case.foreign_image or not known.exact)
+        of_the_engine = known is not None and (name not in REFUSED_EMPTY or name.startswith(ENGINES[known.engine]))
+        less = known is not None and of_the_engine and (case.foreign_image or not known.exact)
         level: Level | None = "warning" if less else None
         yield Finding(line=case.recipe.line("env", name), value=why, name=name, more=fix, level=level)
 
