@@ -98,8 +98,9 @@ KERNEL_FILES: Final = (
     "warmup",
 )
 TOP_K: Final = re.compile(r"persistent_topk|filtered_?topk|(?:top_?k|sparse).{0,40}indexer|indexer.{0,40}top_?k", re.I)
-WITHOUT_TOP_K: Final = "0.33.0"
-"""The first release of vLLM that is known to do without persistent_topk in sparse_attn_indexer.py."""
+FALLS_BACK: Final = "0.33.0"
+"""A release of vLLM whose csrc/topk.cu, as read, takes top_k_per_row_decode where persistent_topk does not fit and
+FilteredTopK has no 128 KiB (vllm PR#54110). The call is in indexer_topk.py there, not in sparse_attn_indexer.py."""
 SHAPES: Final = re.compile(
     (
         r"num_tokens|head_dim|head_size|num_heads|heads|top_?k|block_size|page_size|hidden|dtype|group_size|tile|"
@@ -163,7 +164,7 @@ def beyond_shared_memory(case: Case) -> Verdict | None:
             f"{_another(case)} Or fewer stages (num_stages) or a smaller tile, where the file of the tile is "
             "yours: ./build.py moe check FILE."
         ),
-        evidence="the numbers of the message against the chip's; vllm#53748, vllm PR#41834, sglang#8513",
+        evidence="the numbers of the message against the chip's; vllm#53748, vllm PR#41834, vllm PR#54110, sglang#8513",
     )
 
 
@@ -190,10 +191,17 @@ def _top_k(case: Case) -> str:
     length = case.scan.start.option("max_model_len", "context_length", "model_max_length")
     now = f" (now {length})" if length else ""
     known = case.version("vllm")
-    old = case.engine == "vllm" and (known is None or _before(known, WITHOUT_TOP_K))
-    newer = f"Take vLLM {WITHOUT_TOP_K}: its sparse_attn_indexer.py calls no persistent_topk. " if old else ""
+    old = case.engine == "vllm" and (known is None or _before(known, FALLS_BACK))
+    newer = (
+        f"Take vLLM {FALLS_BACK}: its top-k takes a kernel for each row where a block has less than 128 KiB. "
+        if old
+        else ""
+    )
+    per_row = " So may --sparse-indexer-topk-backend per_row (vLLM 0.30.0 and later)." if case.engine == "vllm" else ""
     first = "Else" if newer else "The length decides how many blocks it needs:"
-    return f"{newer}{first} a smaller --max-model-len{now} may fit. {_another(case, 'Last: another kernel, by')}"
+    return (
+        f"{newer}{first} a smaller --max-model-len{now} may fit.{per_row} {_another(case, 'Last: another kernel, by')}"
+    )
 
 
 def _before(version: str, other: str) -> bool:
