@@ -256,3 +256,10 @@ def test_no_family_falls_over_words_in_any_order(seed: int) -> None:
     raised = Raised(type="RuntimeError", message=text, line=1)
     verdict = verdict_of(Case(raised=raised, chain=(raised,), scan=scanner.scan(), releases=load_releases()))
     assert verdict is None or (verdict.meaning and verdict.action and verdict.evidence)
+
+
+def test_the_sentences_of_a_start_that_stopped_do_not_run_together() -> None:
+    report = next(one for one in REPORTS if one["id"] == "T10")
+    one = next(one for one in found(*report["logs"]) if one.code == "start-stopped")
+    assert one.rule
+    assert re.search(r"using nccl==[\d.]+\d\. Other ranks: ", one.rule.meaning)
