@@ -9,12 +9,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from gb10.cli.common import JsonOption, print_json, verb_app, with_context
+from gb10.cli.common import AllowUncheckedOption, JsonOption, print_json, verb_app, with_context
+from gb10.core.checked import documents_of, refuse_unchecked, rows_of
 from gb10.core.files import read_plain_file
 from gb10.core.printing import printable, visible
 from gb10.core.reporter import VERBOSE, Reporter
 from gb10.core.ssh import HERE
-from gb10.errors import EngineError, ServeError, UsageError
+from gb10.errors import EngineError, ServeError, UncheckedError, UsageError
 from gb10.image.context import Context
 from gb10.serving.checkup.bundle import as_text, write_bundle
 from gb10.serving.checkup.collect import Checkup, Request, collect
@@ -46,7 +47,13 @@ def print_checkup(reporter: Reporter, found: Checkup, rules: Sequence[DoctorRule
         for one in seen:
             _print_seen(one, first=one is diagnosis.first and len(found.shown.logs) > 1)
     shown = found.shown
-    if not diagnosis.seen and (shown.machines or shown.containers or shown.logs or shown.endpoints):
+    for row in rows_of(found.unchecked):
+        print(row)
+    if (
+        not diagnosis.seen
+        and not found.unchecked
+        and (shown.machines or shown.containers or shown.logs or shown.endpoints)
+    ):
         print(printable(f"nothing found; read: {', '.join(_names_read(found))}"))
     for remark in diagnosis.remarks:
         reporter.say(f"note: {remark}")
@@ -147,6 +154,7 @@ def doctor_document(found: Checkup, rules: Sequence[DoctorRule]) -> dict[str, An
         "endpoints": [one.url for one in shown.endpoints],
         "findings": [_finding(one, diagnosis) for one in diagnosis.seen],
         "remarks": list(diagnosis.remarks),
+        "unchecked": documents_of(found.unchecked),
     }
 
 
@@ -222,7 +230,8 @@ It reads, and changes nothing. Rules that cannot be about an image, by its plan.
 Several logs are one story: the first error of all comes first. Errors that no rule knows are named as such,
 with the statement of the engine that printed them.
 
-Exit 12 when it found an error, 7 when no machine that you named can be read.
+Exit 12 when it found an error, 7 when no machine that you named can be read, 13 when no line of a log is an engine's
+or a kernel's.
 """)
 HostOption = Annotated[
     list[str] | None,
@@ -273,6 +282,7 @@ def doctor(
     bundle: BundleOption = None,
     explain: ExplainOption = False,
     rules: RulesOption = False,
+    allow_unchecked: AllowUncheckedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Find what is wrong with a Spark."""
@@ -303,6 +313,9 @@ def doctor(
         if written:
             print(f"{bundle}  sha256:{written}")
     _end(request, named, found)
+    if as_json and found.unchecked and not allow_unchecked:  # the document has the rows
+        raise typer.Exit(UncheckedError.code)
+    refuse_unchecked(found.unchecked, allowed=allow_unchecked)
 
 
 def _written(ctx: Context, bundle: Path, found: Checkup, document: object) -> str:

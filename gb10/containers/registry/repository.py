@@ -175,7 +175,7 @@ class Repository:
                     raise self._error(f"{reply.status_code} {reply.reason} {text}".strip())
                 yield reply
         except requests.RequestException as error:
-            raise registry_error(f"{self.base}/{self.name}", str(error)) from error
+            raise self._error(str(error)) from error
 
     def _get(self, path: str, accept: str, more: Mapping[str, str]) -> requests.Response:
         headers = {"Accept": accept, **more, **({"Authorization": self.token} if self.token else {})}

@@ -26,6 +26,10 @@ LOGIN = "docker login REGISTRY; or correct the reference"
 AWAY = (
     "no such host",
     "name resolution",
+    "nameresolution",
+    "failed to resolve '",
+    "name or service",
+    "nodename nor servname",
     "server misbehaving",
     "connection refused",
     "no route to host",
@@ -37,7 +41,7 @@ AWAY = (
 """The engine's words when no registry answered."""
 HINTS = (
     (("unauthorized", "authentication", "denied", "forbidden", "credentials"), LOGIN),
-    (("no such host", "refused", "timeout", "timed out", "unreachable"), "check the registry's name, port and network"),
+    (AWAY, "check the registry's name, port and network"),
     (("server gave http response",), "Docker takes a registry without TLS only if its insecure-registries name it"),
     (("x509", "certificate"), "Docker must trust the registry's certificate: /etc/docker/certs.d/REGISTRY/ca.crt"),
     (("not found", "unknown"), "check the name and the tag"),

@@ -1,5 +1,6 @@
 """A Dockerfile, a folder with one, or a folder of patches, adopted: found, read bounded, accounted for."""
 
+import difflib
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +15,7 @@ from gb10.errors import EngineError, PatchError, PublishError, UncheckedError, U
 from gb10.image.adopt.accounting import Given, account
 from gb10.image.adopt.adopted import Adopted, Line
 from gb10.image.adopt.build_files import BuildFile, BuildFiles
-from gb10.image.adopt.dockerfile import MOST_BYTES, parse_dockerfile
+from gb10.image.adopt.dockerfile import MOST_BYTES, Dockerfile, parse_dockerfile
 from gb10.image.adopt.recipe_files import rows_of, shown
 from gb10.image.context import Context
 from gb10.image.inspect.remote import remote_image
@@ -30,6 +31,14 @@ PLATFORM: Final = "linux/arm64"
 NAMES: Final = ("Dockerfile", "Containerfile")
 MOST_PATCHES: Final = 1_000
 SOME: Final = 8
+PREDEFINED: Final = frozenset(
+    (
+        *("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY", "SOURCE_DATE_EPOCH"),
+        *("TARGETPLATFORM", "TARGETOS", "TARGETARCH", "TARGETVARIANT"),
+        *("BUILDPLATFORM", "BUILDOS", "BUILDARCH", "BUILDVARIANT"),
+    )
+)
+"""Arguments that a Dockerfile may read without ARG, or that its builder takes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,14 +80,14 @@ def adopt(library: Library, wanted: Wanted, ask: Ask | None = None) -> Adopted:
     root = wanted.context or (wanted.place if wanted.place.is_dir() else file.parent)
     given = Given(arguments=wanted.arguments, target=wanted.target, base=wanted.base)
     parsed = parse_dockerfile(text, file.name)
+    _require_declared(wanted.arguments, parsed, file.name)
     found = account(parsed, BuildFiles(root), given, releases, file.name)
     if ask and found.base and any(line.verdict == "unchecked" and line.need == "base" for line in found.lines):
         try:
             given = replace(given, environment=ask(found.base))
         except (PublishError, EngineError, VerifyError) as error:
-            found = replace(
-                found, remarks=(*found.remarks, f"the config of {found.base} is not known: {error.message}")
-            )
+            why = f"{error.message}; {error.hint}" if error.hint else error.message
+            found = replace(found, remarks=(*found.remarks, f"the config of {found.base} is not known", why))
         else:
             found = account(parsed, BuildFiles(root), given, releases, file.name)
     absent = [line for line in found.lines if line.verdict == "unchecked" and line.need == "lost"]
@@ -89,6 +98,27 @@ def adopt(library: Library, wanted: Wanted, ask: Ask | None = None) -> Adopted:
     for source, version in wanted.refs.items():
         found = _with_difference(found, source, releases, open_release(library, releases, source, version).tree)
     return found
+
+
+def _require_declared(given: Mapping[str, str], file: Dockerfile, name: str) -> None:
+    """Raise UsageError for an argument that no ARG reads: its value would be dropped."""
+    lines = (*file.before, *(one for stage in file.stages for one in stage.instructions))
+    declared = {word.partition("=")[0] for one in lines if one.name == "ARG" for word in one.words}
+    unread = [one for one in given if one not in declared and one.upper() not in PREDEFINED]
+    if unread:
+        folded = {one.lower(): one for one in sorted(declared)}
+        close = difflib.get_close_matches(unread[0].lower(), folded, n=1)
+        some = ", ".join(sorted(declared)[:SOME]) + (
+            f" and {len(declared) - SOME} more" if len(declared) > SOME else ""
+        )
+        raise UsageError(
+            f"no ARG of {name} reads {unread[0]}",
+            hint=f"did you mean --build-arg {folded[close[0]]}=…?"
+            if close
+            else f"it reads {some}"
+            if declared
+            else "it has no ARG: leave --build-arg out",
+        )
 
 
 def find_dockerfile(place: Path) -> Path | None:

@@ -31,6 +31,8 @@ from gb10.image.recipe.locked import Lock
 from gb10.image.request.optional_layers import asking_less, optional_layer_of
 
 ROOM, FILE, FIT = "resolved", "lock.json", "fit.json"
+ENGINES: Final = ("vllm", "sglang")
+"""Engines that have a recipe of ours: ``--engine`` takes their names."""
 ONE = r"([a-z0-9-]+)(?:\[[^\]]*\]|\{[^}]*\})?==([^\s;,]*[^\s;,.])"
 DEMANDED = re.compile(rf"\bdepends?\s+on\s+{ONE}(?:\s+and\s+{ONE}(?=,))?")
 """uv joins two demands of one release by "and"; another clause may follow that word, too, but no comma its version."""
@@ -72,7 +74,10 @@ def project_of(recipe: Recipe, name: str) -> str:
             hint="copy the recipe, change the commit, then lock the copy: ./build.py lock --engine FILE.yaml",
         )
     valid = sorted({recipe.engine, *(source for source in recipe.sources if recipe.sources[source].sdist), *required})
-    raise UsageError(f"--ref {name}: the {recipe.engine} recipe requires no {name}", hint=f"valid: {', '.join(valid)}")
+    hint = f"valid: {', '.join(valid)}"
+    if name in ENGINES:
+        hint = f"{name} is another engine: add --engine {name}\n{hint}"
+    raise UsageError(f"--ref {name}: the {recipe.engine} recipe requires no {name}", hint=hint)
 
 
 def _release(source: str, text: str) -> str:

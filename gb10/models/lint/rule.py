@@ -19,6 +19,9 @@ from gb10.models.issue import Issue, Level
 from gb10.models.lint.served import LintCase
 
 RULES: Final = "recipes/lint/rules.yaml"
+LONGEST: Final = 120
+LONGEST_LIST: Final = 240
+"""Characters of a value in a sentence; of one that lists several."""
 Text = Annotated[str, StringConstraints(min_length=3, max_length=400)]
 Releases = Annotated[str, accepted(SpecifierSet, InvalidSpecifier, "{text} names no releases: {reason}")]
 Pattern = Annotated[str, StringConstraints(min_length=1, max_length=400)]
@@ -131,10 +134,23 @@ def issue(rule: Rule, case: LintCase, place: Finding) -> Issue:
 
 
 def _filled(text: str, place: Finding) -> str:
-    parts = {"{release}": place.release, "{more}": place.more, "{name}": place.name[:80], "{value}": place.value[:120]}
+    value = _cut(place.value)
+    parts = {"{release}": place.release, "{more}": place.more, "{name}": place.name[:80], "{value}": value}
     for name, part in parts.items():
         text = text.replace(name, part) if name in text else text
     return text
+
+
+def _cut(text: str) -> str:
+    """A value of bounded length: a list ends between two of its parts and says how many follow."""
+    head, *parts = text[:LONGEST_LIST].split(", ")
+    is_list = len(parts) > 1 and not text.startswith(("{", "["))
+    if len(text) <= (LONGEST_LIST if is_list else LONGEST):
+        return text
+    if not is_list:
+        return f"{text[:LONGEST]}…"
+    kept = ", ".join((head, *parts[:-1]))
+    return f"{kept} and {text.count(', ') - len(parts) + 1} more"
 
 
 def applies(rule: Rule, case: LintCase) -> bool:

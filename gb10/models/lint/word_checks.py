@@ -1,6 +1,7 @@
 """The computed rules about words: options, values, JSON keys and variables against those of the engine's release."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -16,6 +17,10 @@ SHOWN: Final = 2
 """Names in one finding."""
 LISTED: Final = 8
 """Values that a fix lists, where none is close."""
+OTHER_HARDWARE: Final = frozenset(
+    ("xpu", "rocm", "cpu", "tpu", "hpu", "npu", "aiter", "ascend", "amx", "wave", "neuron", "musa")
+)
+"""Parts of values that are for other hardware than a GB10: the server takes them, and a fix never advises them."""
 EXACT: Final = (
     *("--tool-call-parser", "--reasoning-parser", "--kv-cache-dtype", "--dtype", "--load-format", "--quantization"),
 )
@@ -94,8 +99,9 @@ def wrong_choices(case: LintCase) -> Iterator[Finding]:
 def _wrong(case: LintCase, known: ReleaseWords, name: str, value: str, choices: Sequence[str]) -> Iterator[Finding]:
     if not value or "{" in value or "$" in value or _takes(known.engine, name, value, choices):
         return
-    close = near_ones(value, choices)
-    listed = f"{', '.join(choices[:LISTED])}{', …' if len(choices) > LISTED else ''}"
+    ours = [one for one in choices if not _parts(one) & OTHER_HARDWARE]
+    close = near_ones(value, ours)
+    listed = f"{', '.join(ours[:LISTED])}{', …' if len(ours) > LISTED else ''}"
     meant = f"write {' or '.join(close)}" if close else f"it takes {listed}"
     yield Finding(
         line=case.line_of(name.partition(".")[0]),
@@ -105,6 +111,10 @@ def _wrong(case: LintCase, known: ReleaseWords, name: str, value: str, choices: 
         more=f"{meant}{A_FORK if case.foreign_image else ''}",
         level=_level(case, known),
     )
+
+
+def _parts(value: str) -> set[str]:
+    return set(re.split(r"[^a-z0-9]+", value.lower()))
 
 
 def _takes(engine: str, name: str, value: str, choices: Sequence[str]) -> bool:
@@ -167,7 +177,10 @@ def empty_variables(case: LintCase) -> Iterator[Finding]:
         if str("" if value is None else value).strip() or not (kind or name in REFUSED_EMPTY):
             continue
         why, fix = REFUSED_EMPTY.get(name) or (f"{known.named if known else ''} takes {_kind(kind)}", "leave it out")
-        yield Finding(line=case.recipe.line("env", name), value=why, name=name, more=fix)
+        of_the_engine = known is not None and (name not in REFUSED_EMPTY or name.startswith(ENGINES[known.engine]))
+        less = known is not None and of_the_engine and (case.foreign_image or not known.exact)
+        level: Level | None = "warning" if less else None
+        yield Finding(line=case.recipe.line("env", name), value=why, name=name, more=fix, level=level)
 
 
 def wrong_variables(case: LintCase) -> Iterator[Finding]:

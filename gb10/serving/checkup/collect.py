@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from gb10.core.checked import NotChecked
 from gb10.core.host import Host
 from gb10.errors import Gb10Error
 from gb10.serving.checkup.bundle import as_text, file_name
@@ -22,7 +23,7 @@ from gb10.serving.checkup.engine_source import explained
 from gb10.serving.checkup.saved_logs import SavedLog
 from gb10.serving.cluster.probing import each_machine, not_whole, read_node, script_output
 from gb10.serving.doctor.container_checks import ContainerState
-from gb10.serving.doctor.diagnosing import EndpointOutcomes, Evidence, diagnose
+from gb10.serving.doctor.diagnosing import EndpointOutcomes, Evidence, diagnose, silent_logs
 from gb10.serving.doctor.diagnosis import Diagnosis
 from gb10.serving.doctor.host_state import Look, Machine, read_look
 from gb10.serving.doctor.log_scan import Scan
@@ -80,6 +81,8 @@ class Checkup:
     files: Mapping[str, bytes | str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
     """Of variables and commands of containers, and of the user: masked in a bundle wherever they stand."""
+    unchecked: tuple[NotChecked, ...] = ()
+    """Logs that the user named and that are none."""
 
 
 def collect(host: Host, request: Request, seed: str) -> Checkup:
@@ -106,7 +109,8 @@ def collect(host: Host, request: Request, seed: str) -> Checkup:
     files = _files(shown, replace(visited, tails=tails))
     secrets = _secrets(host.env, containers)
     diagnosis = explained(host, diagnose(load_doctor_rules(), shown), shown, request.source, fetch=request.explain)
-    return Checkup(diagnosis=diagnosis, shown=shown, files=files, secrets=secrets)
+    unchecked = silent_logs(saved, diagnosis)
+    return Checkup(diagnosis=diagnosis, shown=shown, files=files, secrets=secrets, unchecked=unchecked)
 
 
 def _secrets(env: Mapping[str, str], containers: Sequence[ContainerState]) -> tuple[str, ...]:

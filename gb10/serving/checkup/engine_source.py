@@ -16,7 +16,15 @@ from gb10.errors import Gb10Error, UsageError
 from gb10.serving.doctor.diagnosing import Evidence
 from gb10.serving.doctor.diagnosis import Diagnosis, Finding
 from gb10.serving.doctor.doctor_rule import DoctorRule
-from gb10.serving.doctor.explaining import Question, best_statement, explanation, known_statement, question_of
+from gb10.serving.doctor.explaining import (
+    Question,
+    best_statement,
+    explanation,
+    known_statement,
+    other_release,
+    question_of,
+    shown_release,
+)
 from gb10.serving.doctor.message_index import Known, MessageIndex
 from gb10.serving.doctor.printed_statements import LARGEST, Statement, python_statements
 from gb10.serving.doctor.rule_files import load_messages, load_releases, load_settings
@@ -29,6 +37,7 @@ FILES: Final = 30_000
 PLACES: Final = ("", "python", "src", "lib", "Lib/site-packages")
 PACKAGES: Final = ("vllm", "sglang", "flashinfer", "tensorrt_llm", "sgl_kernel", "transformers", "compressed_tensors")
 RAREST: Final = 4
+NOTHING: Final = "--explain adds nothing"
 
 
 def explained(host: Host, diagnosis: Diagnosis, shown: Evidence, folder: Path | None, *, fetch: bool) -> Diagnosis:
@@ -44,7 +53,8 @@ def explained(host: Host, diagnosis: Diagnosis, shown: Evidence, folder: Path | 
         if one.place == "log" and one.level == "error" and not isinstance(one.rule, DoctorRule)
     ]
     if not asked:
-        return diagnosis
+        nothing = (f"{NOTHING}: no error of a log without a rule of its own",) if fetch else ()
+        return replace(diagnosis, remarks=(*diagnosis.remarks, *nothing))
     indexes = load_messages()
     found: dict[int, Finding] = {}
     remarks: dict[str, None] = {}
@@ -70,6 +80,13 @@ def explained(host: Host, diagnosis: Diagnosis, shown: Evidence, folder: Path | 
             judged=judged,
             origin=origin,
         )
+        if source is None and known is not None:
+            indexed = next(index for index in indexes if index.engine == known.engine).sources
+            lines = (*filter(None, (other_release(question, known, indexed),)), *lines)
+        if source is None and fetch and known is None:
+            lines = (*lines, f"{NOTHING}: no statement of a release in the index has these words.")
+        elif source is None and fetch and origin and statement is None:
+            lines = (*lines, f"{NOTHING}: {origin} has no such statement there.")
         found[id(one)] = replace(one, explained=lines)
     seen = tuple(found.get(id(one), one) for one in diagnosis.seen)
     return replace(diagnosis, seen=seen, remarks=(*diagnosis.remarks, *remarks))
@@ -138,8 +155,7 @@ def _of_archive(
 ) -> tuple[Statement | None, str]:
     """The statement in its release's archive, which is fetched once, by its sha256. Raises FetchError."""
     index = next(one for one in indexes if one.engine == known.engine)
-    wanted = asked.releases.get(known.engine)
-    release = wanted if wanted in known.here else known.here[-1]
+    release = shown_release(asked, known)
     source = index.sources[release]
     artifact = Artifact(
         filename=name_of(source.url, f"{known.engine}-{release}"), sha256=source.sha256, size=source.size

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from gb10.core.checked import NotChecked
 from gb10.models.issue import LEVELS
 from gb10.serving.doctor.container_checks import ContainerState, sign_of
 from gb10.serving.doctor.diagnosis import Diagnosis, Finding
@@ -91,3 +92,15 @@ def _of_container(rules: Sequence[DoctorRule], container: ContainerState) -> Ite
         if all(value is not None for value in values):
             value = next((one for one in values if one), container.name)
             yield Finding(rule=rule, place="container", where=container.label, value=value)
+
+
+def silent_logs(logs: Mapping[str, Scan], diagnosis: Diagnosis) -> tuple[NotChecked, ...]:
+    """A row for each log in which nothing was found because no line of it is an engine's or a kernel's."""
+    told = {name for one in diagnosis.seen for name in (one.where, *one.others)}
+    return tuple(
+        NotChecked(
+            what="log", reason=f"no line of an engine or a kernel{'' if scan.size else ': it is empty'}", where=name
+        )
+        for name, scan in logs.items()
+        if name not in told and not scan.spoken and not scan.start.ranks
+    )

@@ -1,8 +1,8 @@
 """What the engine's own statements say of an error: where it was printed, when, which options it is about. Pure."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from gb10.serving.doctor.diagnosis import Finding
@@ -43,6 +43,8 @@ class Question:
     """The engines' releases that are known, by engine."""
     engine: str | None = None
     """The engine that wrote the log, where that is known."""
+    said: Mapping[str, str] = field(default_factory=dict)
+    """The versions by engine as the log or the image says them, known or not."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -60,8 +62,11 @@ def question_of(one: Finding, scan: Scan, releases: Releases) -> Question:
         kind, message = WRAPPED_AS[wrapped["kind"]], wrapped["message"]
     at = RAISED_AT.fullmatch(one.raised_at)
     named: dict[str, str] = {}
+    said: dict[str, str] = {}
     for engine, distribution in (("vllm", "vllm"), ("sglang", "sglang"), ("flashinfer", "flashinfer-python")):
         version = (scan.image.versions if scan.image else {}).get(distribution) or scan.facts.packages.get(distribution)
+        if version:
+            said[engine] = version
         known = releases.find(distribution, version) if version else None
         if known:
             named[engine] = known.version
@@ -76,11 +81,25 @@ def question_of(one: Finding, scan: Scan, releases: Releases) -> Question:
         file=at["file"] if at else "",
         line=int(at["line"]) if at else 0,
         releases=named,
+        said=said,
         engine=scan.start.engine
         or next(
             (name for name in ("vllm", "sglang", "tensorrt_llm") if at and at["file"].startswith(f"{name}/")), None
         ),
     )
+
+
+def shown_release(asked: Question, known: Known) -> str:
+    """The release whose statement is shown: that of the log where it has it, else the newest that has it."""
+    wanted = asked.releases.get(known.engine)
+    return wanted if wanted in known.here else known.here[-1]
+
+
+def other_release(asked: Question, known: Known, indexed: Collection[str]) -> str:
+    """A sentence when the log's version is not ``indexed``, so that another release is shown; else empty."""
+    said = asked.said.get(known.engine, "")
+    shown = shown_release(asked, known)
+    return f"{said} is not in the index; shown is {shown}." if said and said not in indexed and said != shown else ""
 
 
 def known_statement(asked: Question, indexes: Sequence[MessageIndex]) -> Known | None:

@@ -7,6 +7,8 @@ A GB10 has compute capability 12.1, 48 SMs, 101,376 B (99 KiB) of shared memory 
 import re
 from typing import Final
 
+from packaging.version import InvalidVersion, Version
+
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
 
@@ -95,6 +97,10 @@ KERNEL_FILES: Final = (
     "_kernels",
     "warmup",
 )
+TOP_K: Final = re.compile(r"persistent_topk|filtered_?topk|(?:top_?k|sparse).{0,40}indexer|indexer.{0,40}top_?k", re.I)
+FALLS_BACK: Final = "0.33.0"
+"""A release of vLLM whose csrc/topk.cu, as read, takes top_k_per_row_decode where persistent_topk does not fit and
+FilteredTopK has no 128 KiB (vllm PR#54110). The call is in indexer_topk.py there, not in sparse_attn_indexer.py."""
 SHAPES: Final = re.compile(
     (
         r"num_tokens|head_dim|head_size|num_heads|heads|top_?k|block_size|page_size|hidden|dtype|group_size|tile|"
@@ -150,14 +156,15 @@ def beyond_shared_memory(case: Case) -> Verdict | None:
     return Verdict(
         code="beyond-shared-memory",
         meaning=(
-            f"A kernel asks for {asked[0]:,} B of shared memory a block ({asked[0]}); a GB10 has 101,376 B (99 "
+            f"A kernel asks for {asked[0]:,} B of shared memory a block; a GB10 has 101,376 B (99 "
             f"KiB). {other}It was tuned for a GPU with 163 KiB or more."
         ),
-        action=(
+        action=_top_k(case)
+        or (
             f"{_another(case)} Or fewer stages (num_stages) or a smaller tile, where the file of the tile is "
-            f"yours: ./build.py moe check FILE. {_smaller(case)}"
+            "yours: ./build.py moe check FILE."
         ),
-        evidence="the numbers of the message against the chip's; vllm#53748, vllm PR#41834, sglang#8513",
+        evidence="the numbers of the message against the chip's; vllm#53748, vllm PR#41834, vllm PR#54110, sglang#8513",
     )
 
 
@@ -176,13 +183,32 @@ def _sms(case: Case) -> str:
     )
 
 
-def _smaller(case: Case) -> str:
-    length = case.scan.start.option("max_model_len", "context_length", "model_max_length")
-    near = re.search(r"topk|indexer|sparse", " ".join(frame.file for frame in case.raised.frames) + case.text)
-    if not near:
+def _top_k(case: Case) -> str:
+    """What to do about the top-k of a sparse indexer: its release and the length decide. Empty for other kernels."""
+    frames = " ".join(frame.file for frame in case.raised.frames)
+    if not TOP_K.search(f"{frames} {case.text}"):
         return ""
+    length = case.scan.start.option("max_model_len", "context_length", "model_max_length")
     now = f" (now {length})" if length else ""
-    return f"The length decides how many blocks it needs: a smaller --max-model-len{now} may fit."
+    known = case.version("vllm")
+    old = case.engine == "vllm" and (known is None or _before(known, FALLS_BACK))
+    newer = (
+        f"Take vLLM {FALLS_BACK}: its top-k takes a kernel for each row where a block has less than 128 KiB. "
+        if old
+        else ""
+    )
+    per_row = " So may --sparse-indexer-topk-backend per_row (vLLM 0.30.0 and later)." if case.engine == "vllm" else ""
+    first = "Else" if newer else "The length decides how many blocks it needs:"
+    return (
+        f"{newer}{first} a smaller --max-model-len{now} may fit.{per_row} {_another(case, 'Last: another kernel, by')}"
+    )
+
+
+def _before(version: str, other: str) -> bool:
+    try:
+        return Version(version) < Version(other)
+    except InvalidVersion:
+        return True
 
 
 def beyond_sms_or_registers(case: Case) -> Verdict | None:
@@ -204,12 +230,12 @@ def beyond_sms_or_registers(case: Case) -> Verdict | None:
     return Verdict(
         code="beyond-sms",
         meaning=f"A kernel needs more blocks at once than the {SMS} SMs of a GB10 hold.",
-        action=f"{_another(case)} {_smaller(case)}",
+        action=_top_k(case) or _another(case),
         evidence="the numbers of the message against the chip's",
     )
 
 
-def _another(case: Case) -> str:
+def _another(case: Case, begin: str = "Take another kernel:") -> str:
     """Which options take another kernel, by where it was asked for; a newer release."""
     files = " ".join(frame.path for frame in case.raised.frames[-6:]).lower() + case.text.lower()[:300]
     options = [option for part, option in OPTIONS_OF.items() if part in files]
@@ -232,7 +258,7 @@ def _another(case: Case) -> str:
         if (value := case.scan.start.option(name)) and value != "None"
     )
     chosen = options[0] if options else "--attention-backend, --moe-backend or --linear-backend, whichever this is of"
-    return f"Take another kernel: {chosen}.{given}{drafts}{newer}"
+    return f"{begin} {chosen}.{given}{drafts}{newer}"
 
 
 def kernel_without_arch(case: Case) -> Verdict | None:

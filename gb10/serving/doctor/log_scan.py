@@ -36,6 +36,13 @@ ENGINE_MARKS: Final[Mapping[str, tuple[bytes, ...]]] = {
 }
 """Texts that only one engine prints: its banner, its processes, its files in a traceback. FlashInfer's kernels, which
 vLLM and SGLang call, print ``[TensorRT-LLM]``, too."""
+SPOKEN: Final = re.compile(
+    rb"(?:INFO|WARNING|ERROR|DEBUG|CRITICAL)(?:\x1b\[[\d;]{0,8}m)? \d\d-\d\d \d\d:\d\d:\d\d |"
+    rb"\(EngineCore|\(APIServer|\(Worker|server_args=ServerArgs\(|\[TRT-LLM\]|\[TensorRT-LLM\]|NCCL (?:INFO|WARN)|"
+    rb"Uvicorn running|NVRM:| kernel: |(?m:^\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)|(?m:^\[ {0,8}\d{1,9}\.\d{6}\])|"
+    rb"(?m:^(?:\x1b\[[\d;]{0,8}m)?INFO(?:\x1b\[[\d;]{0,8}m)?: {5})"
+)
+"""What a line of an engine, of NCCL or of a kernel has, and a patch or a source file has not."""
 VERSIONS: Final = re.compile(rb"(?:vLLM API server version|Initializing a V1 LLM engine \(v) ?(\d[\w.+]{2,40})")
 
 
@@ -76,6 +83,8 @@ class Scan:
     """The time of the last line that has one."""
     image: ImageRecord | None = None
     """The image that wrote it, where that is known."""
+    spoken: bool = False
+    """Whether a line is of an engine, of NCCL or of a kernel."""
 
 
 def whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -126,6 +135,7 @@ class Scanner:
         self._size = 0
         self._engines: set[str] = set()
         self._version: str | None = None
+        self._spoken = False
 
     def feed(self, block: bytes) -> None:
         """Look at whole lines."""
@@ -143,6 +153,7 @@ class Scanner:
                 self._engines.add(engine)
         if self._version is None and (banner := VERSIONS.search(block)):
             self._version = banner[1].decode()
+        self._spoken = self._spoken or SPOKEN.search(block) is not None
         past = 0
         for (start, end), texts in sorted(wanted.items()):
             self._lines += block.count(b"\n", past, start)
@@ -206,6 +217,7 @@ class Scanner:
             lines=self._lines,
             last=self._last,
             image=self._image,
+            spoken=self._spoken or bool(self._exceptions.found()) or bool(hits),
         )
 
 

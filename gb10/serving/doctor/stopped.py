@@ -73,7 +73,7 @@ def _verdict(
     parts = [
         f"The log ends in the stage {reached.stage}{since}{end}{span}; no line says that the server is ready.",
         f"Its progress bar stands at {count[0]} of {count[1]}." if count and count[0] < count[1] else "",
-        f"The last sign was: {reached.text[:160]}",
+        f"The last sign was: {_ended(reached.text[:160])}",
         _others(waiting, here),
         text.usual if text else "",
     ]
@@ -86,6 +86,12 @@ def _verdict(
         action=action,
         evidence="the order of the lines that the engines print at a start; recipes/doctor/stages.toml",
     )
+
+
+def _ended(text: str) -> str:
+    """A text with a full stop, so that the next sentence does not run into it."""
+    plain = text.rstrip()
+    return plain if plain.endswith((".", "!", "?", "…")) else f"{plain}."
 
 
 def _known(scan: Scan, reached: Reached) -> str:

@@ -57,6 +57,31 @@ def test_the_base_is_taken_by_digest_and_a_tag_is_said(tmp_path: Path) -> None:
     assert "names no digest" in found.remarks[0]
 
 
+def test_an_argument_that_no_arg_reads_is_an_error_with_the_closest(tmp_path: Path) -> None:
+    text = "ARG TORCH_ARCH=12.1\nRUN echo $TORCH_ARCH"
+    adopted(tmp_path, text, arguments={"TORCH_ARCH": "12.1a", "http_proxy": "http://p"})
+    with pytest.raises(UsageError, match="no ARG of Dockerfile reads TORCH_ARCHS") as caught:
+        adopted(tmp_path, text, arguments={"TORCH_ARCHS": "12.1a"})
+    assert "--build-arg TORCH_ARCH=" in (caught.value.hint or "")
+    with pytest.raises(UsageError, match="reads NOPE") as caught:
+        adopted(tmp_path, text, arguments={"NOPE": "1"})
+    assert caught.value.hint == "it reads TORCH_ARCH"
+    with pytest.raises(UsageError, match="reads NOPE") as caught:
+        adopted(tmp_path, "", arguments={"NOPE": "1"})
+    assert "has no ARG" in (caught.value.hint or "")
+
+
+def test_a_registry_out_of_reach_is_said_whole_with_its_hint(tmp_path: Path) -> None:
+    def refuse(reference: str) -> dict[str, str]:
+        raise PublishError("cannot reach the registry h.example", hint="check its name")
+
+    (tmp_path / "Dockerfile").write_text(f"FROM {BASE}\nENV A=$PATH:/x\n")
+    found = adopt(library(tmp_path), Wanted(place=tmp_path), refuse)
+    assert found.remarks[-1] == "cannot reach the registry h.example; check its name"
+    made = write_recipe(tmp_path / "made.yaml", found, "Dockerfile")
+    assert "# cannot reach the registry h.example; check its name\n" in made.recipe.read_text()
+
+
 def test_what_pip_installs_becomes_requirements(tmp_path: Path) -> None:
     (tmp_path / "req.txt").write_text(
         "ray==2.50.0 \\\n  --hash=sha256:00\n-c more.txt\n# text\nnumpy>=2 ; python_version > '3'\n"
@@ -223,7 +248,7 @@ def test_a_variable_of_the_base_is_asked_for_once(tmp_path: Path) -> None:
 
     found = adopt(library(tmp_path), Wanted(place=tmp_path), refuse)
     assert [line.verdict for line in found.lines][1:3] == ["unchecked", "unchecked"]
-    assert "does not answer" in found.remarks[0]
+    assert found.remarks == (f"the config of {BASE} is not known", f"{BASE} does not answer")
 
 
 def test_the_recipe_and_its_mods_are_what_gb10_reads(tmp_path: Path) -> None:

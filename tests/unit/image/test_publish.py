@@ -66,6 +66,7 @@ def test_a_registry_without_a_repository_is_refused(target: str) -> None:
         ("http: server gave HTTP response to HTTPS client", "insecure-registries"),
         ("tls: failed to verify certificate: x509: unknown authority", "certs.d"),
         ("manifest unknown", "the name and the tag"),
+        ("Failed to resolve 'h' ([Errno -2] Name or service not known)", "name, port and network"),
         ("received unexpected HTTP status: 503 Service Unavailable", ""),
     ],
 )
@@ -79,6 +80,14 @@ def test_a_hint_is_about_what_failed(reason: str, hint: str) -> None:
     [
         ("h.example/a:1", "dial tcp: lookup h.example: no such host", "cannot reach the registry h.example"),
         ("me/a:1", "lookup x: Temporary failure in name resolution", "cannot reach the registry docker.io"),
+        ("h/a:1", "HTTPSConnectionPool: (Caused by NameResolutionError(x))", "cannot reach the registry docker.io"),
+        ("h.example/a:1", "Failed to resolve 'h.example'", "cannot reach the registry h.example"),
+        ("h.example/a:1", "[Errno -2] Name or service not known", "cannot reach the registry h.example"),
+        (
+            "h.example/a:1",
+            'failed to resolve reference "h.example/a:1": not found',
+            "the registry refused h.example/a:1",
+        ),
         ("h:5000/a:1", "connect: connection refused", "cannot reach the registry h:5000"),
         ("h.example/a:1", "denied: requested access is denied", "the registry refused h.example/a:1"),
     ],

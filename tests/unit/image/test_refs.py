@@ -280,3 +280,12 @@ def test_kernels_of_ours_go_with_the_patch_that_calls_them(context: Context, rel
 )
 def test_the_recipe_of_a_release_is_taken(context: Context, engine: str, refs: dict[str, str], taken: str) -> None:
     assert recipe_of_release(context, engine, refs) == ROOT / f"recipes/images/{taken}.yaml"
+
+
+def test_the_release_of_another_engine_hints_at_its_option() -> None:
+    with pytest.raises(UsageError, match="requires no sglang") as caught:
+        with_refs(load_recipe(RECIPE), {"sglang": "0.5.23"})
+    assert "add --engine sglang\n" in (caught.value.hint or "")
+    with pytest.raises(UsageError, match="requires no numpy") as caught:
+        with_refs(load_recipe(RECIPE), {"numpy": "2"})
+    assert "--engine" not in (caught.value.hint or "")

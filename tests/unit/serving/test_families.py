@@ -72,6 +72,34 @@ def test_shared_memory_beyond_the_chip_in_any_words(words: str, asked: int) -> N
     assert str(asked) in said(one) or f"{asked:,}" in said(one)
 
 
+TOP_K = (
+    "RuntimeError: persistent_topk would oversubscribe and the FilteredTopK fallback requires >=128KB smem per block "
+    "(have 101376). total_ctas=90 > num_sms*occupancy=48\n"
+)
+
+
+@pytest.mark.parametrize(("release", "upgrades"), [("0.30.0", True), ("0.29.1.dev3", True), ("0.33.0", False)])
+def test_the_top_k_of_an_indexer_needs_its_release_or_a_shorter_length_first(release: str, upgrades: bool) -> None:
+    (one,) = found(
+        f"(APIServer pid=1) INFO 09-12 10:11:02 [api_utils.py:345] version {release}\n(Worker pid=4) {TOP_K}"
+    )
+    assert one.rule and one.code == "beyond-shared-memory"
+    action = one.words(one.rule.action)
+    assert action.startswith("Take vLLM 0.33.0") is upgrades
+    assert action.index("--max-model-len") < action.index("Last: another kernel")
+    assert "num_stages" not in action
+    assert "moe check" not in action
+
+
+def test_a_number_of_bytes_is_said_once() -> None:
+    (one,) = found(TOP_K)
+    assert one.rule
+    assert "131,072 B of shared memory a block; a GB10 has" in one.words(one.rule.meaning)
+    (other,) = found(SHARED_WORDS[1].format(asked=147456) + "\n")
+    assert other.rule
+    assert "num_stages" in other.words(other.rule.action)
+
+
 def test_shared_memory_within_the_chip_is_no_such_error() -> None:
     assert code_of("RuntimeError: smem of 65536 bytes requires sm_80") != "beyond-shared-memory"
 
@@ -228,3 +256,10 @@ def test_no_family_falls_over_words_in_any_order(seed: int) -> None:
     raised = Raised(type="RuntimeError", message=text, line=1)
     verdict = verdict_of(Case(raised=raised, chain=(raised,), scan=scanner.scan(), releases=load_releases()))
     assert verdict is None or (verdict.meaning and verdict.action and verdict.evidence)
+
+
+def test_the_sentences_of_a_start_that_stopped_do_not_run_together() -> None:
+    report = next(one for one in REPORTS if one["id"] == "T10")
+    one = next(one for one in found(*report["logs"]) if one.code == "start-stopped")
+    assert one.rule
+    assert re.search(r"using nccl==[\d.]+\d\. Other ranks: ", one.rule.meaning)

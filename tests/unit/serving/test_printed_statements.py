@@ -211,3 +211,31 @@ def test_what_pydantic_caught_is_sought_as_the_engine_raised_it(tmp_path: Path) 
     shown = Evidence(logs={"log": scan_log([text.encode()], ())})
     (one,) = explained(cast("Host", None), diagnose((), shown), shown, tmp_path, fetch=False).seen
     assert one.explained[2] == "In this log: model_config.max_model_len = 5, tokens = 4."
+
+
+EMPTY = """\
+(APIServer pid=1) INFO 06-10 08:51:12 [api_utils.py:345] version {release}
+(APIServer pid=1) Traceback (most recent call last):
+(APIServer pid=1)   File "/usr/local/lib/python3.12/dist-packages/vllm/envs.py", line 505, in _get_validated_env
+(APIServer pid=1) ValueError: Invalid value '' for VLLM_NVFP4_GEMM_BACKEND. Valid options: ['cutlass', 'marlin'].
+"""
+
+
+@pytest.mark.parametrize(("release", "said"), [("0.20.0.dev", True), ("0.99.0", True), ("0.33.0", False)])
+def test_a_version_that_is_not_in_the_index_is_said_with_the_one_that_is_shown(release: str, said: bool) -> None:
+    shown = Evidence(logs={"log": scan_log([EMPTY.format(release=release).encode()], ())})
+    (one,) = explained(cast("Host", None), diagnose((), shown), shown, None, fetch=False).seen
+    assert ("is not in the index; shown is 0.33.0." in one.explained[0]) is said
+    assert one.explained[0].startswith(release) is said
+
+
+def test_where_explain_adds_nothing_a_line_says_so() -> None:
+    text = "(EngineCore pid=9) ERROR 11-24 08:01:12 [core.py:9] ValueError: zq qzx vexed wombats jumped over it\n"
+    shown = Evidence(logs={"log": scan_log([text.encode()], ())})
+    host = cast("Host", None)  # nothing is fetched
+    (one,) = explained(host, diagnose((), shown), shown, None, fetch=True).seen
+    assert one.explained[-1].startswith("--explain adds nothing: no statement")
+    (one,) = explained(host, diagnose((), shown), shown, None, fetch=False).seen
+    assert not any("--explain" in text for text in one.explained)
+    nothing = Evidence(logs={"log": scan_log([b"INFO all is well\n"], ())})
+    assert explained(host, diagnose((), nothing), nothing, None, fetch=True).remarks[0].startswith("--explain adds")
