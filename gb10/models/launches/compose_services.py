@@ -89,8 +89,22 @@ def _service(document: SafeDocument, name: str, service: Mapping[object, object]
             "ports": line("ports"),
             "entrypoint": line("entrypoint"),
             **{f"env.{key}": line("environment", key) for key in environment},
+            **{
+                f"env.{one.partition('=')[0]}": at_line
+                for one, at_line in _listed(document, name, service, "environment")
+            },
+            **{f"volumes.{one}": at_line for one, at_line in _listed(document, name, service, "volumes")},
         },
     )
+
+
+def _listed(document: SafeDocument, name: str, service: Mapping[object, object], key: str) -> Iterator[tuple[str, int]]:
+    """Each text of a list of a service, with its line."""
+    entries = service.get(key)
+    for index, one in enumerate(entries if isinstance(entries, list) else ()):
+        found = document.lines.get(("services", name, key, index))
+        if isinstance(one, str) and found:
+            yield one, found
 
 
 def _named(service: Mapping[object, object]) -> Iterator[tuple[str, object]]:

@@ -35,7 +35,7 @@ from detect_secrets.plugins.base import RegexBasedDetector
 from detect_secrets.plugins.high_entropy_strings import Base64HighEntropyString
 
 from gb10.core.linear_regex import LinearPattern, linear
-from gb10.serving.doctor.secret_names import words_of
+from gb10.core.secret_names import words_of
 from gb10.serving.doctor.secret_values import Span
 
 LIBRARY: Final[tuple[ModuleType, ...]] = (

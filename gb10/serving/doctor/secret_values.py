@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from gb10.serving.doctor.secret_names import Level, level_of
+from gb10.core.secret_names import Level, level_of
 
 Span = tuple[int, int]
 NAME: Final = 80

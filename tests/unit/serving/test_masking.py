@@ -8,9 +8,9 @@ import tarfile
 
 import pytest
 
+from gb10.core.secret_names import Level, level_of
 from gb10.serving.checkup.bundle import bundle
 from gb10.serving.doctor.masking import masked, masked_environment, secrets_in, secrets_of
-from gb10.serving.doctor.secret_names import Level, level_of
 
 BODY = "Zq7xK2mP9vR4tB8nL3wY6cD1fG5hJ0sA"
 HEX = "9f86d081884c7d659a2feaa0c55ad015"

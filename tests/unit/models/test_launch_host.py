@@ -1,0 +1,82 @@
+"""What an imported launch says of its host: volumes of a user, ports, secrets, an entrypoint, memory."""
+
+import pytest
+
+from gb10.models.importing.import_result import ImportChoices, ImportResult, recipe_text
+from gb10.models.importing.launch_import import import_launch
+from gb10.models.launches.launch_forms import launches_of
+
+END = "--gpus all vllm/vllm-openai:v0.33.0 vllm serve org/m --port 8000"
+COMPOSE = """services:
+  llm:
+    image: vllm/vllm-openai:v0.33.0
+    command: --model org/m --api-key sk-verysecret
+    gpus: all
+    ports: ["9000:8000"]
+    environment:
+      - A=b
+      - HF_TOKEN=hf_abcdefgh
+    volumes:
+      - /data:/data
+      - ./models:/models
+"""
+
+
+def imported(text: str, file: str = "start.sh") -> ImportResult:
+    launches = launches_of(text, file)
+    assert launches
+    return import_launch(launches, file, ImportChoices())
+
+
+def settings(result: ImportResult) -> dict[str, object]:
+    found = result.values.get("executor_config", {})
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("folder", ["$HOME/.cache/huggingface", "~/.cache/huggingface", "${HOME}/x", "./models"])
+def test_a_volume_of_the_user_is_left_out_with_its_line(folder: str) -> None:
+    result = imported(f'docker run -v /data:/data \\\n  -v "{folder}:/x" \\\n  {END}\n')
+    assert settings(result)["volumes"] == ["/data:/data"]
+    (row,) = [one for one in result.said if one.startswith("line 2: volume")]
+    assert ("gb10-cache" if "huggingface" in folder else "absolute path") in row
+
+
+@pytest.mark.parametrize(("network", "port"), [("", 9000), ("--network host", 8000)])
+def test_the_port_of_the_machine_is_the_recipes(network: str, port: int) -> None:
+    result = imported(f"docker run {network} -p 9000:8000 {END}\n")
+    assert result.values["defaults"] == {"port": port}
+    assert "--port {port}" in str(result.values["command"])
+
+
+def test_no_secret_is_written_or_said() -> None:
+    names = {"HF_TOKEN": "hf_abcdefgh", "DB_PASS": "hunter22", "WANDB_APIKEY": "wandbvalue"}
+    given = " ".join(f"-e {name}={value}" for name, value in names.items())
+    result = imported(
+        f"docker run -e EMPTY= \\\n {given} \\\n {END} --served-model-name org/model-m --api-key sk-very\n"
+    )
+    text = recipe_text(result, "x") + "\n".join(result.said)
+    for value in (*names.values(), "sk-very", "sk-v"):
+        assert value not in text
+    for name in names:
+        assert any(row.startswith(f"line 2: {name} is left out") for row in result.said)
+    assert any("--api-key is left out" in row for row in result.said)
+    assert any("EMPTY is empty" in row for row in result.said)
+
+
+def test_a_compose_file_names_the_lines_of_its_entries() -> None:
+    result = imported(COMPOSE, "compose.yaml")
+    rows = "\n".join(result.said)
+    assert "line 9: HF_TOKEN is left out" in rows
+    assert "line 12: volume ./models:/models is left out" in rows
+    assert "hf_abc" not in rows + recipe_text(result, "x")
+    assert "sk-very" not in rows + recipe_text(result, "x")
+    assert result.values["defaults"] == {"port": 9000}
+
+
+def test_an_entrypoint_is_in_the_command_only_and_memory_says_what_to_write() -> None:
+    image, server = "vllm/vllm-openai:v0.33.0", "-m vllm.entrypoints.openai.api_server --model org/m"
+    result = imported(f"docker run --gpus all --memory 100g --entrypoint python3 {image} {server}\n")
+    assert "entrypoint" not in settings(result)
+    assert str(result.values["command"]).startswith("python3 -m vllm.entrypoints.openai.api_server")
+    assert any("`run --memory 100`" in row for row in result.said)
