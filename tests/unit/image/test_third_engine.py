@@ -95,7 +95,9 @@ def test_its_wheels_are_rebuilt_by_name_or_source(recipe_file: Path, name: str) 
 def test_what_it_does_not_have_is_refused_with_what_it_has(recipe_file: Path) -> None:
     with pytest.raises(UsageError) as caught:
         with_refs(load_recipe(recipe_file), {"vllm": "1"})
-    assert caught.value.hint == "valid: flashinfer, flashinfer-python, numpy, tiny"
+    assert caught.value.hint == (
+        "vllm is another engine: add --engine vllm\nvalid: flashinfer, flashinfer-python, numpy, tiny"
+    )
     with pytest.raises(UsageError, match="--rebuild vllm: the recipe builds no wheel from vllm"):
         selected(plan_of(recipe_file), ("vllm",))
 
