@@ -1,5 +1,6 @@
 """What an index offers of an engine: the release to propose, and a release's files, opened."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -235,6 +236,30 @@ def demanded(host: Host, found: Offered, version: Version) -> tuple[Demand, ...]
     if metadata is None:
         metadata = metadata_of(opened(host, found, version), f"{recipe.engine} {version}")
     return demands(metadata, recipe.python, MACHINES["arm64"])
+
+
+def is_short(text: str) -> bool:
+    """Whether a text is a version of one or two numbers, as 0.30."""
+    return re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", text, re.ASCII) is not None
+
+
+def full_release(links: Iterable[Link], source: str, text: str) -> str:
+    """The release that a short version means: 0.30 is 0.30.0, when no other final release begins with it.
+
+    Raises UsageError when several do. A version of three numbers or more, and one that no release begins with, stays.
+    """
+    if not is_short(text):
+        return text
+    short = Version(text).release
+    good = (version for version, own in _by_version(links).items() if any(not link.yanked for link in own))
+    fits = sorted(one for one in good if not one.is_prerelease and one.release[: len(short)] == short)
+    if len(fits) > 1 and all(one.release != short for one in fits):
+        raise UsageError(
+            f"--ref {source}={text}: {len(fits)} releases begin with {text}",
+            where=", ".join(map(str, fits)),
+            hint=f"name one: --ref {source}={fits[-1]}",
+        )
+    return str(fits[0]) if len(fits) == 1 else text
 
 
 def links_of(host: Host, recipe: Recipe, version: Version) -> Offered:

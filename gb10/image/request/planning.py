@@ -6,12 +6,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from packaging.version import Version
 from pydantic import ValidationError
 
 from gb10.errors import Gb10Error, UsageError
 from gb10.image.context import Context, build_architecture
 from gb10.image.lock.base_lock import build_inputs, check_on_image, lock_in_memory
 from gb10.image.lock.lockfile import check_lock, load_any, load_lock, load_recipe, lock_path
+from gb10.image.lock.offered import full_release, is_short, links_of
 from gb10.image.mods.declaration import RECORD, require_fit
 from gb10.image.mods.read import FoundMod, find_mod
 from gb10.image.patches.releases import load_releases
@@ -216,6 +218,11 @@ def _release(ctx: Context, request: Request) -> tuple[Path, dict[str, str], GitC
     refs, _ = split_refs(request.refs)
     path = recipe_of_release(ctx, request.engine, refs)
     recipe = load_recipe(path)
+    if recipe.engine in refs and is_short(refs[recipe.engine]):
+        links = links_of(ctx, recipe, Version(recipe.version)).links
+        refs[recipe.engine] = full_release(links, recipe.engine, refs[recipe.engine])
+        path = recipe_of_release(ctx, request.engine, refs)
+        recipe = load_recipe(path)
     text = request.refs.get(recipe.engine, "")
     if not text.startswith(START):
         return path, refs, None, None

@@ -15,7 +15,7 @@ from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import input_digest, load_recipe
 from gb10.image.lock.moves import Demand, Next
-from gb10.image.lock.offered import require_release
+from gb10.image.lock.offered import full_release, is_short, require_release
 from gb10.image.lock.resolver import Platform, explained
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import image_tag, plan_image
@@ -289,3 +289,22 @@ def test_the_release_of_another_engine_hints_at_its_option() -> None:
     with pytest.raises(UsageError, match="requires no numpy") as caught:
         with_refs(load_recipe(RECIPE), {"numpy": "2"})
     assert "--engine" not in (caught.value.hint or "")
+
+
+def test_a_short_version_is_the_one_release_that_begins_with_it() -> None:
+    names = ("0.27.0", "0.27.1", "0.30.0", "0.30.1rc1", "0.31")
+    links = [link(f"vllm-{version}.tar.gz") for version in names] + [link("vllm-0.30.2.tar.gz", yanked=True)]
+    assert full_release(links, "vllm", "0.30") == "0.30.0"
+    assert full_release(links, "vllm", "0.31") == "0.31"
+    assert full_release(links, "vllm", "0.27.0") == "0.27.0"
+    assert full_release(links, "vllm", "0.99") == "0.99"
+    with pytest.raises(UsageError, match=r"2 releases begin with 0\.27") as caught:
+        full_release(links, "vllm", "0.27")
+    assert caught.value.where == "0.27.0, 0.27.1"
+
+
+@pytest.mark.parametrize(
+    ("text", "short"), [("0.30", True), ("1", True), ("0.30.0", False), ("main", False), ("0.30rc1", False)]
+)
+def test_which_versions_are_short(text: str, short: bool) -> None:
+    assert is_short(text) is short
