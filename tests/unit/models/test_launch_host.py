@@ -80,3 +80,45 @@ def test_an_entrypoint_is_in_the_command_only_and_memory_says_what_to_write() ->
     assert "entrypoint" not in settings(result)
     assert str(result.values["command"]).startswith("python3 -m vllm.entrypoints.openai.api_server")
     assert any("`run --memory 100`" in row for row in result.said)
+
+
+POD = """apiVersion: apps/v1
+kind: Deployment
+spec:
+  replicas: 2
+  template:
+    spec:
+      hostNetwork: true
+      initContainers: [{name: i, image: busybox}]
+      containers:
+        - name: llm
+          image: vllm/vllm-openai:v0.33.0
+          args: [--model, org/m]
+          env: [{name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]
+          resources: {limits: {nvidia.com/gpu: 2, memory: 100Gi}}
+          securityContext: {privileged: true, runAsUser: 1000, capabilities: {add: [IPC_LOCK]}}
+          volumeMounts:
+            - {name: data, mountPath: /data, readOnly: true}
+            - {name: shm, mountPath: /dev/shm}
+            - {name: claim, mountPath: /claim}
+      volumes:
+        - {name: data, hostPath: {path: /srv/data}}
+        - {name: shm, emptyDir: {medium: Memory, sizeLimit: 16Gi}}
+        - {name: claim, persistentVolumeClaim: {claimName: c}}
+"""
+
+
+def test_a_pod_says_what_it_asks_of_its_host() -> None:
+    result = imported(POD, "pod.yaml")
+    assert settings(result) == {
+        "privileged": True,
+        "user": "1000",
+        "cap_add": ["IPC_LOCK"],
+        "volumes": ["/srv/data:/data:ro"],
+        "shm_size": "16g",
+    }
+    rows = "\n".join(result.said)
+    for part in ("line 4: replicas", "line 7: hostNetwork", "line 8: initContainers", "memory 100Gi", "gpu 2"):
+        assert f"{part} is left out" in rows
+    assert "volume claim at /claim is left out" in rows
+    assert "POD_IP is left out: Kubernetes fills it in" in rows
