@@ -122,3 +122,26 @@ def test_a_pod_says_what_it_asks_of_its_host() -> None:
         assert f"{part} is left out" in rows
     assert "volume claim at /claim is left out" in rows
     assert "POD_IP is left out: Kubernetes fills it in" in rows
+
+
+def test_deploy_has_rows_beside_the_gpu() -> None:
+    deploy = "deploy: {replicas: 2, resources: {limits: {memory: 100g}, reservations: {devices: [{driver: nvidia}]}}}"
+    rows = "\n".join(imported(COMPOSE.replace("gpus: all", deploy), "compose.yaml").said)
+    assert "deploy -> the GPU" in rows
+    assert "line 5: deploy.replicas is left out" in rows
+    assert "line 5: deploy.resources.limits.memory is left out" in rows
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n", "a diff"),
+        ("INFO 11-27 12:00:00 [x.py:1] a: b\nINFO 11-27 12:00:01 [x.py:2] c\n", "a log"),
+        ("2026-11-27 12:00:00 a\n2026-11-27 12:00:01 b: c\n", "a log"),
+        ("some words\nand: more\n - of them\n", "no file of YAML"),
+    ],
+)
+def test_a_text_is_named_for_what_it_is(text: str, what: str) -> None:
+    launches = launches_of(text, "x.txt")
+    assert launches
+    assert launches.what.startswith(what)
