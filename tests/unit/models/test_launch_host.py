@@ -1,10 +1,15 @@
 """What an imported launch says of its host: volumes of a user, ports, secrets, an entrypoint, memory."""
 
+from pathlib import Path
+
 import pytest
 
+from gb10.errors import UsageError
 from gb10.models.importing.import_result import ImportChoices, ImportResult, recipe_text
+from gb10.models.importing.importing import import_recipe
 from gb10.models.importing.launch_import import import_launch
 from gb10.models.launches.launch_forms import launches_of
+from gb10.models.registries.recipe_file import read_text
 
 END = "--gpus all vllm/vllm-openai:v0.33.0 vllm serve org/m --port 8000"
 COMPOSE = """services:
@@ -145,3 +150,14 @@ def test_a_text_is_named_for_what_it_is(text: str, what: str) -> None:
     launches = launches_of(text, "x.txt")
     assert launches
     assert launches.what.startswith(what)
+
+
+def test_import_of_a_log_names_it() -> None:
+    with pytest.raises(UsageError, match="it is a log"):
+        import_recipe("INFO 11-27 a: b: c\nINFO 11-27 [x\n", "x.log", ImportChoices())
+
+
+def test_a_folder_says_which_verb_reads_it(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as raised:
+        read_text(tmp_path)
+    assert f"recipe lint {tmp_path}" in str(raised.value.hint)
