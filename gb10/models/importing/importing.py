@@ -46,6 +46,9 @@ def _values(text: str, file: str) -> dict[object, object]:
     try:
         found = mapping_of(read_yaml(text.replace("\r\n", "\n")))
     except UnreadableError as error:
+        launches = launches_of(text, file)
+        if launches:
+            raise UsageError(f"{file} becomes no recipe: it is {launches.what}", hint=FORMS) from error
         where = f"{file}:{error.line}" if error.line else file
         raise UsageError(f"{file} is not YAML", where=f"{where}: {error.text}", hint="correct it there") from error
     return dict(found or {})

@@ -64,6 +64,7 @@ def _service(document: SafeDocument, name: str, service: Mapping[object, object]
     for key in map(str, service):
         became, why = _became(key, service.get(key))
         taken.append(Taken(line=line(key), written=key, became=became, why=why))
+    taken += [Taken(line=line("deploy"), written=f"deploy.{key}", why=why) for key, why in _of_deploy(service)]
     return ContainerLaunch(
         form="compose",
         name=name,
@@ -121,6 +122,18 @@ def _became(key: str, value: object) -> tuple[str, str]:
     if key in ("deploy", "gpus", "runtime") and "nvidia" in str(value) + key.replace("gpus", "nvidia"):
         return "the GPU", ""
     return "", WHY.get(key, "no key of a recipe says it")
+
+
+def _of_deploy(service: Mapping[object, object]) -> Iterator[tuple[str, str]]:
+    """What ``deploy`` says beside the GPU."""
+    deploy = service.get("deploy")
+    deploy = deploy if isinstance(deploy, Mapping) else {}
+    resources = deploy.get("resources")
+    limits = resources.get("limits") if isinstance(resources, Mapping) else None
+    if deploy.get("replicas"):
+        yield "replicas", "a recipe is one server"
+    if isinstance(limits, Mapping) and limits.get("memory"):
+        yield "resources.limits.memory", "`run --memory` takes it, no key of a recipe"
 
 
 def _command(value: object) -> tuple[str, ...]:

@@ -19,6 +19,10 @@ OTHERS: Final = frozenset(("services", "apiVersion", "kind", "meta", "jobs", "co
 """Keys that a recipe never has."""
 YAML: Final = (".yaml", ".yml")
 DOCUMENT: Final = re.compile(r"^---(?:[ \t].*)?$", re.MULTILINE)
+DIFF: Final = re.compile(r"^(?:diff --git |--- \S.*\n\+\+\+ \S)", re.MULTILINE)
+LOG: Final = re.compile(
+    r"\W{0,4}(?:\w{1,32} )?(?:(?:INFO|WARNING|ERROR|DEBUG)\b|\d{4}-\d\d-\d\d[T ]\d\d:|\(\w{1,32} pid=)"
+)
 MOST: Final = 100
 """Documents of a file."""
 KINDS: Final[Sequence[tuple[frozenset[str], str]]] = (
@@ -61,7 +65,7 @@ def launches_of(text: str, file: str) -> Launches | None:
     if PurePath(file).suffix.lower() not in YAML:
         runs = docker_runs(text)
         if runs or START.search(text) or not _is_mapping(text):
-            return Launches(what="a script" if runs else "no file of YAML, and it has no `docker run`", found=runs)
+            return Launches(what="a script" if runs else _text_kind(text), found=runs)
     try:
         documents = list(_documents(text))
     except UnreadableError:
@@ -72,6 +76,16 @@ def launches_of(text: str, file: str) -> Launches | None:
     if len(values) == 1 and isinstance(values[0], Mapping) and _meant_as_recipe(values[0]):
         return None
     return _named(documents)
+
+
+def _text_kind(text: str) -> str:
+    """What a text is that is no YAML and starts no container."""
+    if DIFF.search(text):
+        return "a diff, and it has no `docker run`"
+    lines = text.splitlines()[:100]
+    if sum(LOG.match(one) is not None for one in lines) * 2 > len(lines):
+        return "a log, and it has no `docker run`"
+    return "no file of YAML, and it has no `docker run`"
 
 
 def _is_mapping(text: str) -> bool:

@@ -236,7 +236,8 @@ def read_text(path: Path) -> str:
         line = content.count(b"\n", 0, error.start) + 1
         raise UsageError(f"{path} is not UTF-8 text", where=f"{path}:{line}", hint="save it as UTF-8") from error
     except OSError as error:
-        raise UsageError(f"cannot read {path}", where=error.strerror or str(error)) from error
+        hint = f"it is a folder: recipe lint {path} reads all of them" if isinstance(error, IsADirectoryError) else None
+        raise UsageError(f"cannot read {path}", where=error.strerror or str(error), hint=hint) from error
 
 
 def registry_files(text: str) -> list[RecipeFile]:
