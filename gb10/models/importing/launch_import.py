@@ -18,6 +18,9 @@ from gb10.models.launches.launch_recipe import model_of, port_of, served_words
 RUNTIMES: Final = {"vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "llama-cpp": "llama-cpp"}
 SIZES: Final = {"--tensor-parallel-size", "-tp", "--tp", "--tp-size", "--pipeline-parallel-size", "-pp", "--pp-size"}
 
+GIVEN: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+"""Secrets that `run` takes from the environment of the user."""
+
 
 def import_launch(launches: Launches, file: str, wanted: ImportChoices) -> ImportResult:
     """The recipe of one container; raises UsageError with the reason where there is none, or several."""
@@ -162,7 +165,7 @@ def _rows(launch: ContainerLaunch, options: Mapping[str, None]) -> Iterator[str]
         if _is_secret(name):
             yield (
                 f"line {line}: {name} is left out: a recipe is a file that people share; "
-                f"give {name} in your environment"
+                + (f"give {name} in your environment" if name in GIVEN else "`run` takes only HF_TOKEN from you")
             )
         elif not value:
             yield f"line {line}: {name} is empty in the file, and in the recipe"
