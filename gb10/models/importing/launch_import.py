@@ -193,7 +193,7 @@ def _became(one: Taken, launch: ContainerLaunch) -> str:
     if one.became == "executor_config.entrypoint":
         return "command"
     if one.became == "executor_config.memory_limit":
-        return f"{one.became}, which `run` does not take: write `run --memory 100` for 100 GB"
+        return f"{one.became}, which `run` does not take: give it as `run --memory GIB`"
     return one.became
 
 

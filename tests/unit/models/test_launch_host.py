@@ -84,7 +84,7 @@ def test_an_entrypoint_is_in_the_command_only_and_memory_says_what_to_write() ->
     result = imported(f"docker run --gpus all --memory 100g --entrypoint python3 {image} {server}\n")
     assert "entrypoint" not in settings(result)
     assert str(result.values["command"]).startswith("python3 -m vllm.entrypoints.openai.api_server")
-    assert any("`run --memory 100`" in row for row in result.said)
+    assert any("`run --memory GIB`" in row for row in result.said)
 
 
 POD = """apiVersion: apps/v1
