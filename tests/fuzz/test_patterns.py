@@ -69,9 +69,9 @@ def cpu(act: Callable[[str], object], text: str) -> float:
 
 
 def grown(act: Callable[[str], object], piece: str, size: int) -> float:
-    """How many times as long a text takes that is four times as long; the least of six tries."""
+    """How many times as long a text takes that is four times as long; the least of twelve tries."""
     found = []
-    for _ in range(6):  # other programs empty the caches of a busy machine, and the longer text pays for it
+    for _ in range(12):  # other programs empty the caches of a busy machine, and the longer text pays for it
         large = cpu(act, piece * (4 * size // len(piece)))
         found.append(large / max(cpu(act, piece * (size // len(piece))), QUICK / 4))
         if large < QUICK or found[-1] <= MOST:

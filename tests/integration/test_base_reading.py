@@ -22,6 +22,7 @@ from gb10.image.base.base_reading import files_of, inspect_base, inspect_local
 from gb10.image.base.described import Wanted, describe
 from gb10.image.base.file_tree import FileTree
 from gb10.image.base.layer_index import read_layer
+from gb10.image.base.layer_stream import zstd
 from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.plan.catalog import ROOT
 from gb10.image.recipe.base_image import BaseImage
@@ -69,6 +70,8 @@ def unpacked(ctx: Context, one: BaseImage, root: Path) -> Path:
         with packed.open("wb") as out:
             for block in repository.stream(layer.digest, layer.size):
                 out.write(block)
+        if packed.read_bytes().startswith(b"\x28\xb5\x2f\xfd"):  # tar asks a program for it that a bare Debian lacks
+            packed.write_bytes(zstd.decompress(packed.read_bytes()))
         names = subprocess.run(["tar", "-tf", str(packed)], check=True, capture_output=True, text=True).stdout.split()
         for hidden in (name for name in names if "/.wh." in name):
             subprocess.run(["rm", "-rf", str(root / hidden.replace("/.wh.", "/"))], check=True)
