@@ -82,7 +82,13 @@ def _print(judged: Judged, *, as_json: bool) -> None:
         document = kept.model_dump(mode="json", exclude_none=True)
         broken = [{"step": step, "why": why} for step, why in judged.broken]
         print_json(
-            {"schema": "gb10/claims/v1", **document, "broken": broken, "unchecked": documents_of(judged.unchecked)}
+            {
+                "schema": "gb10/claims/v1",
+                **document,
+                "broken": broken,
+                "unchecked": documents_of(judged.unchecked),
+                "beside": judged.beside,
+            }
         )
         return
     for identity, result in kept.results.items():
@@ -96,4 +102,5 @@ def _print(judged: Judged, *, as_json: bool) -> None:
 def _summary(judged: Judged) -> str:
     came = [result.came for result in judged.kept.results.values()]
     counts = ", ".join(f"{came.count(one)} {one}" for one in ("held", "fell", "recorded"))
-    return f"{counts}{counted(judged.unchecked)}"
+    beside = f", {len(judged.beside)} figures without a claim" if judged.beside else ""
+    return f"{counts}{counted(judged.unchecked)}{beside}"

@@ -56,8 +56,8 @@ class Claim(Model):
     """One thing that gb10 asserts.
 
     ``tests`` check what can be checked without a GB10; a claim without any says why in ``untested``. A step of selftest
-    checks it on one: then its id is ``STEP.FIGURE``, as in the report. A claim without a step says in ``elsewhere``
-    what shows it.
+    checks it on one, and its report has the figure by the claim's id. A claim without a step says in ``elsewhere`` what
+    shows it.
     """
 
     id: Id
@@ -77,8 +77,6 @@ class Claim(Model):
             raise ValueError(f"{self.id} needs 'tests', or 'untested' with the reason, and not both")
         if (self.step is None) == (self.elsewhere is None):
             raise ValueError(f"{self.id} needs a 'step' of selftest, or 'elsewhere', and not both")
-        if self.step is not None and not self.id.startswith(f"{self.step}."):
-            raise ValueError(f"{self.id} is checked by the step {self.step}: its id must be {self.step}.FIGURE")
         return self
 
 

@@ -82,7 +82,7 @@ class StepOfReport(_Part):
 class SelftestReport(_Part):
     """The whole document."""
 
-    schema_version: Literal[1] = Field(alias="schema")
+    schema_version: Annotated[int, Field(ge=1, le=1)] = Field(alias="schema")  # Literal[1] takes true
     gb10: Annotated[str, _text(60, least=1)]
     when: Annotated[str, _text(20, r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
     machine: MachineOfReport | None

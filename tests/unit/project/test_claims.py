@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from gb10.cli.app import VERBS
-from gb10.serving.claims.claim_files import load_claims, load_reports
+from gb10.serving.claims.claim_files import load_claims, load_reports, steps_of
 from gb10.serving.claims.claim_schema import Claim
+from gb10.serving.selftest.steps import STEPS
 from tests.unit.project.test_docs import FENCE, KINDS, ROOT, name_of, text_of
 
 PAGES = sorted(page for kind in KINDS for page in ROOT.glob(kind) if page.name not in ("claims.md", "reference.md"))
@@ -204,3 +205,46 @@ def test_a_wrong_citation_is_found(link: str, why: str) -> None:
 def test_a_test_that_does_not_exist_or_does_not_run_is_found(test: str) -> None:
     claim = claims()["run-serves"][1].model_copy(update={"tests": (test,)})
     assert lost_tests(claim) == [test]
+
+
+PLAIN = {
+    *("against.of", "batches.most", "long-decode.tokens", "power.bf16", "prefix.cold-ttft", "prefix.warm-ttft"),
+    *("server.start-compiles", "disk.mapped-read"),
+}
+"""Figures of selftest that are of use beside a claim, and are none."""
+FIGURE = re.compile(r'"([a-z][a-z0-9-]*\.[a-z][a-z0-9.-]*)"(?=[:,\])])')
+MADE = re.compile(r"gemm\.[a-z0-9-]+|speed\.(?:decode|prefill)-\d")
+"""Ids that are put together from a kernel and a shape, or from a number of streams."""
+
+
+def figures() -> set[str]:
+    """The ids of figures that the steps of selftest name."""
+    files = (ROOT / "gb10/serving/selftest").glob("*_steps.py")
+    named = set(chain.from_iterable(FIGURE.findall(path.read_text(encoding="utf-8")) for path in files))
+    return {one for one in named if not one.endswith((".py", ".txt", ".json", ".log"))} - {"memory.total"}
+
+
+def test_every_step_that_a_claim_names_is_one_of_selftest() -> None:
+    assert steps_of(load_claims()) - {step.id for step in STEPS} == set()
+
+
+def test_claims_and_the_figures_of_selftest_name_each_other() -> None:
+    asked = {identity for identity, (_, claim) in claims().items() if claim.step and not MADE.fullmatch(identity)}
+    assert {"no step has it": sorted(asked - figures()), "no claim has it": sorted(figures() - asked - PLAIN)} == {
+        "no step has it": [],
+        "no claim has it": [],
+    }
+    assert figures() >= PLAIN
+
+
+def test_the_gemms_that_claims_name_are_kernels_and_shapes_of_the_benchmark() -> None:
+    kernels = re.findall(r"  X\((\w+),", (ROOT / "benches/gemm/gemm.h").read_text(encoding="utf-8"))
+    shapes = re.findall(r'^    \{"([^"]+)"', (ROOT / "benches/gemm/shapes.h").read_text(encoding="utf-8"), re.MULTILINE)
+    made = {
+        f"gemm.{re.sub(r'[^a-z0-9]+', '-', f'{kernel}-{shape}'.lower())}"[:80].rstrip("-")
+        for kernel in kernels
+        for shape in shapes
+    }
+    named = {identity for identity in claims() if identity.startswith("gemm.")}
+    assert named
+    assert named - made == set()

@@ -38,7 +38,6 @@ def claim(must: str = RANGE) -> Claim:
         ("    tests: [", "    testz: [", "did you mean 'tests'?"),
         ('    tests: ["tests/unit/x.py::test_y"]\n', "", "needs 'tests', or 'untested'"),
         ("    step: power\n", "", "needs a 'step' of selftest, or 'elsewhere'"),
-        ("step: power", "step: limits", "its id must be limits.FIGURE"),
         (RANGE, "{exactly: 1, recorded: true}", "write one of 'exactly'"),
         (RANGE, "{}", "write one of 'exactly'"),
         (RANGE, "{least: 1, unit: MHz}", "needs a 'source'"),
