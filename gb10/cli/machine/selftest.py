@@ -9,9 +9,15 @@ app = verb_app(
 ./build.py selftest                                    # the machine, and the image that is here
 ./build.py selftest --quick --model models/mine        # also a server; at most 10 minutes
 ./build.py selftest --list                             # the steps, and how long each may take
+./build.py selftest import report.json                 # add a report to the claims (docs/claims.md)
+./build.py selftest gate report.json --image DIGEST    # may a release get its tag?
 """,
     group=True,
-    places={"run": "machine.selftest_run:run"},
+    places={
+        "run": "machine.selftest_run:run",
+        "import": "machine.selftest_import:import_report",
+        "gate": "machine.selftest_import:gate",
+    },
     default="run",
 )
 
