@@ -15,7 +15,7 @@ from gb10.core.installation import PACKAGE
 from gb10.core.proc import CommandFailedError, stream
 from gb10.serving.selftest.outcome import NotCheckedError
 
-PROGRAMS: Final = "serving/selftest/on_gpu"
+PROGRAMS: Final = "inside/selftest"
 ROOM: Final = "/opt/gb10-selftest"
 LACKS: Final = re.compile(r"No module named '([\w.]+)'")
 """What a program says of a package that the place does not have."""
@@ -28,7 +28,7 @@ class Place(Protocol):
     words: str
 
     def run(self, argv: Sequence[str], env: Mapping[str, str], on_line: Callable[[str], None]) -> int:
-        """Run a file of on_gpu, with its arguments."""
+        """Run a file of gb10/inside/selftest, with its arguments."""
 
 
 @dataclass(frozen=True, kw_only=True)

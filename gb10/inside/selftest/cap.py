@@ -2,7 +2,7 @@
 
 import sys
 
-from gb10.serving.selftest.on_gpu.common import library, say
+from gb10.inside.selftest.common import library, say
 
 STEP = 256 << 20
 
