@@ -19,7 +19,7 @@ from gb10.serving.selftest.outcome import Report, Result, StepReport
 from gb10.serving.selftest.scene import Asked
 from gb10.serving.selftest.selftest_page import SIGNS
 from gb10.serving.selftest.step_running import run_steps
-from gb10.serving.selftest.steps import QUICK, STEPS, WHOLE, Step, chosen, left_out
+from gb10.serving.selftest.step_table import QUICK, STEPS, WHOLE, Step, chosen, left_out
 
 FOLDER: Final = "gb10-selftest-%Y%m%d-%H%M%S"
 SCHEMA: Final = "gb10/selftest-steps/v1"

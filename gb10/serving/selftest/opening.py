@@ -27,13 +27,13 @@ from gb10.serving.run.find_source import find_source
 from gb10.serving.run.prepare_service import PreparedService, ServiceRequest, prepare_service
 from gb10.serving.run.service import ContainerSettings
 from gb10.serving.run.service_nodes import nodes_named
-from gb10.serving.selftest.compiles import cache_folders, own_caches
+from gb10.serving.selftest.device_compiles import cache_folders, own_caches
 from gb10.serving.selftest.folder import Folder, cleaner_of
 from gb10.serving.selftest.machine_steps import machine_facts
 from gb10.serving.selftest.outcome import ImageFacts
 from gb10.serving.selftest.place import ImagePlace, LocalPlace
 from gb10.serving.selftest.scene import Asked, Scene
-from gb10.serving.selftest.steps import Need
+from gb10.serving.selftest.step_table import Need
 from gb10.serving.trial.launcher import Command, Launched, Launcher, by_command, by_recipe
 
 OURS: Final = re.compile(r"gb10/(?:vllm|sglang):")

@@ -25,8 +25,6 @@ Line = Mapping[str, Any]
 class Place(Protocol):
     """Runs one of our programs; ``on_line`` gets each line. Returns its exit code."""
 
-    words: str
-
     def run(self, argv: Sequence[str], env: Mapping[str, str], on_line: Callable[[str], None]) -> int:
         """Run a file of gb10/inside/selftest, with its arguments."""
 
@@ -38,7 +36,6 @@ class ImagePlace:
     engine: Engine
     image: ImageInfo
     gpus: bool = True
-    words: str = "the image"
 
     def run(self, argv: Sequence[str], env: Mapping[str, str], on_line: Callable[[str], None]) -> int:
         """By the image's Python."""
@@ -53,11 +50,6 @@ class LocalPlace:
 
     python: Path
     env: Mapping[str, str]
-
-    @property
-    def words(self) -> str:
-        """In a sentence."""
-        return "the Python of --python"
 
     def run(self, argv: Sequence[str], env: Mapping[str, str], on_line: Callable[[str], None]) -> int:
         """By that Python, in a folder that is removed."""

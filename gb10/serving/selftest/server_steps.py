@@ -7,7 +7,7 @@ from typing import Any, Final
 from gb10.errors import Gb10Error
 from gb10.serving.load.server_pages import server_facts
 from gb10.serving.selftest import answers, server_logs
-from gb10.serving.selftest.compiles import Compiles, compiles_seen, judge_compiles
+from gb10.serving.selftest.device_compiles import Compiles, compiles_seen, judge_compiles
 from gb10.serving.selftest.machine_steps import own_verb
 from gb10.serving.selftest.outcome import Figure, NotCheckedError, Outcome, broken, holds, judged, unchecked
 from gb10.serving.selftest.scene import Scene

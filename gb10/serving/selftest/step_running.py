@@ -14,7 +14,7 @@ from gb10.errors import Gb10Error, ServeError, VerifyError
 from gb10.serving.selftest.outcome import NotCheckedError, Outcome, Report, Result, StepReport, broken, unchecked
 from gb10.serving.selftest.scene import MeasuredElsewhereError, Scene
 from gb10.serving.selftest.server_steps import log_of
-from gb10.serving.selftest.steps import Step
+from gb10.serving.selftest.step_table import Step
 
 AGAIN_S: Final = 60.0
 """Seconds after which a step that did not end is interrupted once more."""

@@ -15,7 +15,7 @@ from gb10.image.plan.catalog import ROOT
 from gb10.serving.selftest import machine_steps, node_steps, server_steps
 from gb10.serving.selftest.answers import captured_sizes, parting, sizes
 from gb10.serving.selftest.cleaning import Cleaner
-from gb10.serving.selftest.compiles import Compiles, judge_compiles
+from gb10.serving.selftest.device_compiles import Compiles, judge_compiles
 from gb10.serving.selftest.folder import Folder, cleaner_of
 from gb10.serving.selftest.outcome import (
     Figure,
@@ -31,7 +31,7 @@ from gb10.serving.selftest.outcome import (
 )
 from gb10.serving.selftest.server_logs import CACHE, WEIGHTS, backends, disagreements, figure, transport, tuned_files
 from gb10.serving.selftest.step_running import OverrunError, limited
-from gb10.serving.selftest.steps import QUICK, STEPS, WHOLE, chosen, left_out
+from gb10.serving.selftest.step_table import QUICK, STEPS, WHOLE, chosen, left_out
 
 SCHEMA = json.loads((ROOT / "docs/schemas/selftest-v1.schema.json").read_text(encoding="utf-8"))
 
