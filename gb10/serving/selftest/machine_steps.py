@@ -146,7 +146,7 @@ CHUNK: Final = 16 << 20
 
 def disk(scene: Scene) -> Outcome:
     """How fast a file of weights is read: cold, mapped as safetensors does, and from the page cache."""
-    size = (1 if scene.asked.quick else 4) * GIB // 2
+    size = GIB // 2 if scene.asked.quick else GIB
     with _weights(scene, size) as (path, what):
         size = min(size, path.stat().st_size)
         figures = {

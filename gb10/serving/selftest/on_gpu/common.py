@@ -19,7 +19,7 @@ def checked(answer: Any) -> Any:  # noqa: ANN401 - of the CUDA bindings
     """The value of a call of cuda-bindings. Raises RuntimeError with the driver's own word for an error."""
     error, *values = answer
     if int(error) != 0:
-        raise RuntimeError(str(error).rpartition(".")[2])
+        raise RuntimeError(str(getattr(error, "name", error)))
     return values[0] if len(values) == 1 else tuple(values)
 
 

@@ -104,7 +104,7 @@ def load(driver: object, fatbin: bytes) -> str:
     if int(error) == 0:
         checked(driver.cuModuleUnload(module))  # type: ignore[attr-defined]
         return "loads"
-    return str(error).rpartition(".")[2]
+    return str(getattr(error, "name", error))
 
 
 if __name__ == "__main__":
