@@ -71,8 +71,20 @@ TOKENIZER: Final = re.compile(
 )
 SCALES: Final = re.compile(
     r"(?P<name>[\w.*-]{1,160}\.(?:\w*_)?(?:weight_scale(?:_2|_inv)?|input_scale|[kvq]_scale|weight_packed|"
-    r"qweight|qzeros|scales|weight_global_scale|input_global_scale|weight_shape|g_idx))\b"
+    r"qweight|qzeros|scales|weight_global_scale|input_global_scale|weight_shape|g_idx|"
+    r"absmax|quant_map|nested_absmax|nested_quant_map|quant_state[\w.]{0,40}|SCB|lora_[AB]\w{0,20}))\b"
 )
+OF_A_METHOD: Final = {
+    "absmax|quant_map|quant_state|SCB": (
+        "bitsandbytes",
+        "--quantization bitsandbytes --load-format bitsandbytes reads it, where the model's class allows it.",
+    ),
+    "qweight|qzeros|g_idx|scales": ("GPTQ or AWQ", "--quantization is left out, so that the config decides."),
+    "weight_packed|weight_global_scale|input_global_scale|weight_shape": ("compressed-tensors", ""),
+    "weight_scale_2|input_scale": ("ModelOpt (NVFP4 or FP8)", ""),
+    "lora_": ("a LoRA adapter", "It is no whole model: give the base model, and --enable-lora --lora-modules."),
+}
+"""Formats of a checkpoint by parts of its parameters' names, and what reads them."""
 QUANT: Final = re.compile(
     r"quant|compressed.?tensors|modelopt|nvfp4|mxfp4|awq|gptq|fp8|weight_block_size|group_size", re.I
 )
@@ -383,18 +395,21 @@ def quantization_fields(case: Case) -> Verdict | None:
     if not (found and missing) and not (loads and QUANT.search(case.text) and missing):
         return None
     name = found["name"] if found else case.text.partition("\n")[0][:120]
+    last = name.rpartition(".")[2]
+    method, reads = next((one for pattern, one in OF_A_METHOD.items() if re.search(pattern, last)), ("", ""))
     return Verdict(
         code="quantization-fields",
         meaning=(
             f"The checkpoint has {name}, and this release built the layer without it: it reads another "
             f"quantization than the files have, or none for this layer."
+            f"{f' Such names are of {method}.' if method else ''}"
         ),
         action=(
-            "Does config.json have quantization_config (or is there a hf_quant_config.json beside it), and do "
+            f"{reads} Does config.json have quantization_config (or is there a hf_quant_config.json beside it), and do "
             "its ignore and targets name this layer? Leave --quantization out, so that the config decides; "
             "a scale of the KV cache (k_scale, v_scale) needs --kv-cache-dtype fp8. Else the model's class of "
             "this release does not know the format: a newer release, or another checkpoint."
-        ),
+        ).strip(),
         evidence="names of parameters by the quantization methods; llm-compressor#959, llm-compressor#967, vllm#53950",
     )
 
@@ -521,6 +536,32 @@ def space_and_limits(case: Case) -> Verdict | None:
     return None
 
 
+HELD: Final = re.compile(
+    r"(?:occupied|used|held|taken) by (?:an)?other process|memory capacity is unbalanced"
+    r"|other processes? (?:use|hold|occup)",
+    re.I,
+)
+
+
+def memory_held_by_others(case: Case) -> Verdict | None:
+    """Memory that is not free before the weights are read, though nothing of this server runs yet."""
+    if not HELD.search(case.text):
+        return None
+    return Verdict(
+        code="memory-is-held",
+        meaning=(
+            "Before this server read its weights, less memory was free than it expects: another process holds it, or "
+            "a server that was ended hard did not give it back (nvidia-smi then shows no process)."
+        ),
+        action=(
+            "`free -g` and `ps aux --sort -rss`: end other servers and old EngineCore or scheduler processes, drop "
+            "the page cache. If nothing holds it and it is not free: reboot. Stop containers with time to end (docker "
+            "stop -t 60)."
+        ),
+        evidence="the engine compares the ranks' free memory; al-engr.com/minimax-sglang-debug.html, minefield 123",
+    )
+
+
 def memory_at_start(case: Case) -> Verdict | None:
     """Memory that others took before the start, or more asked for than there is."""
     text = f"{case.raised.type}: {case.text}"
@@ -568,5 +609,11 @@ SETTING_FAMILIES: Final = (
     permissions,
     space_and_limits,
 )
-LATE_SETTING_FAMILIES: Final = (quantization_fields, weights_do_not_fit, memory_at_start, backend_refused)
+LATE_SETTING_FAMILIES: Final = (
+    quantization_fields,
+    weights_do_not_fit,
+    memory_held_by_others,
+    memory_at_start,
+    backend_refused,
+)
 """Those that speak only when no other family does."""

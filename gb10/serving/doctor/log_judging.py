@@ -1,7 +1,7 @@
 """The findings of the logs of one node or several: each cause once, with its echoes, in the order of time. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
@@ -11,10 +11,10 @@ from gb10.serving.doctor.diagnosis import Finding, Verdict
 from gb10.serving.doctor.doctor_rule import DoctorRule
 from gb10.serving.doctor.error_case import Case
 from gb10.serving.doctor.families import LONGEST, verdict_of
-from gb10.serving.doctor.log_exceptions import STRICT, Raised
+from gb10.serving.doctor.log_exceptions import STRICT, Frame, Raised
 from gb10.serving.doctor.log_scan import Scan, Scanner
 from gb10.serving.doctor.log_time import Moment
-from gb10.serving.doctor.rule_files import load_doctor_rules, load_options, load_releases
+from gb10.serving.doctor.rule_files import is_tool_error, load_doctor_rules, load_options, load_releases
 from gb10.serving.doctor.stages import StageFile
 from gb10.serving.doctor.stopped import stopped_starts
 
@@ -43,6 +43,18 @@ LOST: Final = re.compile(
     r"|root cause|Root Cause|has been cancelled|Aborted|Fatal Python error"
 )
 """What is printed when another process went away."""
+CAUSE_IS_ELSEWHERE: Final = Verdict(
+    code="cause-is-elsewhere",
+    meaning="This log only repeats that another process failed: the cause is not in it. It is in that process's own "
+    "log, in lines that were cut off, or the process was ended from outside without a word.",
+    action="Take the whole log from the start of the server (docker logs CONTAINER, all ranks; a launcher often keeps "
+    "the engine's output in a file of its own), and `journalctl -k -g oom`: a process without a last word was mostly "
+    "ended for memory.",
+    evidence="lines that refer to a root cause above, with none above them; LocalAI#10722",
+)
+OF_A_CHILD: Final = frozenset(("CalledProcessError", "RetryError", "SubprocessError", "BackendCompilerFailed"))
+"""What is raised because a program, or one more try, failed: what that printed says more."""
+OF_A_PROGRAM: Final = re.compile(r"returned non-zero exit status|compilation terminated|build stopped: subcommand")
 NO_MODULE: Final = re.compile(r"No module named '([\w.]{3,80})'")
 NO_MEMORY: Final = "driver-out-of-memory"
 USED_UP: Final = (
@@ -53,6 +65,10 @@ USED_UP: Final = (
     "cache-does-not-fit",
 )
 """Findings by which memory ran out: only then the driver's own line is an error."""
+BASE: Final = frozenset(
+    ("", "torch", "triton", "pydantic", "pydantic_core", "asyncio", "concurrent", "uvloop", "numpy")
+)
+"""Packages, and files of none, that raise what others asked for: who asked says more."""
 WRAPS: Final = ("RayTaskError(", "UserCodeException")
 LOOKUPS: Final = frozenset(
     ("KeyError", "AttributeError", "StopIteration", "ModuleNotFoundError", "IndexError", "LookupError")
@@ -118,13 +134,15 @@ def _repeats(raised: Raised) -> bool:
     return FOLLOWS.search(raised.text) is not None or raised.name in ENDS
 
 
-def judge_logs(scans: Mapping[str, Scan], stages: StageFile | None = None) -> tuple[Finding, ...]:
+def judge_logs(
+    scans: Mapping[str, Scan], stages: StageFile | None = None, live: Set[str] = frozenset()
+) -> tuple[Finding, ...]:
     """What the logs show, by log; the first of each kind, in the order of time over all of them.
 
-    With ``stages``, a start that stopped before it was ready is a finding, too.
+    With ``stages``, a start that stopped before it was ready is a finding, too. ``live`` are logs of processes that run.
     """
     events = sorted((event for log, scan in scans.items() for event in _events(log, scan)), key=lambda one: one.order)
-    own, echoes = _without_echoes(events)
+    own, echoes = _without_echoes(events, {log for log, scan in scans.items() if scan.start.is_ready})
     kinds: dict[str, list[_Event]] = {}
     for event in own:
         kinds.setdefault(event.kind, []).append(event)
@@ -137,7 +155,7 @@ def judge_logs(scans: Mapping[str, Scan], stages: StageFile | None = None) -> tu
     if any(one.code in USED_UP and one.level == "error" for one in found):
         found = [_as_error(one) if one.code == NO_MEMORY else one for one in found]
     if stages is not None:
-        found += stopped_starts(scans, stages, {one.where for one in found if one.level == "error"})
+        found += stopped_starts(scans, stages, {one.where for one in found if one.level == "error"}, live)
     return tuple(found)
 
 
@@ -177,7 +195,7 @@ def _events(log: str, scan: Scan) -> list[_Event]:
         head = _head(line.text)
         kind = shape(head)
         if kind not in verdicts:  # lines of one kind are one finding, which the first of them makes
-            text = Raised(type="", message=line.text, line=line.number)
+            text = Raised(type="", message=f"{line.text}{line.more}", line=line.number)
             verdicts[kind] = _judged(text, (text,), scan) if len(verdicts) < MOST_KINDS else None
         errors.append(_Event(log, line.number, line.moment, verdicts[kind], line.text, head=head))
     return _once_near([*hits, *errors])
@@ -203,12 +221,18 @@ def _of_exception(log: str, scan: Scan, raised: Raised) -> _Event:
             about = one
             break
     others = tuple(one.text.partition("\n")[0][:300] for one in raised.chain if one is not about)
-    frame = about.frames[-1] if about.frames else None
-    at = f"{frame.path}:{frame.line}{f' in {frame.function}' if frame.function else ''}" if frame else ""
+    at = _place(about.frames[-1]) if about.frames else ""
+    own = next((one for one in reversed(about.frames) if one.package not in BASE), None)
+    if own and own is not about.frames[-1]:
+        at = f"{at}, called by {_place(own)}"
     return _Event(
         log, about.line, raised.moment, verdict, about.text, head=about.text, chain=others, raised_at=at, raised=raised,
         lines=raised.lines,
     )  # fmt: skip
+
+
+def _place(frame: Frame) -> str:
+    return f"{frame.path}:{frame.line}{f' in {frame.function}' if frame.function else ''}"
 
 
 def _once_near(events: list[_Event]) -> list[_Event]:
@@ -223,15 +247,20 @@ def _once_near(events: list[_Event]) -> list[_Event]:
     return kept
 
 
-def _without_echoes(events: Sequence[_Event]) -> tuple[list[_Event], dict[str, int]]:
-    """The events that are no echo of an earlier error, and how many echoes the first error has."""
+def _without_echoes(events: Sequence[_Event], ready: Set[str]) -> tuple[list[_Event], dict[str, int]]:
+    """The events that are no echo of an earlier error, and how many echoes the first error has.
+
+    ``ready`` are the logs of servers that were ready: when such a one is ended, its processes miss each other.
+    """
     own: list[_Event] = []
     echoes: dict[str, int] = {}
     texts: dict[str, str] = {}
     first: _Event | None = None
+    lost: _Event | None = None
     for event in events:
         if first is None and event.rule is None and event.raised and FOLLOWS.search(event.value):
-            continue  # its cause is not in the log: the server was ended, or the beginning is cut off
+            lost = lost or (event if event.log not in ready else None)
+            continue
         cause = _echo_of(event, first, texts) if event.is_error else None
         if cause is not None:
             echoes[cause] = echoes.get(cause, 0) + 1
@@ -243,6 +272,8 @@ def _without_echoes(events: Sequence[_Event]) -> tuple[list[_Event], dict[str, i
                 for one in event.raised.chain:
                     if len(one.message) >= CONTAINED:
                         texts.setdefault(one.message.partition("\n")[0][:400], event.kind)
+    if first is None and lost is not None:
+        own.append(replace(lost, rule=CAUSE_IS_ELSEWHERE))
     return own, echoes
 
 
@@ -252,11 +283,16 @@ def _echo_of(event: _Event, first: _Event | None, texts: Mapping[str, str]) -> s
     if first is None or isinstance(event.rule, DoctorRule):
         return None
     text = event.value
+    if isinstance(event.rule, Verdict) and event.rule.echo:
+        return first.kind if first.kind != event.kind else None
     module = NO_MODULE.search(text)
     if module and event.log == first.log and 0 <= event.number - first.number < NEAR and module[1] in first.value:
         return first.kind  # the next way to import what failed before
     if event.rule is None:
         name = raised.name if raised else ""
+        near = event.log == first.log and 0 <= event.number - first.number < NEAR
+        if near and first.kind != event.kind and (name in OF_A_CHILD or OF_A_PROGRAM.search(text)):
+            return first.kind
         if name in ENDS or name.startswith(WRAPS) or FOLLOWS.search(text) or LOST.search(text):
             return first.kind if first.kind != event.kind else None
     return next((kind for part, kind in texts.items() if part in text and kind != event.kind), None)
@@ -287,7 +323,7 @@ def _seen(events: list[_Event], echoes: int, scan: Scan) -> Finding:
 
 def remedy_of(lines: Iterable[str]) -> str | None:
     """What the first error means that a rule knows, and what to do; None when no rule knows one."""
-    scanner = Scanner(load_doctor_rules())
+    scanner = Scanner(load_doctor_rules(), tools=is_tool_error)
     scanner.feed("".join(f"{line}\n" for line in lines).encode())
     for one in judge_logs({"log": scanner.scan()}):
         if one.rule and one.level == "error":
