@@ -43,6 +43,8 @@ LOST: Final = re.compile(
     r"|root cause|Root Cause|has been cancelled|Aborted|Fatal Python error"
 )
 """What is printed when another process went away."""
+AT_START: Final = re.compile(r"initialization failed|failed to start")
+"""Repeats at a start. The processes of a server that is ended miss each other, too, and that is no fault."""
 CAUSE_IS_ELSEWHERE: Final = Verdict(
     code="cause-is-elsewhere",
     meaning="This log only repeats that another process failed: the cause is not in it. It is in that process's own "
@@ -139,10 +141,10 @@ def judge_logs(
 ) -> tuple[Finding, ...]:
     """What the logs show, by log; the first of each kind, in the order of time over all of them.
 
-    With ``stages``, a start that stopped before it was ready is a finding, too. ``live`` are logs of processes that run.
+    With ``stages``, a start that stopped before it was ready is a finding, too. ``live``: logs of processes that run.
     """
     events = sorted((event for log, scan in scans.items() for event in _events(log, scan)), key=lambda one: one.order)
-    own, echoes = _without_echoes(events, {log for log, scan in scans.items() if scan.start.is_ready})
+    own, echoes = _without_echoes(events)
     kinds: dict[str, list[_Event]] = {}
     for event in own:
         kinds.setdefault(event.kind, []).append(event)
@@ -247,11 +249,8 @@ def _once_near(events: list[_Event]) -> list[_Event]:
     return kept
 
 
-def _without_echoes(events: Sequence[_Event], ready: Set[str]) -> tuple[list[_Event], dict[str, int]]:
-    """The events that are no echo of an earlier error, and how many echoes the first error has.
-
-    ``ready`` are the logs of servers that were ready: when such a one is ended, its processes miss each other.
-    """
+def _without_echoes(events: Sequence[_Event]) -> tuple[list[_Event], dict[str, int]]:
+    """The events that are no echo of an earlier error, and how many echoes the first error has."""
     own: list[_Event] = []
     echoes: dict[str, int] = {}
     texts: dict[str, str] = {}
@@ -259,7 +258,7 @@ def _without_echoes(events: Sequence[_Event], ready: Set[str]) -> tuple[list[_Ev
     lost: _Event | None = None
     for event in events:
         if first is None and event.rule is None and event.raised and FOLLOWS.search(event.value):
-            lost = lost or (event if event.log not in ready else None)
+            lost = lost or (event if AT_START.search(event.value) else None)
             continue
         cause = _echo_of(event, first, texts) if event.is_error else None
         if cause is not None:

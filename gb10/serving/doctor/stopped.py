@@ -38,11 +38,10 @@ def stopped_starts(
     scan = waiting[log]
     if reached.index < FIRST:
         return []
+    verdict = _verdict(scan, reached, stages, waiting, (log, rank))
     return [
         Finding(
-            rule=_verdict(
-                scan, reached, stages, waiting, (log, rank), "warning" if live >= waiting.keys() else "error"
-            ),
+            rule=replace(verdict, level="warning") if live >= waiting.keys() else verdict,
             place="log",
             where=log,
             value=reached.text,
