@@ -62,7 +62,7 @@ def diagnose(rules: Sequence[DoctorRule], shown: Evidence) -> Diagnosis:
     live = frozenset(one.label for one in shown.containers if one.runs)
     rest = sorted(_once(others), key=lambda one: LEVELS.index(one.level))
     seen = (
-        replace(one, note=shown.notes.get(one.value, ""))
+        replace(one, note=shown.notes.get(one.value, one.note))
         for one in (*judge_logs(shown.logs, load_stages(), live), *rest)
     )
     return Diagnosis(seen=tuple(seen), dropped=dropped, remarks=shown.remarks)

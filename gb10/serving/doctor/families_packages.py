@@ -1,12 +1,14 @@
 """Families: packages that do not belong together, or not to this machine. Pure."""
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from packaging.version import Version
 
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case, distribution_of
+from gb10.serving.doctor.log_exceptions import Frame
 from gb10.serving.doctor.symbol_names import owner_of, readable_symbol
 
 MISSING: Final = re.compile(r"(?P<library>lib[\w+-]{1,60}\.so(?:\.\d{1,4}){0,3}): cannot open shared object file")
@@ -423,6 +425,12 @@ HOOKS: Final = {
 """What a part of an engine is for, by its path, and what to leave out."""
 
 
+def part_of(frames: Sequence[Frame]) -> tuple[str, str]:
+    """What the innermost files are for, and what to leave out; empty where their paths do not say."""
+    paths = " ".join(frame.path for frame in frames[-3:])
+    return next((one for part, one in HOOKS.items() if re.search(part, paths, re.I)), ("", ""))
+
+
 def parts_of_different_releases(case: Case) -> Verdict | None:
     """Files of one package that do not fit each other, or a model's class without what a feature needs."""
     frames = [one for one in case.raised.frames if one.package and one.package not in (*STANDARD, "torch")]
@@ -451,8 +459,7 @@ def parts_of_different_releases(case: Case) -> Verdict | None:
             evidence="the frame that calls, and the arguments that the callee refuses; eugr#238",
         )
     kind, name = (without["type"], without["name"]) if without else ("", "")
-    paths = " ".join(frame.path for frame in frames[-3:])
-    feature, leave = next((one for part, one in HOOKS.items() if re.search(part, paths, re.I)), ("", ""))
+    feature, leave = part_of(frames)
     return Verdict(
         code="feature-without-this-model",
         meaning=(

@@ -357,6 +357,8 @@ def backend_refused(case: Case) -> Verdict | None:
 def templates_and_tokenizers(case: Case) -> Verdict | None:
     """A chat template that is not there or not valid; a tokenizer that cannot be read."""
     text = f"{case.raised.type}: {case.text}"
+    if TEMPLATE.search(text) and ABSENT.search(case.text):
+        return file_is_not_there(case)
     if TEMPLATE.search(text):
         return Verdict(
             code="chat-template",
@@ -599,6 +601,84 @@ def memory_at_start(case: Case) -> Verdict | None:
     )
 
 
+ABSENT: Final = re.compile(
+    r"\[Errno 2\] No such file or directory: ['\"](?P<path>[^'\"\n]{1,300})|"
+    r"(?P<named>[\w./~-]{1,200}\.\w{2,12})['\"`)]{0,2} (?:appears path-like, but )?(?:doesn't|does not) exist|"
+    r"(?P<what>[\w./~-]{2,200}) is not a (?:file|directory|valid path)"
+)
+
+
+def file_is_not_there(case: Case) -> Verdict | None:
+    """A file or folder that was named, and is not where this process looks."""
+    found = ABSENT.search(case.text)
+    if found is None:
+        return None
+    path = found["path"] or found["named"] or found["what"] or ""
+    option = next((name for name in case.options if f"{name.strip('-').replace('-', '_')}" in _given(case, path)), "")
+    template = " The file is the one of --chat-template: templates of engines' examples are in no image." * (
+        path.endswith((".jinja", ".j2"))
+    )
+    return Verdict(
+        code="file-is-not-there",
+        meaning=(
+            f"{path} is not there for this process{f' (given by {option})' if option else ''}: paths are of "
+            f"the container, and one without / at its begin is sought in the folder where the server started.{template}"
+        ),
+        action=(
+            f"Mount the file or its folder (-v HOST:CONTAINER) and give the container's path; `docker exec NAME ls -l "
+            f"{path}` shows it. A mod or recipe that makes {path.rpartition('/')[2]} must run before the server."
+        ),
+        evidence="errno 2 of the kernel, and the engine's own check; eugr#294",
+    )
+
+
+def _given(case: Case, path: str) -> str:
+    """The name before a path in the server's arguments."""
+    before, found, _ = case.scan.start.arguments.partition(path)
+    return before[-60:] if found and path else ""
+
+
+FIELD: Final = re.compile(
+    r"[Cc]onfig\w* (?:must (?:specify|have|contain|define|set)|has no|does not (?:have|specify|contain|define)|lacks|"
+    r"is missing|missing)\W{1,4}(?:a |an |the |attribute |field |key )?[`'\"]?(?P<field>[\w.]{2,80})|"
+    r"'(?P<type>\w{2,60}Config)' object has no attribute '(?P<name>\w{2,80})'"
+)
+
+
+def config_without_a_field(case: Case) -> Verdict | None:
+    """A config.json that lacks what the engine, or the method of its drafts, needs."""
+    found = FIELD.search(case.text)
+    if found is None:
+        return None
+    field = found["field"] or found["name"]
+    where = case.text + " ".join(frame.file for frame in case.raised.frames[-4:])
+    if DRAFT.search(where):
+        return Verdict(
+            code="config-without-a-field",
+            meaning=(
+                f"The config of the draft model has no {field}: the checkpoint is no draft of this method (it may be "
+                f"the main model itself, or a draft for MTP or EAGLE): not what --speculative-config says."
+            ),
+            action=(
+                "Name a draft checkpoint that was made for this method and this very model, or change the method (mtp "
+                "for drafts inside of the checkpoint), or start without --speculative-config. Do not invent the number."
+            ),
+            evidence="the engine's own check of the draft's config.json; eugr#378",
+        )
+    return Verdict(
+        code="config-without-a-field",
+        meaning=(
+            f"The model's config.json has no {field}, which {case.here('this release')} reads: it is of another format "
+            f"or release than the model's class expects, or a part of it (text_config) was taken alone."
+        ),
+        action=(
+            f"Compare config.json with the original model's page; a converted or quantized copy may have lost {field}. "
+            f"{case.fitting('transformers')} Else take a newer release of the engine, or --hf-overrides with the field."
+        ),
+        evidence="the engine's own check of config.json",
+    )
+
+
 SETTING_FAMILIES: Final = (
     unknown_option,
     option_not_readable,
@@ -617,3 +697,4 @@ LATE_SETTING_FAMILIES: Final = (
     backend_refused,
 )
 """Those that speak only when no other family does."""
+LAST_SETTING_FAMILIES: Final = (config_without_a_field, file_is_not_there)

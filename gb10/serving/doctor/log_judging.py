@@ -1,7 +1,7 @@
 """The findings of the logs of one node or several: each cause once, with its echoes, in the order of time. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
@@ -11,6 +11,7 @@ from gb10.serving.doctor.diagnosis import Finding, Verdict
 from gb10.serving.doctor.doctor_rule import DoctorRule
 from gb10.serving.doctor.error_case import Case
 from gb10.serving.doctor.families import LONGEST, verdict_of
+from gb10.serving.doctor.families_packages import part_of
 from gb10.serving.doctor.log_exceptions import STRICT, Frame, Raised
 from gb10.serving.doctor.log_scan import Scan, Scanner
 from gb10.serving.doctor.log_time import Moment
@@ -90,6 +91,7 @@ class _Event:
     head: str = ""
     chain: tuple[str, ...] = ()
     raised_at: str = ""
+    note: str = ""
     raised: Raised | None = None
     lines: frozenset[int] = field(default=frozenset())
 
@@ -156,9 +158,21 @@ def judge_logs(
     ]
     if any(one.code in USED_UP and one.level == "error" for one in found):
         found = [_as_error(one) if one.code == NO_MEMORY else one for one in found]
+    found += () if any(one.level == "error" for one in found) else _repeats_alone(scans)
     if stages is not None:
         found += stopped_starts(scans, stages, {one.where for one in found if one.level == "error"}, live)
     return tuple(found)
+
+
+def _repeats_alone(scans: Mapping[str, Scan]) -> Iterator[Finding]:
+    """A finding for logs that only repeat that a start failed."""
+    for log, scan in scans.items():
+        line = scan.repeats
+        if line and AT_START.search(line.text):
+            yield Finding(
+                rule=CAUSE_IS_ELSEWHERE, place="log", where=log, value=line.text, line=line.number, moment=line.moment
+            )
+            return
 
 
 def _as_error(one: Finding) -> Finding:
@@ -227,9 +241,11 @@ def _of_exception(log: str, scan: Scan, raised: Raised) -> _Event:
     own = next((one for one in reversed(about.frames) if one.package not in BASE), None)
     if own and own is not about.frames[-1]:
         at = f"{at}, called by {_place(own)}"
+    feature, leave = ("", "") if verdict else part_of(about.frames)
+    note = f"It was raised where the engine makes {feature}. {leave}" if feature else ""
     return _Event(
-        log, about.line, raised.moment, verdict, about.text, head=about.text, chain=others, raised_at=at, raised=raised,
-        lines=raised.lines,
+        log, about.line, raised.moment, verdict, about.text, head=about.text, chain=others, raised_at=at, note=note,
+        raised=raised, lines=raised.lines,
     )  # fmt: skip
 
 
@@ -255,11 +271,9 @@ def _without_echoes(events: Sequence[_Event]) -> tuple[list[_Event], dict[str, i
     echoes: dict[str, int] = {}
     texts: dict[str, str] = {}
     first: _Event | None = None
-    lost: _Event | None = None
     for event in events:
         if first is None and event.rule is None and event.raised and FOLLOWS.search(event.value):
-            lost = lost or (event if AT_START.search(event.value) else None)
-            continue
+            continue  # its cause is not in the log: the server was ended, or the beginning is cut off
         cause = _echo_of(event, first, texts) if event.is_error else None
         if cause is not None:
             echoes[cause] = echoes.get(cause, 0) + 1
@@ -271,8 +285,6 @@ def _without_echoes(events: Sequence[_Event]) -> tuple[list[_Event], dict[str, i
                 for one in event.raised.chain:
                     if len(one.message) >= CONTAINED:
                         texts.setdefault(one.message.partition("\n")[0][:400], event.kind)
-    if first is None and lost is not None:
-        own.append(replace(lost, rule=CAUSE_IS_ELSEWHERE))
     return own, echoes
 
 
@@ -317,6 +329,7 @@ def _seen(events: list[_Event], echoes: int, scan: Scan) -> Finding:
         echoes=echoes,
         stage=during,
         raised_at=first.raised_at,
+        note=first.note,
     )
 
 

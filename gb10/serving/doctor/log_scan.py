@@ -11,7 +11,7 @@ from typing import Final
 from packaging.version import InvalidVersion, Version
 
 from gb10.core.linear_regex import LinearMatch
-from gb10.core.log_words import is_trouble
+from gb10.core.log_words import FOLLOWS, is_trouble
 from gb10.serving.doctor.doctor_rule import DoctorRule, LogSign, specifier
 from gb10.serving.doctor.image_record import ImageRecord
 from gb10.serving.doctor.log_exceptions import ExceptionReader, Raised
@@ -49,7 +49,7 @@ TOOL_TEXTS: Final = (
     *(b"Killed", b"oom", b"OOM", b"already in use", b"[code=", b"undefined reference", b"has no wheels", b"compiled "),
     *(b"137", b"nodes are available", b"exceeds available", b"version mismatch", b"does not exist", b"Not building "),
     *(b"AER: ", b"soft lockup", b"not signed", b"PUBKEY", b"status=", b"externally", b"tool choice", b"alternate"),
-    *(b"No solution found", b"Not found: "),
+    *(b"No solution found", b"Not found: ", b"ssh: "),
 )
 """Texts of lines that may be a tool's error, though no word of them speaks of trouble."""
 ENGINE_MARKS: Final[Mapping[str, tuple[bytes, ...]]] = {
@@ -105,6 +105,8 @@ class Scan:
     hits: tuple[Hit, ...]
     trouble: tuple[Line, ...]
     """Lines that speak of trouble and that no rule is about, in their order."""
+    repeats: Line | None = None
+    """The first line that only repeats that something failed before."""
     size: int
     cut: tuple[str, ...] = ()
     raised: tuple[Raised, ...] = ()
@@ -168,6 +170,7 @@ class Scanner:
         self._seen = dict.fromkeys((*self._signs, *TROUBLE, *TOOL_TEXTS, *self._stages.texts, *FACT_TEXTS), 0)
         self._hits: list[Hit] = []
         self._trouble: list[Line] = []
+        self._repeats: Line | None = None
         self._runs: dict[tuple[str, LogSign], list[Hit]] = {}
         self._last: Moment | None = None
         self._lines = 0
@@ -221,6 +224,8 @@ class Scanner:
             not texts.isdisjoint(TOOL_TEXTS) and self._tools(line.text)
         ):
             self._trouble.append(line)
+        elif self._repeats is None and FOLLOWS.search(line.text):
+            self._repeats = line
 
     def _go_on(self, block: bytes, at: int) -> None:
         """Read on in the message of the last line of trouble, as long as lines are indented deeper than it."""
@@ -273,6 +278,7 @@ class Scanner:
         return Scan(
             hits=tuple(sorted(hits, key=lambda hit: hit.line.number)),
             trouble=tuple(trouble[number] for number in sorted(trouble)),
+            repeats=self._repeats,
             size=self._size,
             cut=cut,
             raised=self._exceptions.found(),
