@@ -63,6 +63,14 @@ class Subcommands(TyperGroup):
     """
 
     places: ClassVar[Mapping[str, str]] = {}
+    default: ClassVar[str] = ""
+    """The subcommand that a call without one means; empty where there is none."""
+
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        """The subcommand's name first, also where the user left it out."""
+        if self.default and (not args or (args[0].startswith("-") and args[0] not in SETTINGS["help_option_names"])):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: "Context") -> list[str]:
         """The subcommands in their order."""
@@ -87,12 +95,14 @@ def _imported(name: str, place: str) -> "Command":
     return found
 
 
-def verb_app(help_text: str, *, group: bool = False, places: Mapping[str, str] | None = None) -> typer.Typer:
-    """A Typer for one verb; a group without a subcommand prints its help. ``places``: see ``Subcommands``."""
+def verb_app(
+    help_text: str, *, group: bool = False, places: Mapping[str, str] | None = None, default: str = ""
+) -> typer.Typer:
+    """A Typer for one verb; a group without a subcommand prints its help. The others: see ``Subcommands``."""
     return typer.Typer(
-        cls=type("Group", (Subcommands,), {"places": places or {}}) if group else None,
+        cls=type("Group", (Subcommands,), {"places": places or {}, "default": default}) if group else None,
         help=help_text,
-        no_args_is_help=group,
+        no_args_is_help=group and not default,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         add_completion=False,

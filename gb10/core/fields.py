@@ -63,6 +63,18 @@ def _index_url(text: str) -> str:
     return text
 
 
+COMMIT_PLACE: Final = "{commit}"
+"""What stands for a commit's 40 digits in the URL of its index."""
+
+
+def _commit_index(text: str) -> str:
+    head, place, tail = text.partition(COMMIT_PLACE)
+    if not place or COMMIT_PLACE in tail or "/" not in head.partition("://")[2]:
+        raise ValueError("it is https://HOST/PATH with {commit} once in its path, where the 40 digits go")
+    _index_url(f"{head}{'0' * 40}{tail}")
+    return text
+
+
 def _below(path: str) -> str:
     if not path.isprintable() or {"", ".", ".."} & {*path.split("/")}:
         raise ValueError(f"{path!r} is not a plain path below the root")
@@ -112,6 +124,8 @@ Releases = Annotated[
 ]
 Pinned = Annotated[str, AfterValidator(_pinned)]
 IndexUrl = Annotated[str, AfterValidator(_index_url)]
+CommitIndexUrl = Annotated[str, AfterValidator(_commit_index)]
+"""The URL of an index that each commit has of its own."""
 Requirements = Annotated[tuple[RequirementText, ...], unique("the requirement", _project)]
 DebNames = Annotated[
     tuple[Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.+-]+(:[a-z0-9]+)?$")], ...],

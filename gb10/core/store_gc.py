@@ -19,6 +19,7 @@ ROOMS: Final = {
     "diffs": "diff",
     "downloads": "download",
     "explain": "explain",
+    "kept": "kept",
     "placed": "placed",
     "nearest": "nearest",
     "programs": "program",
@@ -36,6 +37,8 @@ is the lock itself: a build holds it from its first step to its last."""
 LOOSE: Final = ("builds", "built", "environments", "locks", "logs", "rates", "receipts", "tmp")
 """The rooms of small or unfinished files, collected by age: of ``environments`` only what was never finished, of
 ``tmp`` only what a download left."""
+KEPT: Final = "kept"
+"""The room of notes, by sha256, of downloads that no other place may have any more: neither is ever chosen to go."""
 BUILDS: Final = "image"
 ALSO: Final = {"scans": ("image-scan",)}
 """Further locks under which entries of a room are made: `verify` scans an image that no build here made."""
@@ -53,6 +56,8 @@ class Entry:
     size: int
     used: float
     why: str
+    lasting: bool = False
+    """Whether it cannot be made or fetched again."""
 
     @property
     def what(self) -> str:
@@ -72,6 +77,8 @@ def choose(found: tuple[Entry, ...], total: int, *, keep: int | None, age: float
     """What goes: all that is unused for ``age`` seconds, then in its order until ``total`` bytes are ``keep``."""
     chosen, younger = list[Entry](), list[Entry]()
     for entry in found:
+        if entry.lasting:
+            continue
         unused = now - entry.used
         if unused >= IN_USE:
             (chosen if age is not None and unused > age else younger).append(entry)
@@ -160,13 +167,15 @@ def disk(path: Path) -> int:
 
 def _entry(path: Path, reasons: Mapping[tuple[str, str], str]) -> Entry:
     room, key, stats = path.parent.name, path.name, list(_stats(path))
+    lasting = room in (KEPT, "downloads") and (path.parent.parent / KEPT / key).is_dir()
     return Entry(
         room=room,
         key=key,
         path=path,
         size=_size(stats),
         used=min(_used(stats), time.time()),
-        why=reasons.get((room, key), ""),
+        why=reasons.get((room, key), "its index may forget it" if lasting else ""),
+        lasting=lasting,
     )
 
 

@@ -1,5 +1,6 @@
 """Any commit of an engine, from local repositories: the way from its releases, the nearest wheel, what is grafted."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,12 +9,15 @@ import pytest
 from packaging.version import Version
 
 from gb10.core.proc import capture
-from gb10.core.store import Store
+from gb10.core.store import Store, file_sha256
+from gb10.core.store_gc import IN_USE, choose, drop, entries
 from gb10.errors import FetchError, UsageError
 from gb10.image.context import Context
+from gb10.image.locked_files import fetch_locked
 from gb10.image.plan.values import Plan
 from gb10.image.request.planning import Request, make_plan
 from gb10.sources.git.history import history
+from tests.integration.commit_index import PLATFORMS, commit_index
 from tests.integration.debian_git import put_on_path, unpack_git
 from tests.integration.patches.releases import ctx, opened
 
@@ -153,3 +157,70 @@ def test_a_commit_that_does_not_exist_or_requires_nothing(root: Path, git: Git, 
         planned(machine, f"file:///nothing@{tip}")
     with pytest.raises(UsageError, match="a commit has 40 digits"):
         planned(machine, "file:///nothing@main")
+
+
+def recipe_with(folder: Path, template: str) -> str:
+    """SGLang's own recipe and lock in a folder, with the index of commits."""
+    folder.mkdir()
+    for name in ("sglang.yaml", "sglang.lock.json"):
+        text = (ctx().catalog.root / "recipes/images" / name).read_text(encoding="utf-8")
+        head = f"commit-wheels: {template}\n" if name.endswith(".yaml") else ""
+        (folder / name).write_text(head + text, encoding="utf-8")
+    return str(folder / "sglang.yaml")
+
+
+def planned_with(machine: Context, engine: str, place: str) -> Plan:
+    return make_plan(machine, Request(engine=engine, arch="12.1f", refs={"sglang": f"git:{place}"}))
+
+
+@pytest.mark.slow
+def test_the_wheel_of_a_commit_is_kept_when_its_index_forgets(
+    fork: Path, git: Git, machine: Context, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """SGLang's real wheel of 0.5.17 as that of a commit: nearer than the release, fetched once, never collected."""
+    git(fork, "tag", "--force", "v0.5.17", git(fork, "rev-list", "--max-parents=0", "HEAD"))
+    of_wheel = commit(git, fork, {CHANGED: (fork / CHANGED).read_text(encoding="utf-8") + "MORE = 1\n"})
+    tip = commit(git, fork, {"python/sglang/utils.py": "WHOLE = 1\n", "README.md": "x"})
+    version = f"0.5.18.dev2+g{of_wheel[:9]}"
+    (tmp_path / "served").mkdir()
+    with commit_index(tmp_path / "served") as index:
+        index.add("sglang", of_wheel, version, "cp311", opened("sglang", "0.5.17").tree)
+        engine = recipe_with(tmp_path / "mine", f"{index.url}/{{commit}}")
+        plan = planned_with(machine, engine, f"file:///{fork.name}@{tip}")
+        said = capfd.readouterr().err
+        assert f"is built on the wheel of sglang {version}: of file:///{fork.name}@{of_wheel[:12]}, 1 commits" in said
+        assert "0 compiled and 1 installed files differ" in said
+        assert len(index.downloads) == len(PLATFORMS)
+        (wheel,) = [wheel for wheel in plan.lock.wheels.image["arm64"] if wheel.name == "sglang"]
+        served = next((tmp_path / "served").glob("*/sglang/*aarch64.whl"))
+        assert (wheel.version, wheel.filename, wheel.sha256) == (version, served.name, file_sha256(served))
+        fetch_locked(machine, plan.step("graft-sglang").files)
+        index.forgets = True
+        found = entries(machine.store, {})
+        gone = choose(found, 0, keep=0, age=0.0, now=time.time() + 2 * IN_USE)
+        answers = [entry for entry in gone if entry.room in ("nearest", "resolved")]
+        assert {entry.room for entry in answers} == {"nearest", "resolved"}
+        assert all(drop(machine.store, entry) for entry in answers)
+        assert wheel.sha256 not in {one.key for one in gone}
+        again = planned_with(machine, engine, f"file:///{fork.name}@{tip}")
+    assert again.key == plan.key
+    assert len(index.downloads) == len(PLATFORMS)
+    offline = planned_with(machine, engine, f"file:///{fork.name}@{tip}")  # the server is gone, too
+    assert offline.key == plan.key
+    for one in entries(machine.store, {}):
+        if one.lasting:
+            machine.store.discard(one.path)
+
+
+@pytest.mark.slow
+def test_an_index_of_commits_that_cannot_be_asked(
+    fork: Path, git: Git, machine: Context, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A release is taken, with a line that says why, and the next plan asks again."""
+    tip = commit(git, fork, {CHANGED: (fork / CHANGED).read_text(encoding="utf-8") + "OTHER = 1\n"})
+    engine = recipe_with(tmp_path / "mine", "http://127.0.0.1:9/{commit}")
+    for _ in range(2):
+        plan = planned_with(machine, engine, f"file:///{fork.name}@{tip}")
+        said = capfd.readouterr().err
+        assert plan.recipe.version == "0.5.17"
+        assert "wheels of commits are not known: cannot read the package index at 127.0.0.1" in said

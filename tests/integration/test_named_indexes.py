@@ -254,6 +254,6 @@ def test_a_source_archive_of_a_named_project_comes_from_there(tmp_path: Path, se
     sha256 = hashlib.sha256(b"sdist").hexdigest()
     (vendor.folder / "torch/index.html").write_text(f'<a href="torch-2.9.1.tar.gz#sha256={sha256}">x</a>', "utf-8")
     recipe = recipe_for(vendor.url, "layers:", "sources: {torch: {sdist: torch==2.9.1}}\nlayers:")
-    made = lock_sdists(recipe, Index(open_index_session({}), served["main"].url))
+    made = lock_sdists(recipe, Index(open_index_session({}), served["main"].url), Store(tmp_path / "store"))
     assert made["torch"].sha256 == sha256
     assert not served["main"].asked

@@ -16,7 +16,7 @@ from gb10.containers.buildx.build_cache import build_cache, prune
 from gb10.containers.connection import Engine
 from gb10.containers.embedded.daemon import status as embedded_status
 from gb10.core.store import Store
-from gb10.core.store_gc import IN_USE, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries, idle
+from gb10.core.store_gc import IN_USE, KEPT, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries, idle
 from gb10.errors import UsageError, VerifyError
 from gb10.image.build.bases import drop_unknown
 from gb10.image.context import Context
@@ -39,6 +39,7 @@ KINDS: Final = {
     "resolved": "other releases",
     "commits": "commits of git",
     "nearest": "nearest releases of commits",
+    "kept": "notes of kept wheels",
     "urls": "diffs of URLs",
     "diffs": "parts of diffs",
     "verdicts": "verdicts on patches",
@@ -187,6 +188,10 @@ def gc(
         )
         return
     print(f"{'would free' if dry_run else 'freed'} {decimal(freed)}: {_counts(gone, found)}")
+    if lasting := [entry for entry in found if entry.lasting and entry.room == "downloads"]:
+        print(
+            f"{len(lasting)} files of indexes that forget stay, {_size(lasting)}: delete {ctx.store.root / KEPT} first"
+        )
     print(_about_engine(engine, cache, pruned, dry_run=dry_run))
 
 

@@ -15,6 +15,7 @@ from gb10.core.fields import ARCHITECTURES, requirement_name
 from gb10.core.files import Artifact
 from gb10.core.host import Host
 from gb10.core.machine import MACHINES
+from gb10.core.store import Store
 from gb10.errors import FetchError, UsageError
 from gb10.image.context import Context
 from gb10.image.lock.moves import Demand, demands, metadata_of, pin_of
@@ -22,7 +23,7 @@ from gb10.image.lock.relock import main_index, own_index, sha256_of
 from gb10.image.lock.resolver import Platform, best_wheel, platform_of
 from gb10.image.patches.release_files import open_stored, version_of
 from gb10.image.patches.source_tree import Tree
-from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.image_recipe import COMMIT_WHEELS, Recipe
 from gb10.sources.index.client import Index, fetch_all, project_of, size_of
 from gb10.sources.index.metadata import wheel_metadata
 from gb10.sources.index.page import Link
@@ -132,17 +133,26 @@ class Offered:
     index: Index
     links: tuple[Link, ...]
     current: Version
+    main: Index
+    """The index of all projects that the recipe names no other index for."""
+    store: Store
 
 
 def offered(ctx: Context, recipe: Recipe, path: Path) -> Offered:
     """Ask the index. Raises UsageError for a recipe without a pin of its engine, or an index without it; FetchError."""
     current = next((pin_of(text) for text in recipe.requirements if requirement_name(text) == recipe.engine), None)
+    if COMMIT_WHEELS in recipe.indexes:
+        raise UsageError(
+            f"{path} is built on the wheel of a commit, which has no next release",
+            hint=f"./build.py plan --ref {recipe.engine}=git:URL@COMMIT --save FILE.yaml takes another commit",
+        )
     if current is None:
         raise UsageError(
             f"{path} requires no {recipe.engine}==RELEASE, so there is nothing to move",
             hint="pin the engine in requirements, then ./build.py lock",
         )
-    index = own_index(recipe, recipe.engine, main_index(ctx.env))
+    main = main_index(ctx.env)
+    index = own_index(recipe, recipe.engine, main, ctx.store)
     links = _own(index, recipe.engine)
     if not links:
         raise UsageError(
@@ -150,7 +160,7 @@ def offered(ctx: Context, recipe: Recipe, path: Path) -> Offered:
             where=redact(index.url),
             hint="set PIP_INDEX_URL to an index that has it",
         )
-    return Offered(recipe=recipe, index=index, links=links, current=Version(current))
+    return Offered(recipe=recipe, index=index, links=links, current=Version(current), main=main, store=ctx.store)
 
 
 def choose(found: Offered, asked: str | None) -> Chosen:
@@ -170,7 +180,7 @@ def choose(found: Offered, asked: str | None) -> Chosen:
 
 def newest_of(found: Offered, project: str, accepted: SpecifierSet) -> Version | None:
     """The newest release of any project of the recipe that a specifier accepts. Raises FetchError."""
-    return newest(_own(own_index(found.recipe, project, found.index), project), accepted)
+    return newest(_own(own_index(found.recipe, project, found.main, found.store), project), accepted)
 
 
 def _own(index: Index, project: str) -> tuple[Link, ...]:
@@ -263,6 +273,13 @@ def full_release(links: Iterable[Link], source: str, text: str) -> str:
 
 
 def links_of(host: Host, recipe: Recipe, version: Version) -> Offered:
-    """The files of the recipe's engine on its index; ``version`` is the release that the recipe has. FetchError."""
-    index = own_index(recipe, recipe.engine, main_index(host.env))
-    return Offered(recipe=recipe, index=index, links=_own(index, recipe.engine), current=version)
+    """The files of the recipe's engine on its index; ``version`` is the release that the recipe has. FetchError.
+
+    The index of a commit has no releases: those of the main index are there, too.
+    """
+    main = main_index(host.env)
+    index = own_index(recipe, recipe.engine, main, host.store)
+    links = _own(index, recipe.engine)
+    if COMMIT_WHEELS in recipe.indexes and index is not main:
+        links = (*links, *_own(main, recipe.engine))
+    return Offered(recipe=recipe, index=index, links=links, current=version, main=main, store=host.store)

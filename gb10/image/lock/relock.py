@@ -5,7 +5,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -18,9 +18,10 @@ from gb10.core.fields import ARCHITECTURES, Architecture, requirement_name
 from gb10.core.files import Checkout
 from gb10.core.store import Store
 from gb10.errors import FetchError, LockStaleError, UsageError
+from gb10.image.lock.kept_files import OwnIndex
 from gb10.image.lock.lockfile import base_digest, input_digest, load_lock, load_recipe, lock_path, source_digest
-from gb10.image.lock.resolver import Resolved, Resolver, check_origin, offered, platform_of
-from gb10.image.recipe.image_recipe import Recipe, Source
+from gb10.image.lock.resolver import Resolved, Resolver, check_origin, kept_of, offered, platform_of
+from gb10.image.recipe.image_recipe import COMMIT_WHEELS, Recipe, Source
 from gb10.image.recipe.locked import (
     Lock,
     LockedCheckout,
@@ -104,12 +105,14 @@ def lock_wheels(
     The recipe's named indexes are read before resolution; the files of their projects are then checked against them.
     Raises UsageError, FetchError.
     """
-    named = offered(session, resolver.recipe)
+    named = offered(session, resolver.recipe, resolver.store)
+    resolver = replace(resolver, kept=kept_of(resolver.recipe, named))
     sets = Choice(resolver, old, upgrade).sets()
     entries = [entry for by_architecture in sets.values() for found in by_architecture.values() for entry in found]
     for entry in entries:
         check_origin(named, entry.name, entry.link)
     known = {wheel.sha256: wheel.size for wheel in locked_wheels(old)} if old else {}
+    known |= {link.sha256: link.size for links in resolver.kept.values() for link in links if link.sha256 and link.size}
     sizes = _sizes(session, (entry.link for entry in entries), known)
     image = {
         name: _wheels(sets["image"][name], sizes, _cuda(resolver, name, sets["image"][name], old))
@@ -195,7 +198,7 @@ def resolve_lock(
     index = main_index(env)
     keep_base = old and old.base_digest == base_digest(recipe) and BASE not in upgrade
     sdists: dict[str, LockedSdist | LockedSources | LockedCheckout] = {
-        **lock_sdists(recipe, index),
+        **lock_sdists(recipe, index, store),
         **lock_checkouts(recipe, old, store, env),
     }
     wheels = lock_wheels(Resolver(store, env, index.url, recipe), index.session, old, upgrade)
@@ -241,19 +244,22 @@ def main_index(env: Mapping[str, str]) -> Index:
     return Index(open_index_session(env), url)
 
 
-def lock_sdists(recipe: Recipe, index: Index) -> dict[str, LockedSdist | LockedSources]:
+def lock_sdists(recipe: Recipe, index: Index, store: Store) -> dict[str, LockedSdist | LockedSources]:
     """The source archives and wheels with sources that the recipe names, by project. Raises UsageError, FetchError."""
     found: list[LockedSdist | LockedSources] = []
     for source in recipe.sources.values():
         if source.pinned:
-            own = own_index(recipe, requirement_name(source.pinned), index)
+            own = own_index(recipe, requirement_name(source.pinned), index, store)
             found.append(_sdist(source.sdist, own) if source.sdist else _sources(source.pinned, own))
     return {file.name: file for file in found}
 
 
-def own_index(recipe: Recipe, project: str, index: Index) -> Index:
-    """The recipe's own index for a project, else ``index``."""
-    return Index(index.session, recipe.index_of[project]) if project in recipe.index_of else index
+def own_index(recipe: Recipe, project: str, index: Index, store: Store) -> Index:
+    """The recipe's own index for a project, with what was kept of it, else ``index``."""
+    name = next((name for name, one in recipe.indexes.items() if project in one.packages), None)
+    if name is None:
+        return index
+    return OwnIndex(index.session, recipe.indexes[name].url, store, forgets=name == COMMIT_WHEELS)
 
 
 def lock_checkouts(recipe: Recipe, old: Lock | None, store: Store, env: Mapping[str, str]) -> dict[str, LockedCheckout]:

@@ -6,7 +6,7 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import shorten
 from typing import Final
@@ -18,13 +18,16 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
 
 from gb10.core import proc
-from gb10.core.fields import Architecture, requirement_name
+from gb10.core.fields import ARCHITECTURES, Architecture, requirement_name
 from gb10.core.machine import MACHINES, glibc, uv_platform
 from gb10.core.store import Store
 from gb10.errors import FetchError, UsageError
-from gb10.image.recipe.image_recipe import Recipe
-from gb10.sources.index.client import Index
-from gb10.sources.index.page import Link
+from gb10.image.lock.kept_files import OwnIndex
+from gb10.image.lock.moves import pin_of
+from gb10.image.patches.release_files import version_of
+from gb10.image.recipe.image_recipe import COMMIT_WHEELS, Recipe
+from gb10.sources.index.client import local_path
+from gb10.sources.index.page import HERE, Link
 from gb10.sources.index.pip_settings import TIMEOUT, uv_index_env
 
 OLDEST: Final[dict[Architecture, int]] = {"amd64": 5, "arm64": 17}
@@ -83,13 +86,17 @@ def split(recipe: Recipe, requirements: tuple[str, ...]) -> tuple[tuple[str, ...
     return named, tuple(text for text in requirements if text not in named)
 
 
-def bound(recipe: Recipe, named: tuple[str, ...]) -> str:
+def bound(recipe: Recipe, named: tuple[str, ...], folders: Mapping[str, Path]) -> str:
     """A pyproject.toml that requires ``named``, each from its own index; uv uses that index for nothing else. Pure.
 
-    uv's command line has no such binding: it searches an ``--index`` first, for every project.
+    uv's command line has no such binding: it searches an ``--index`` first, for every project. ``folders``: by project,
+    the folder with what was kept of its index.
     """
     projects = {requirement_name(text) for text in named}
     sources = {project: name for name, index in recipe.indexes.items() for project in index.packages}
+    sources |= {project: f"kept-{project}" for project in folders}
+    places = {name: json.dumps(index.url) for name, index in recipe.indexes.items()}
+    places |= {f"kept-{project}": f'{json.dumps(str(folder))}\nformat = "flat"' for project, folder in folders.items()}
     lines = [
         "[project]",
         'name = "the-recipe"',
@@ -103,20 +110,23 @@ def bound(recipe: Recipe, named: tuple[str, ...]) -> str:
         lines += [
             "[[tool.uv.index]]",
             f'name = "{name}"',
-            f"url = {json.dumps(recipe.indexes[name].url)}",
+            f"url = {places[name]}",
             "explicit = true",
         ]
     return "\n".join(lines)
 
 
-def offered(session: requests.Session, recipe: Recipe) -> dict[str, frozenset[Link]]:
-    """The files of each named index; raises FetchError if it cannot be read or lacks a project."""
+def offered(session: requests.Session, recipe: Recipe, store: Store) -> dict[str, frozenset[Link]]:
+    """The files of each named index; raises FetchError if it cannot be read or lacks a project.
+
+    What an index may forget, or gives no hash of, is kept in the store, when the recipe requires one release of it.
+    """
     found = {}
     for name, index in recipe.indexes.items():
         alone = f"{', '.join(index.packages)} can come only from {name}"
         for project in index.packages:
             try:
-                links = Index(session, index.url).links(project)
+                links = _kept(recipe, OwnIndex(session, index.url, store, forgets=name == COMMIT_WHEELS), name, project)
             except FetchError as error:
                 raise FetchError(
                     f"the index {name} of the recipe: {error.message}",
@@ -133,9 +143,41 @@ def offered(session: requests.Session, recipe: Recipe) -> dict[str, frozenset[Li
     return found
 
 
+def _kept(recipe: Recipe, index: OwnIndex, name: str, project: str) -> tuple[Link, ...]:
+    """The links of a project; those of the release that the recipe requires say the hash."""
+    links = index.links(project)
+    release = _required(recipe, project, links)
+    best = {
+        best_wheel([link.filename for link in release], platform_of(recipe.base.suite, recipe.python, architecture))
+        for architecture in ARCHITECTURES
+    }
+    wanted = {link for link in release if link.filename in best and (name == COMMIT_WHEELS or not link.sha256)}
+    return tuple(index.keep(project, link) if link in wanted else link for link in links)
+
+
+def _required(recipe: Recipe, project: str, links: Iterable[Link]) -> list[Link]:
+    """The wheels of the one release of a project that a recipe requires; none when it requires no exact release."""
+    pins = {pin for text in recipe.requirements if requirement_name(text) == project and (pin := pin_of(text))}
+    return [link for link in links if link.filename.endswith(".whl") and str(version_of(link)) in pins]
+
+
+def kept_of(recipe: Recipe, named: Mapping[str, Iterable[Link]]) -> dict[str, tuple[Link, ...]]:
+    """By project, the required files that lie in the store. Pure."""
+    release = {project: _required(recipe, project, links) for project, links in named.items()}
+    local = {
+        project: tuple(link for link in links if urlsplit(link.url).scheme == HERE)
+        for project, links in release.items()
+    }
+    return {project: links for project, links in local.items() if links}
+
+
 def check_origin(named: Mapping[str, frozenset[Link]], project: str, link: Link) -> None:
     """Raise FetchError for a file that the project's named index lacks: uv used another index."""
-    if project in named and (link.filename, link.sha256) not in {(one.filename, one.sha256) for one in named[project]}:
+    if project not in named:
+        return
+    hashes = {unquote(one.filename): one.sha256 for one in named[project]}
+    name = unquote(link.filename)
+    if name not in hashes or (hashes[name] or link.sha256) != link.sha256:
         raise FetchError(
             f"{link.filename} is not from the index that the recipe names for {project}",
             where=f"sha256 {link.sha256}",
@@ -164,12 +206,16 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class Resolver:
-    """uv with the main index, and the recipe's named indexes, constraints and overrides."""
+    """uv with the main index, and the recipe's named indexes, constraints and overrides.
+
+    ``kept``: by project, files of named indexes that the store has: uv reads these, and asks no server.
+    """
 
     store: Store
     env: Mapping[str, str]
     index_url: str
     recipe: Recipe
+    kept: Mapping[str, tuple[Link, ...]] = field(default_factory=dict)
 
     def resolve(
         self,
@@ -188,7 +234,7 @@ class Resolver:
         work = self.store.scratch("resolve")
         output = work / "pylock.toml"
         try:
-            inputs = self._inputs(requirements)
+            inputs = self._inputs(requirements, self._folders(work))
             for name, lines in inputs.items():
                 (work / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             output.write_text(preferences(pins, self.recipe.python), encoding="utf-8")
@@ -213,13 +259,22 @@ class Resolver:
                 f"overrides: [{{requirement: {found[1]}=={found[2]}, why: …}}]",
             )
 
-    def _inputs(self, requirements: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    def _folders(self, work: Path) -> dict[str, Path]:
+        """By project, a folder with links to what was kept of it."""
+        found = {project: work / "kept" / project for project in self.kept}
+        for project, folder in found.items():
+            folder.mkdir(parents=True)
+            for link in self.kept[project]:
+                (folder / link.filename).symlink_to(local_path(link.url))
+        return found
+
+    def _inputs(self, requirements: tuple[str, ...], folders: Mapping[str, Path]) -> dict[str, tuple[str, ...]]:
         named, others = split(self.recipe, requirements)
         return {
             "requirements.txt": others,
             "constraints.txt": self.recipe.constraints,
             "overrides.txt": tuple(override.requirement for override in self.recipe.overrides),
-            **({PROJECT: (bound(self.recipe, named),)} if named else {}),
+            **({PROJECT: (bound(self.recipe, named, folders),)} if named else {}),
         }
 
     def _argv(self, platform: Platform) -> list[str]:
@@ -284,7 +339,7 @@ def read_resolution(text: str, platform: Platform, present: Collection[str] = ()
 def _link(wheel: dict[str, object]) -> Link:
     url, hashes, size = str(wheel["url"]), wheel.get("hashes"), wheel.get("size")
     return Link(
-        filename=str(wheel.get("name") or unquote(Path(urlsplit(url).path).name)),
+        filename=unquote(str(wheel.get("name") or Path(urlsplit(url).path).name)),
         url=url,
         sha256=hashes.get("sha256") if isinstance(hashes, dict) else None,
         size=size if isinstance(size, int) else None,

@@ -25,6 +25,8 @@ from gb10.image.recipe.locked import Lock
 
 CODE: Final = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
 NAMED: Final = 5
+OF_COMMIT: Final = re.compile(r"0\+g[0-9a-f]{12}")
+"""The version of a source from git that a commit pins."""
 """Files that a message names."""
 
 
@@ -116,7 +118,11 @@ def compiled_files(use: PatchUse) -> list[str]:
 def locked_releases(lock: Lock, target: Architecture) -> dict[str, Version]:
     """Project -> its locked release; raises UsageError when its wheel and its source archive are of two."""
     wheels = {wheel.name: Version(wheel.version) for wheel in lock.wheels.image[target]}
-    sdists = {sdist.name: Version(sdist.version) for sdist in lock.sdists.values()}
+    sdists = {
+        sdist.name: Version(sdist.version)
+        for sdist in lock.sdists.values()
+        if sdist.name not in wheels or not OF_COMMIT.fullmatch(sdist.version)  # a commit is of no release
+    }
     two = [name for name, version in sdists.items() if wheels.get(name, version).public != version.public]
     if two:
         raise UsageError(

@@ -1,7 +1,7 @@
 """Writing patches: a diff of two texts in git's form, and a patch carried over to a tree it no longer fits. Pure."""
 
 import difflib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -145,6 +145,16 @@ def compare(
         binary=tuple(found["binary"]),
         elsewhere=tuple(found["elsewhere"]),
         outside=tuple(here[place] for place in strangers),
+    )
+
+
+def counted(layout: Layout, paths: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of paths in a repository, the places of what is installed and of what is compiled. Pure."""
+    places = sorted({placed(path, layout, wheel=False) for path in paths})
+    own = [place for place in places if _counts(place, layout)]
+    return (
+        tuple(place for place in own if _in_wheel(place, layout)),
+        tuple(place for place in own if not _in_wheel(place, layout)),
     )
 
 

@@ -60,6 +60,7 @@ def needed_recipe(recipe: Recipe) -> Recipe:
             "constraints": (),
             "exclude_newer": None,
             "indexes": {},
+            "commit_wheels": None,
             "tools": tuple(text for text in recipe.tools if requirement_name(text) in own),
             "base": Base(suite=recipe.base.suite, packages=BasePackages(image=())),
             "sources": {name: _without_server(recipe, name) for wheel in built.values() for name in wheel.sources},

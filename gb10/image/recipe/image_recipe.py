@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints, model_validator
 from gb10.core.fields import (
     Architecture,
     Commit,
+    CommitIndexUrl,
     DebNames,
     Folder,
     IndexUrl,
@@ -45,6 +46,8 @@ PACKAGE_HEADERS: Final = (
 """What torch's own headers include, and torch."""
 WHOLE: Final = ("package", "library")
 """Methods that run a project's own build, whatever it is."""
+COMMIT_WHEELS: Final = "commit-wheels"
+"""The name, among a recipe's indexes, of the one of a commit; what it has is kept in the store."""
 OF_STAGE: Final = (
     *("CC", "CXX", "CUDACXX", "CUDA_HOME", "CUDA_PATH", "CUDAARCHS", "TORCH_CUDA_ARCH_LIST", "MAX_JOBS"),
     *("CMAKE_BUILD_PARALLEL_LEVEL", "CMAKE_GENERATOR", "CMAKE_TOOLCHAIN_FILE", "TORCH_EXTENSIONS_DIR"),
@@ -278,6 +281,8 @@ class Recipe(Model):
     overrides: Annotated[tuple[Override, ...], unique("the override", lambda o: requirement_name(o.requirement))] = ()
     exclude_newer: datetime.date | None = None
     indexes: dict[Name, NamedIndex] = {}
+    commit_wheels: CommitIndexUrl | None = None
+    """The index that each commit of the engine's repository has of its own, with ``{commit}`` in its URL."""
     tools: Requirements = ()
     sources: dict[Name, Source] = {}
     wheels: dict[Name, WheelBuild] = {}

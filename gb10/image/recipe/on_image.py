@@ -61,6 +61,7 @@ def derived(given: OnImage, base: BaseImage, build: Recipe) -> Recipe:
             "overrides": (),
             "exclude_newer": None,
             "indexes": {},
+            "commit_wheels": None,
             "tools": (),
             "sources": {},
             "wheels": {},

@@ -24,6 +24,7 @@ from gb10.image.recipe.image_recipe import Layout, Recipe
 from gb10.image.request.checkout_files import Worktree
 from gb10.image.request.checkouts import GitCommit, open_commit
 from gb10.image.request.commit_requirements import Wanted, differences, required
+from gb10.image.request.commit_wheels import CommitWheel, Found, nearest_wheel
 from gb10.sources.git.history import History, history
 
 ROOM: Final = "nearest"
@@ -45,21 +46,30 @@ class Nearest(Model):
     """What the commit requires otherwise than the release, or beyond it."""
     otherwise: tuple[str, ...] = ()
     """The same, each with what the release requires, for people."""
+    wheel: CommitWheel | None = None
+    """The wheel of a commit, where it is nearer than that of every release; ``release`` is its version."""
 
 
 def nearest_release(ctx: Context, recipe: Recipe, named: GitCommit) -> Nearest:
     """The release of the engine that a commit is nearest to; the store keeps the answer.
 
-    The history of the repository names the candidates, else the requirements do. Of these the one with the fewest
-    differing compiled files is taken. Raises UsageError for a commit of another project, or one without requirements;
+    The history of the repository names the candidates, else the requirements do. Of these, and of the wheels of single
+    commits that an index has, the one with the fewest differing compiled files is taken. Where that index cannot be
+    asked, the answer is not kept. Raises UsageError for a commit of another project, or one without requirements;
     FetchError.
     """
-    note = ctx.store.entry(ROOM, digest([recipe.engine, named.commit, recipe.version, recipe.python])) / FILE
+    inputs = [recipe.engine, named.commit, recipe.version, recipe.python, recipe.commit_wheels]
+    note = ctx.store.entry(ROOM, digest(inputs)) / FILE
     with ctx.store.locked(f"nearest-{note.parent.name}", ctx.reporter.waiting_for(str(named))):
         if note.is_file():
             note_use(note)
             return Nearest.model_validate_json(note.read_bytes())
-        found = _nearest(ctx, recipe, named)
+        layout = load_releases(ctx.catalog.patches).source(recipe.engine).layout
+        asked = nearest_wheel(ctx, recipe, named, layout)
+        found = _nearest(ctx, recipe, named, asked.best)
+        if asked.why_none:
+            ctx.reporter.say(f"wheels of commits are not known: {asked.why_none}; the next plan asks again")
+            return found
 
         def write(work: Path) -> None:
             (work / FILE).write_text(found.model_dump_json(by_alias=True), encoding="utf-8")
@@ -68,7 +78,7 @@ def nearest_release(ctx: Context, recipe: Recipe, named: GitCommit) -> Nearest:
     return found
 
 
-def _nearest(ctx: Context, recipe: Recipe, named: GitCommit) -> Nearest:
+def _nearest(ctx: Context, recipe: Recipe, named: GitCommit, own: Found | None) -> Nearest:
     worktree, tree, _ = open_commit(ctx, recipe.engine, named)
     wanted = required(tree, str(named), recipe.python)
     offered = links_of(ctx, recipe, Version(recipe.version))
@@ -82,6 +92,9 @@ def _nearest(ctx: Context, recipe: Recipe, named: GitCommit) -> Nearest:
     rows = [(release, _difference(ctx, recipe, release, worktree, tree)) for release in near[:MOST_COMPARED]]
     layout = load_releases(ctx.catalog.patches).source(recipe.engine).layout
     best, found = min(rows, key=lambda row: (len(compiled_of(row[1], layout)), len(row[1].differ)))
+    distance = len(compiled_of(found, layout)), len(found.differ)
+    if own and (len(own.compiled), len(own.compiled) + len(own.installed)) < distance:
+        return _on_commit(ctx, recipe, own, wanted, _compared(rows, layout))
     if len(found.differ) > found.known * (1 - LEAST_SHARED):
         raise UsageError(
             f"{named} is no {recipe.engine}: {len(found.differ):,} of {found.known:,} files of {best} differ",
@@ -93,6 +106,22 @@ def _nearest(ctx: Context, recipe: Recipe, named: GitCommit) -> Nearest:
         why=_why(past, best, rows, layout),
         requirements=tuple(f"{one.project}{one.after.wants}{one.after.specifier}" for one in other),
         otherwise=tuple(map(str, other)),
+    )
+
+
+def _on_commit(ctx: Context, recipe: Recipe, own: Found, wanted: Wanted, compared: str) -> Nearest:
+    """The wheel of a commit as the nearest, and what the commit to build requires otherwise."""
+    base = GitCommit(url=own.wheel.git, commit=own.wheel.commit)
+    _, tree, _ = open_commit(ctx, recipe.engine, base)
+    other = differences(required(tree, str(base), recipe.python).demands, wanted.demands)
+    far = f"of {base}, {own.back} commits before" if own.back else "of this commit"
+    differ = f"{len(own.compiled)} compiled and {len(own.installed)} installed files differ; {compared}"
+    return Nearest(
+        release=own.wheel.version,
+        why=f"{far}: {differ}",
+        requirements=tuple(f"{one.project}{one.after.wants}{one.after.specifier}" for one in other),
+        otherwise=tuple(map(str, other)),
+        wheel=own.wheel,
     )
 
 
@@ -137,10 +166,13 @@ def _alike(ctx: Context, offered: Offered, releases: Sequence[Version], wanted: 
 
 def _why(past: History, best: Version, rows: Iterable[tuple[Version, Difference]], layout: Layout) -> str:
     """In words: the distance in commits, and what differs from each release that was compared."""
-    compared = "; ".join(
+    one = next((one for one in past.distances if one.release == best), None)
+    way = f"{one.ahead} commits after its merge base with {one.tag}, {one.behind} only there; " if one else ""
+    return f"{way}{_compared(rows, layout)}"
+
+
+def _compared(rows: Iterable[tuple[Version, Difference]], layout: Layout) -> str:
+    return "; ".join(
         f"of {release} {len(compiled_of(found, layout))} compiled and {len(found.installed)} installed files differ"
         for release, found in rows
     )
-    one = next((one for one in past.distances if one.release == best), None)
-    way = f"{one.ahead} commits after its merge base with {one.tag}, {one.behind} only there; " if one else ""
-    return f"{way}{compared}"

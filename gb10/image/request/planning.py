@@ -30,6 +30,7 @@ from gb10.image.recipe.slim_rules import Extent
 from gb10.image.request.any_commit import CommitChange, change_of_commit, no_longer_needed
 from gb10.image.request.changed_targets import check_pins, targets_of_commit
 from gb10.image.request.checkouts import START, GitCommit, marked, own_sources, parse_commit, split_refs
+from gb10.image.request.commit_wheels import keep_wheels
 from gb10.image.request.from_image import (
     Over,
     beside,
@@ -110,9 +111,11 @@ def make_plan(ctx: Context, request: Request) -> Plan:
     if changed and not refs:
         refs = {recipe.engine: recipe.version}
     if refs:
-        fitted = fit_release(ctx, recipe, lock, refs, without, changed=changed)
+        wheel = nearest.wheel if nearest else None
+        fitted = fit_release(ctx, recipe, lock, refs, without, changed=changed, wheel=wheel)
         if nearest and changed:
-            _say_derived(ctx, fit_release(ctx, recipe, lock, refs, without).lock, fitted.lock, nearest)
+            plain = fit_release(ctx, recipe, lock, refs, without, wheel=wheel)
+            _say_derived(ctx, plain.lock, fitted.lock, nearest)
         recipe, lock, without = fitted.recipe, fitted.lock, (*without, *fitted.left_out)
         require_cuda(recipe, lock, path)
         recipe = without_idle_kernels(ctx, recipe)
@@ -229,6 +232,8 @@ def _release(ctx: Context, request: Request) -> tuple[Path, dict[str, str], GitC
     commit = parse_commit(recipe.engine, text)
     found = nearest_release(ctx, recipe, commit)
     ctx.reporter.say(f"{commit} is built on the wheel of {recipe.engine} {found.release}: {found.why}")
+    if found.wheel:
+        keep_wheels(ctx, recipe, found.wheel)
     if found.release != recipe.version:
         refs[recipe.engine] = found.release
         path = recipe_of_release(ctx, request.engine, refs)

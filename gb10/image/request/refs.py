@@ -28,6 +28,7 @@ from gb10.image.patches.verdict import variants_for
 from gb10.image.plan.steps import class_of
 from gb10.image.recipe.image_recipe import Override, Recipe, Source
 from gb10.image.recipe.locked import Lock
+from gb10.image.request.commit_wheels import CommitWheel, with_commit_wheel, without_commit_wheel
 from gb10.image.request.optional_layers import asking_less, optional_layer_of
 
 ROOM, FILE, FIT = "resolved", "lock.json", "fit.json"
@@ -155,16 +156,21 @@ def fit_release(
     without: Sequence[str],
     *,
     changed: Sequence[str] = (),
+    wheel: CommitWheel | None = None,
 ) -> Fitted:
     """The recipe with other releases and its lock, from the store or resolved now. The recipe's own are unchanged.
 
     With another release of the engine its exact requirements move, too. ``without``: optional layers that do not
-    count. ``changed``: what a commit of the engine requires in place of what its release requires. The lock keeps
-    versions of ``base`` that still fit, and its date. Raises UsageError when nothing fits, FetchError.
+    count. ``changed``: what a commit of the engine requires in place of what its release requires. ``wheel``: that of a
+    commit, in place of a release's. The lock keeps versions of ``base`` that still fit, and its date. Raises UsageError
+    when nothing fits, FetchError.
     """
-    asked = with_changed(with_refs(asking_less(recipe, without), refs), changed)
+    recipe = without_commit_wheel(recipe) if recipe.engine in refs else recipe
+    asked = with_refs(asking_less(recipe, without), refs)
+    asked = with_changed(with_commit_wheel(asked, wheel) if wheel else asked, changed)
     named = _named(refs)
     inputs = [input_digest(recipe), base.model_dump(mode="json"), sorted(refs.items()), sorted(without), list(changed)]
+    inputs += [wheel.model_dump(mode="json")] if wheel else []
     entry = host.store.entry(ROOM, digest(inputs))
     with host.store.locked(f"resolved-{entry.name}", host.reporter.waiting_for(named)):
         there = (entry / FIT).exists()
@@ -267,10 +273,10 @@ def _of_engine(host: Host, recipe: Recipe, asked: Recipe, refs: Mapping[str, str
     if known is None or asked.version == recipe.version:
         return Fit()
     old, new = Version(known), Version(asked.version)
-    found = links_of(host, recipe, old)
-    require_release(found.links, recipe.engine, str(new))
-    require_wheel(found, new)
-    release = Next(engine=recipe.engine, version=new, old=_demands_of(host, found, old), new=demanded(host, found, new))
+    found, newer = links_of(host, recipe, old), links_of(host, asked, new)
+    require_release(newer.links, recipe.engine, str(new))
+    require_wheel(newer, new)
+    release = Next(engine=recipe.engine, version=new, old=_demands_of(host, found, old), new=demanded(host, newer, new))
     chosen = {project_of(recipe, name) for name in refs} | {
         requirement_name(one.requirement) for one in asked.overrides
     }
@@ -359,7 +365,7 @@ def _resolved(host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str]) -
     index = main_index(host.env)
     for source, text in refs.items():
         project = project_of(recipe, source)
-        require_release(own_index(recipe, project, index).links(project), source, text)
+        require_release(own_index(recipe, project, index, host.store).links(project), source, text)
     made = resolve_lock(recipe, base, store=host.store, env=host.env)
     return made.model_copy(update={"created": base.created})
 

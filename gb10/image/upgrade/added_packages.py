@@ -124,7 +124,7 @@ def _entry(ctx: Context, recipe: Recipe, lock: Lock, pinned: str) -> Entry:
     name = str(canonicalize_name(name))
     if name in recipe.sources or name in recipe.wheels:
         raise UsageError(f"the recipe has {name} already", hint="change its version there, then lock it")
-    index = own_index(recipe, name, main_index(ctx.env))
+    index = own_index(recipe, name, main_index(ctx.env), ctx.store)
     link = _best([link for link in index.links(name) if version_of(link) == version])
     if link is None:
         raise UsageError(

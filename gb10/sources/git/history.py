@@ -8,8 +8,10 @@ from typing import Final
 
 from packaging.version import Version
 
+from gb10.core.fetch import redact
 from gb10.core.proc import CommandFailedError, capture, capture_while_active
 from gb10.core.store import Store
+from gb10.errors import FetchError
 from gb10.sources.git.address import without_login
 from gb10.sources.git.archive import INIT, PATIENCE, BareGit, Limits
 
@@ -77,3 +79,36 @@ def _distance(git: BareGit, release: Version, tag: str, commit: str) -> Distance
         raise
     behind, ahead = git.alone("rev-list", "--left-right", "--count", f"refs/tags/{tag}...{commit}").split()
     return Distance(release=release, tag=tag, ahead=int(ahead), behind=int(behind))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ancestor:
+    """A commit, or one before it: ``back`` commits earlier. ``differ``: the paths that are otherwise in the first."""
+
+    commit: str
+    back: int
+    differ: tuple[str, ...]
+
+
+def ancestors(store: Store, env: Mapping[str, str], url: str, commit: str, most: int) -> tuple[Ancestor, ...]:
+    """A commit and at most ``most`` before it, the newest first. Folders are fetched, and no files. FetchError."""
+    work = store.scratch("history")
+    git = BareGit(work / "git", env, Limits(pack=LARGEST))
+    try:
+        capture([*INIT, str(git.repository)], env=git.asking)
+        plain, asking = without_login(url, git.asking)
+        words = ("fetch", "--progress", f"--depth={most + 1}", "--filter=blob:none", "--no-tags", plain, commit)
+        capture_while_active(git.argv(*words), env=asking, patience=PATIENCE, largest=LARGEST)
+        found = git.alone("rev-list", f"--max-count={most + 1}", commit).split()
+        listing = ("diff-tree", "-r", "-z", "--name-only", "--no-renames")
+        differ = [git.alone(*listing, one, commit).split("\0") for one in found]
+    except CommandFailedError as error:
+        raise FetchError(
+            f"git cannot read the commits before {commit}", where=f"{redact(url)}\n{error.tail.strip()[-400:]}"
+        ) from error
+    finally:
+        shutil.rmtree(work)
+    return tuple(
+        Ancestor(commit=one, back=back, differ=tuple(filter(None, paths)))
+        for back, (one, paths) in enumerate(zip(found, differ, strict=True))
+    )

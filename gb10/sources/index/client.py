@@ -3,7 +3,7 @@
 import io
 import mimetypes
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
@@ -22,6 +22,8 @@ from gb10.sources.index.pip_settings import IndexSettings, read_settings
 
 FOUND = 200
 NOT_FOUND = 404
+NO_OBJECT = (403, NOT_FOUND)
+"""What stores of objects answer for what they do not have."""
 TIMEOUT_S = 60
 BLOCK = 1 << 16
 LARGEST_JSON = 16 << 20  # bytes of a page
@@ -45,10 +47,11 @@ class FileAdapter(HTTPAdapter):
 
 
 class Index:
-    """One simple-API index; ``url`` is its root."""
+    """One simple-API index; ``url`` is its root, ``absent`` are its answers for what it does not have."""
 
-    def __init__(self, session: requests.Session, url: str) -> None:
+    def __init__(self, session: requests.Session, url: str, absent: Collection[int] = (NOT_FOUND,)) -> None:
         self.session = session
+        self.absent = absent
         self.url = url.rstrip("/")
 
     @property
@@ -58,7 +61,7 @@ class Index:
 
     def links(self, project: str) -> tuple[Link, ...]:
         """Every file of a project, none when the index does not know it. Raises FetchError."""
-        return read_page(self.session, f"{self.url}/{canonicalize_name(project)}/")
+        return read_page(self.session, f"{self.url}/{canonicalize_name(project)}/", self.absent)
 
 
 class Folder:
@@ -151,14 +154,14 @@ def local_path(url: str) -> Path:
     return Path(unquote(urlsplit(url).path) if url.startswith("file:") else url)
 
 
-def read_page(session: requests.Session, url: str) -> tuple[Link, ...]:
+def read_page(session: requests.Session, url: str, absent: Collection[int] = (NOT_FOUND,)) -> tuple[Link, ...]:
     """The links of one page, none when it does not exist. Raises FetchError."""
     message = f"cannot read the package index at {urlsplit(url).hostname or url}"
     try:
         with session.get(
             url, headers={"Accept": ACCEPT}, timeout=TIMEOUT_S, verify=session.verify, stream=True
         ) as reply:
-            if reply.status_code == NOT_FOUND:
+            if reply.status_code in absent:
                 return ()
             reply.raise_for_status()
             kind = reply.headers.get("Content-Type", "")

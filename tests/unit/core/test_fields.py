@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from gb10.core.fields import (
     DEEPEST,
     LONGEST,
+    CommitIndexUrl,
     Folder,
     IndexUrl,
     Pinned,
@@ -58,6 +59,10 @@ def test_what_a_recipe_may_say(kind: object, value: object) -> None:
     ("kind", "value", "complaint"),
     [
         (IndexUrl, "http://index.example/simple", "an index is https://HOST/PATH"),
+        (CommitIndexUrl, "http://index.example/{commit}", "an index is https://HOST/PATH"),
+        (CommitIndexUrl, "https://index.example/simple", "with {commit} once in its path"),
+        (CommitIndexUrl, "https://{commit}.example/simple", "with {commit} once in its path"),
+        (CommitIndexUrl, "https://index.example/{commit}/{commit}", "with {commit} once in its path"),
         (IndexUrl, "https://me:secret@index.example/simple", "without a password"),
         (IndexUrl, "http://localhost.example/simple", "an index is"),
         (Folder, "", "is not a plain path"),

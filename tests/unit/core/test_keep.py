@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import chain
@@ -14,6 +15,7 @@ from gb10.core.store import Store, file_sha256, is_sealed, seal
 from gb10.core.store_gc import (
     ALSO,
     IN_USE,
+    KEPT,
     LOOSE,
     ROOMS,
     Entry,
@@ -257,3 +259,16 @@ def test_a_changed_file_of_a_sealed_entry_is_damaged(store: Store) -> None:
     assert damaged(wheel) is False
     (wheel.path / "it").write_text("other", encoding="ascii")
     assert damaged(wheel) is True
+
+
+def test_a_download_with_a_note_that_its_index_forgets_is_never_chosen(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for key in ("a" * 64, "b" * 64):
+        path = store.entry("downloads", key) / "x.whl"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"x")
+    store.entry(KEPT, "a" * 64).mkdir(parents=True)
+    found = entries(store, {})
+    assert {(one.room, one.key[0]) for one in found if one.lasting} == {("downloads", "a"), (KEPT, "a")}
+    later = time.time() + 2 * IN_USE
+    assert [one.key for one in choose(found, 1 << 20, keep=0, age=0.0, now=later)] == ["b" * 64]

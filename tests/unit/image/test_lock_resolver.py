@@ -9,7 +9,16 @@ from gb10.core.store import Store
 from gb10.errors import FetchError, UsageError
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.lock.relock import built_with
-from gb10.image.lock.resolver import MISFIT, Platform, Resolved, Resolver, explained, preferences, read_resolution
+from gb10.image.lock.resolver import (
+    MISFIT,
+    Platform,
+    Resolved,
+    Resolver,
+    check_origin,
+    explained,
+    preferences,
+    read_resolution,
+)
 from gb10.image.plan.catalog import ROOT
 from gb10.sources.index.page import Link
 
@@ -117,3 +126,28 @@ def test_a_users_patience_with_an_index_counts(tmp_path: Path) -> None:
     recipe = load_recipe(ROOT / "recipes" / "images" / "vllm.yaml")
     for env, seconds in (({}, "60"), ({"UV_HTTP_TIMEOUT": "7"}, "7")):
         assert Resolver(Store(tmp_path), env, "https://index.invalid", recipe)._env()["UV_HTTP_TIMEOUT"] == seconds
+
+
+def link(filename: str, sha256: str | None = None) -> Link:
+    return Link(filename=filename, url="", sha256=sha256)
+
+
+@pytest.mark.parametrize(
+    ("page", "found", "fits"),
+    [
+        (link("b-2+c.whl", "b2"), link("b-2%2Bc.whl", "b2"), True),
+        (link("b-2+c.whl"), link("b-2+c.whl", "b2"), True),  # the page gives no hash
+        (link("b-2+c.whl", "b2"), link("b-2+c.whl", "b3"), False),
+        (link("b-2+c.whl", "b2"), link("b-2+d.whl", "b2"), False),
+    ],
+)
+def test_a_file_is_compared_with_its_page_by_decoded_name_and_by_the_hash_that_is_given(
+    page: Link, found: Link, *, fits: bool
+) -> None:
+    named = {"b": frozenset({page})}
+    check_origin(named, "another", found)
+    if fits:
+        check_origin(named, "b", found)
+    else:
+        with pytest.raises(FetchError, match="is not from the index that the recipe names for b"):
+            check_origin(named, "b", found)

@@ -25,6 +25,9 @@ REPORTS: list[dict[str, Any]] = [
     for name in ("logs", "field", "fresh")
     for one in yaml.safe_load((CASES / f"{name}.yaml").read_text(encoding="utf-8"))
 ]
+WIDE: list[dict[str, Any]] = yaml.safe_load((CASES / "wide.yaml").read_text(encoding="utf-8"))
+DRAWN = frozenset(random.Random(20261127).sample([one["id"] for one in WIDE], len(WIDE) // 2))  # noqa: S311 - a draw
+"""The half that may be looked at; drawn before any rule was written for it. The other half was tried once."""
 RULES = load_doctor_rules()
 
 

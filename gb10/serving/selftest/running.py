@@ -1,0 +1,109 @@
+"""Steps run in their order, each within its budget; the report is written after each of them."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from types import FrameType
+from typing import Final
+
+from gb10 import __version__
+from gb10.errors import Gb10Error, ServeError, VerifyError
+from gb10.serving.selftest.outcome import NotCheckedError, Outcome, Report, Result, StepReport, broken, unchecked
+from gb10.serving.selftest.scene import MeasuredElsewhereError, Scene
+from gb10.serving.selftest.steps import Step
+
+AGAIN_S: Final = 60.0
+"""Seconds after which a step that did not end is interrupted once more."""
+TWICE: Final = 2
+
+
+class OverrunError(BaseException):
+    """A step used up its budget. No ``except Exception`` may take it for a failure."""
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Interrupt this thread, as Ctrl-C would, after ``seconds``: what a step started, ends as it does then."""
+
+    def late(_number: int, _frame: FrameType | None) -> None:
+        raise OverrunError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def outcome_of(step: Step, scene: Scene, budget: float) -> Outcome:
+    """What a step found. What it could not do is "not checked"; a wrong result is never."""
+    try:
+        with limited(budget):
+            return step.run(scene)
+    except OverrunError:
+        return unchecked(f"stopped after its {budget:.0f} s")
+    except MeasuredElsewhereError as error:
+        return unchecked(str(error), error.claims)
+    except NotCheckedError as error:
+        return unchecked(str(error))
+    except (VerifyError, ServeError) as error:
+        scene.keep(f"{step.id}-error.txt", str(error))
+        return broken(error.message)
+    except Gb10Error as error:
+        scene.keep(f"{step.id}-error.txt", str(error))
+        return unchecked(": ".join(filter(None, (error.message, (error.where or "").partition("\n")[0]))))
+
+
+def run_steps(
+    scene: Scene, steps: Sequence[Step], *, quick: bool, resume: bool, show: Callable[[StepReport], None]
+) -> Report:
+    """Run them; ``show`` gets each as it ends. With ``resume``, what was checked before is kept."""
+    began, when = time.monotonic(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    done, begun = scene.folder.earlier() if resume else ({}, {})
+    found: list[StepReport] = []
+
+    def report() -> Report:
+        return Report(
+            gb10=__version__,
+            when=when,
+            machine=scene.machine,
+            image=scene.image,
+            steps=list(found),
+            wall_s=time.monotonic() - began,
+        )
+
+    with scene.stack:
+        for step in steps:
+            budget = step.budget(quick=quick)
+            before = done.get(step.id)
+            if before is not None and before.outcome.result is not Result.UNCHECKED and step.id != "server":
+                found.append(before)
+                show(before)
+                continue
+            started = time.monotonic()
+            scene.evidence = []
+            if begun.get(step.id, 0) >= TWICE:
+                outcome = unchecked(
+                    "the machine, or this program, ended twice in this step; name it by --step to run it"
+                )
+            else:
+                scene.folder.begin(step.id)
+                with scene.ctx.reporter.task(f"{step.id}: {step.title}, at most {budget:.0f} s"):
+                    outcome = outcome_of(step, scene, budget)
+            ended = StepReport(
+                id=step.id,
+                title=step.title,
+                outcome=outcome,
+                seconds=time.monotonic() - started,
+                budget_s=budget,
+                evidence=tuple(scene.evidence),
+            )
+            found.append(ended)
+            scene.folder.end(ended)
+            show(ended)
+            scene.folder.write(report())
+    return report()
