@@ -29,6 +29,7 @@ ROOMS: Final = {
     "scans": "image",
     "trees": "tree",
     "urls": "url",
+    "verdicts": "verdict",
     "wheels": "wheel",
 }
 """The rooms whose entries can be made or fetched again, and the word that begins the name of an entry's lock; ``image``

@@ -44,9 +44,7 @@ STEPS: Final = (
     _step("gemm", "gpu", (300, 0), machine_steps.gemm, "Our GEMMs, beside published figures"),
     _step("bandwidth", "nodes", (60, 0), node_steps.bandwidth, "NCCL's sum over the GPUs of this machine"),
     _step("server", "server", (600, 180), server_steps.server, "A server starts"),
-    _step(
-        "first-request", "server", (240, 60), server_steps.first_request, "Compilers, and the first token"
-    ),
+    _step("first-request", "server", (240, 60), server_steps.first_request, "Compilers, and the first token"),
     _step("backends", "server", (60, 0), server_steps.backends, "Kernels by explain, against the server's log"),
     _step("memory", "server", (30, 10), server_steps.memory, "Memory by recipe memory, against the server's log"),
     _step("moe-files", "server", (10, 5), server_steps.moe_files, "Tuned files of experts, by the server's log"),
@@ -63,8 +61,11 @@ WHOLE: Final = 3600.0
 QUICK: Final = 600.0
 
 
-def chosen(names: Sequence[str], able: frozenset[Need], *, quick: bool) -> list[Step]:
-    """The steps that were named; else all that what was given allows. Raises UsageError for an unknown name. Pure."""
+def chosen(names: Sequence[str], able: frozenset[Need], *, quick: bool, experts: bool = True) -> list[Step]:
+    """The steps that were named; else all that what was given allows. Raises UsageError for an unknown name. Pure.
+
+    ``experts``: whether the model may have experts; one without has no tuned file to load.
+    """
     known = {one.id: one for one in STEPS}
     unknown = next((one for one in names if one not in known), None)
     if unknown is not None:
@@ -74,7 +75,8 @@ def chosen(names: Sequence[str], able: frozenset[Need], *, quick: bool) -> list[
         if any(known[one].need in ("server", "nodes", "against") and one != "bandwidth" for one in names):
             wanted.add("server")
         return [one for one in STEPS if one.id in wanted]
-    return [one for one in STEPS if one.need in able and not (quick and not one.quick_s)]
+    fitting = [one for one in STEPS if one.need in able and not (quick and not one.quick_s)]
+    return [one for one in fitting if experts or one.id != "moe-files"]
 
 
 def left_out(able: frozenset[Need]) -> list[str]:
