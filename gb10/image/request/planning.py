@@ -121,7 +121,7 @@ def make_plan(ctx: Context, request: Request) -> Plan:
         recipe = without_idle_kernels(ctx, recipe)
     recipe, lock = drop_optional_layers(recipe, lock, without)
     change = change_of_commit(ctx, recipe, lock, target, commit) if commit else None
-    targets = request.targets or (targets_of_commit(ctx, recipe, change) if change else ())
+    targets = request.targets or (targets_of_commit(ctx, recipe, lock, change) if change else ())
     if change:
         check_pins(ctx, recipe, change, targets)
     recipe = with_targets(recipe, targets)
