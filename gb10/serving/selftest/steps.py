@@ -44,9 +44,7 @@ STEPS: Final = (
     _step("gemm", "gpu", (300, 0), machine_steps.gemm, "Our GEMMs, beside published figures"),
     _step("bandwidth", "nodes", (60, 0), node_steps.bandwidth, "NCCL's sum over the GPUs of this machine"),
     _step("server", "server", (600, 180), server_steps.server, "A server starts"),
-    _step(
-        "first-request", "server", (240, 60), server_steps.first_request, "Compilers, and the first token"
-    ),
+    _step("first-request", "server", (240, 60), server_steps.first_request, "Compilers, and the first token"),
     _step("backends", "server", (60, 0), server_steps.backends, "Kernels by explain, against the server's log"),
     _step("memory", "server", (30, 10), server_steps.memory, "Memory by recipe memory, against the server's log"),
     _step("moe-files", "server", (10, 5), server_steps.moe_files, "Tuned files of experts, by the server's log"),
