@@ -35,7 +35,7 @@ from tests.recipes import small_recipe
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 FOLDER = ROOT / ".github/workflows"
-EXPRESSION = re.compile(r"\$\{\{ *([\w.]+)(?: *\|\|[^}]*)? *\}\}")
+EXPRESSION = re.compile(r"\$\{\{ *([\w.]+)(?: *\|\|.*?)? *\}\}")
 """An expression, with what stands for an empty one."""
 CROSS = "{amd64: [g++-aarch64-linux-gnu], arm64: []}"
 RECIPE = (

@@ -14,7 +14,7 @@ import yaml
 
 from gb10 import __version__
 from gb10.cli.app import VERBS
-from gb10.serving.selftest.steps import STEPS
+from gb10.serving.selftest.step_table import STEPS
 from tests.selftest_reports import DIGEST, good_report, step
 
 ROOT = Path(__file__).resolve().parents[3]
