@@ -49,7 +49,9 @@ TOOL_TEXTS: Final = (
     *(b"Killed", b"oom", b"OOM", b"already in use", b"[code=", b"undefined reference", b"has no wheels", b"compiled "),
     *(b"137", b"nodes are available", b"exceeds available", b"version mismatch", b"does not exist", b"Not building "),
     *(b"AER: ", b"soft lockup", b"not signed", b"PUBKEY", b"status=", b"externally", b"tool choice", b"alternate"),
-    *(b"No solution found", b"Not found: ", b"ssh: "),
+    *(b"No solution found", b"Not found: ", b"ssh: ", b"not found", b"not available", b"Assertion", b"panicked at"),
+    *(b"no instances", b"magic", b"missing tensor", b"cannot be larger", b"SIGSEGV", b" install ", b"core dumped"),
+    *(b"Unable to", b"nable to create", b"refused", b"bad value"),
 )
 """Texts of lines that may be a tool's error, though no word of them speaks of trouble."""
 ENGINE_MARKS: Final[Mapping[str, tuple[bytes, ...]]] = {

@@ -16,8 +16,10 @@ from gb10.serving.selftest.scene import MeasuredElsewhereError, Scene
 from gb10.serving.selftest.server_steps import log_of
 from gb10.serving.selftest.step_table import Step
 
+EACH_S: Final = 1.0
+"""A signal that comes just before a thread begins to wait does not wake it; the next one does."""
 AGAIN_S: Final = 60.0
-"""Seconds after which a step that did not end is interrupted once more."""
+"""Seconds after which a step that took the interrupt for something else is interrupted once more."""
 TWICE: Final = 2
 
 
@@ -29,11 +31,15 @@ class OverrunError(BaseException):
 def limited(seconds: float) -> Iterator[None]:
     """Interrupt this thread, as Ctrl-C would, after ``seconds``: what a step started, ends as it does then."""
 
+    raised: list[float] = []
+
     def late(_number: int, _frame: FrameType | None) -> None:
-        raise OverrunError
+        if not raised or time.monotonic() - raised[-1] > AGAIN_S:
+            raised.append(time.monotonic())
+            raise OverrunError
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_S)
+    signal.setitimer(signal.ITIMER_REAL, seconds, EACH_S)
     try:
         yield
     finally:

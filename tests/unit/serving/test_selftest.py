@@ -70,7 +70,7 @@ def test_a_step_ends_with_its_budget_and_nothing_catches_it() -> None:
                 time.sleep(30)
             except Exception as error:
                 raise AssertionError from error
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
     assert signal.getsignal(signal.SIGALRM) is before
 
