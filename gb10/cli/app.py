@@ -57,6 +57,7 @@ SECTIONS: Final = {
         "engine": "Start, stop or show the container engine",
         "cache": "Show what the store keeps, make room, share wheels",
         "doctor": "Find what is wrong with a Spark, its containers and logs",
+        "selftest": "Prove on this Spark what gb10 says of it, step by step",
         "bench": "Time servers, compare them, judge answers; time our kernels",
         "config": "Show the settings and where each one comes from",
     },

@@ -46,7 +46,8 @@ def _sign(run: Callable[..., object], parameters: list[Parameter]) -> None:
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
 
 
-SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+HELP_OPTIONS = ["-h", "--help"]
+SETTINGS = {"help_option_names": HELP_OPTIONS, "max_content_width": 110}
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout.")]
 VerboseOption = Annotated[int, typer.Option("-v", "--verbose", count=True, show_default=False, help="Print details.")]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but the result and errors.")]
@@ -63,6 +64,14 @@ class Subcommands(TyperGroup):
     """
 
     places: ClassVar[Mapping[str, str]] = {}
+    default: ClassVar[str] = ""
+    """The subcommand that a call without one means; empty where there is none."""
+
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        """The subcommand's name first, also where the user left it out."""
+        if self.default and (not args or (args[0].startswith("-") and args[0] not in HELP_OPTIONS)):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: "Context") -> list[str]:
         """The subcommands in their order."""
@@ -87,12 +96,14 @@ def _imported(name: str, place: str) -> "Command":
     return found
 
 
-def verb_app(help_text: str, *, group: bool = False, places: Mapping[str, str] | None = None) -> typer.Typer:
-    """A Typer for one verb; a group without a subcommand prints its help. ``places``: see ``Subcommands``."""
+def verb_app(
+    help_text: str, *, group: bool = False, places: Mapping[str, str] | None = None, default: str = ""
+) -> typer.Typer:
+    """A Typer for one verb; a group without a subcommand prints its help. The others: see ``Subcommands``."""
     return typer.Typer(
-        cls=type("Group", (Subcommands,), {"places": places or {}}) if group else None,
+        cls=type("Group", (Subcommands,), {"places": places or {}, "default": default}) if group else None,
         help=help_text,
-        no_args_is_help=group,
+        no_args_is_help=group and not default,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         add_completion=False,

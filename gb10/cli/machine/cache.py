@@ -11,7 +11,6 @@ from rich.table import Table
 
 from gb10.cli.causes import shortened
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
-from gb10.cli.machine.cache_share import pull, push
 from gb10.cli.verb import print_table
 from gb10.containers.buildx.build_cache import build_cache, prune
 from gb10.containers.connection import Engine
@@ -43,6 +42,7 @@ KINDS: Final = {
     "kept": "notes of kept wheels",
     "urls": "diffs of URLs",
     "diffs": "parts of diffs",
+    "verdicts": "verdicts on patches",
     "environments": "unfinished environments",
     "built": "notes of builds",
     "builds": "times of builds",
@@ -94,6 +94,13 @@ app = verb_app(
 `gc` also prunes the embedded engine's build cache. It never touches the images and build cache of your own Docker.
 """,
     group=True,
+    places={
+        "ls": "",
+        "gc": "",
+        "verify": "",
+        "push": "machine.cache_share:push",
+        "pull": "machine.cache_share:pull",
+    },
 )
 
 SIZES: Final = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -233,10 +240,6 @@ def verify(*, ctx: Context, as_json: JsonOption = False) -> None:
             where="\n".join(wrong.values()),
             hint="the next build downloads or makes them again; check the disk",
         )
-
-
-app.command()(push)
-app.command()(pull)
 
 
 def document(entry: Entry) -> dict[str, object]:

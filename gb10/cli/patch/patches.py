@@ -12,7 +12,6 @@ import typer
 from packaging.version import Version
 from rich.table import Table
 
-from gb10.cli.build.image_options import releases
 from gb10.cli.common import JsonOption, print_json, reported, verb_app, with_context
 from gb10.cli.values import completer, patched_sources, patches
 from gb10.cli.verb import print_table
@@ -335,6 +334,8 @@ def adopt(
     """
     if not ref:
         raise UsageError("patches adopt needs a release", hint="add --ref SOURCE=VERSION, for example vllm=0.33.0")
+    from gb10.cli.build.image_options import releases  # noqa: PLC0415 - planning, which no other command here needs
+
     refs = {source: parse_version(version) for source, version in releases(ref).items()}
     fates = adopt_diffs(library(ctx), place, refs)
     if write:

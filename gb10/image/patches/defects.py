@@ -8,8 +8,9 @@ from gb10.image.patches.series import Patch
 HEAD = """# Defects of the field, and what is done about them
 
 Made from `patches/` (`make check` fails when it is stale). Which release has which defect, now and for a release
-nobody listed: `./build.py patches status`. Nothing here was seen on a GB10 unless it says so: how each is shown
-without one stands beside it.
+nobody listed: `./build.py patches status`. How each is shown without a GB10 stands beside it. On a GB10:
+[`moe-default-tiles`](claims.md#kernels), [`attention-choice`](claims.md#kernels),
+[`b12x-kernels`](claims.md#kernels), [`readers-park`](claims.md#kernels).
 """
 
 

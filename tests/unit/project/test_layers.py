@@ -22,7 +22,8 @@ ORDER = (
     *("models", "memory", "lint", "registries", "choose"),
     *("recipe", "plan", "sbom", "context", "locked_files", "base", "mods", "patches", "lock", "proof", "explain"),
     *("rootfs", "request", "upgrade", "moe", "build", "inspect", "adopt", "gemm", "publish"),
-    *("guard", "stats", "chart", "cluster", "doctor", "load", "weights", "run", "checkup", "deploy", "trial"),
+    *("guard", "stats", "chart", "claims", "cluster", "doctor", "load", "weights", "run", "checkup", "deploy", "trial"),
+    "selftest",
     "cli",
     "__main__",
 )

@@ -16,7 +16,7 @@ from gb10.serving.doctor.families import verdict_of
 from gb10.serving.doctor.image_record import ImageRecord
 from gb10.serving.doctor.log_exceptions import Raised
 from gb10.serving.doctor.log_scan import Scanner
-from gb10.serving.doctor.rule_files import load_doctor_rules, load_releases, load_stages
+from gb10.serving.doctor.rule_files import is_tool_error, load_doctor_rules, load_releases, load_stages
 from gb10.serving.doctor.symbol_names import owner_of, readable_symbol
 
 CASES = Path(__file__).parents[2] / "cases"
@@ -25,13 +25,16 @@ REPORTS: list[dict[str, Any]] = [
     for name in ("logs", "field", "fresh")
     for one in yaml.safe_load((CASES / f"{name}.yaml").read_text(encoding="utf-8"))
 ]
+WIDE: list[dict[str, Any]] = yaml.safe_load((CASES / "wide.yaml").read_text(encoding="utf-8"))
+DRAWN = frozenset(random.Random(20261127).sample([one["id"] for one in WIDE], len(WIDE) // 2))  # noqa: S311 - a draw
+"""The half that may be looked at; drawn before any rule was written for it. The other half was tried once."""
 RULES = load_doctor_rules()
 
 
 def found(*logs: str, image: ImageRecord | None = None) -> tuple[Finding, ...]:
     scans = {}
     for number, text in enumerate(logs):
-        scanner = Scanner(RULES, marks=load_stages().mark, image=image)
+        scanner = Scanner(RULES, marks=load_stages().mark, image=image, tools=is_tool_error)
         scanner.feed(text.encode())
         scans[f"node {number}"] = scanner.scan()
     return diagnose(RULES, Evidence(logs=scans)).seen

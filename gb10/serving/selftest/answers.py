@@ -1,0 +1,160 @@
+"""Answers of a server: canaries at every batch size, prefixes, long answers, greedy answers of two servers."""
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from gb10.core.installation import ROOT
+from gb10.serving.guard.canary import make_canaries
+from gb10.serving.guard.judging import StreamWatch
+from gb10.serving.load.canary_batch import CanaryBatch, ask_canaries, canary_verdict, guard_facts, guard_limits, joined
+from gb10.serving.load.endpoint import Endpoint
+from gb10.serving.load.exchange import Exchange
+from gb10.serving.load.stream_client import Bounds, ask_all, payload
+
+CANARY_TOKENS: Final = 96
+BOUNDS: Final = Bounds(connect=15.0, silent=300.0, whole=900.0)
+QUESTIONS: Final = (
+    "Write one paragraph about how a suspension bridge carries its load.",
+    "List the first twelve prime numbers, separated by commas.",
+    "Explain in three sentences why the sky is blue.",
+    "Write a function in Python that reverses a linked list.",
+    "Translate into French: The train leaves at seven in the morning.",
+    "What are the main differences between a stack and a queue?",
+    "Summarize the water cycle in four sentences.",
+    "Continue the row: 1, 1, 2, 3, 5, 8, 13,",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchVerdict:
+    """Canaries that were sent at once."""
+
+    size: int
+    right: int
+    bad: str
+    """What is wrong; empty when nothing is."""
+
+
+def alone(endpoint: Endpoint, env: Mapping[str, str], count: int, seed: str, extra: Mapping[str, Any]) -> CanaryBatch:
+    """Canaries one at a time: what the model can do at all."""
+    limits = guard_limits()
+    return joined(
+        [
+            ask_canaries(
+                endpoint, [one], env, limits, max_tokens=CANARY_TOKENS, extra=extra, when="alone", bounds=BOUNDS
+            )
+            for one in make_canaries(count, guard_facts(), f"{seed}-alone")
+        ]
+    )
+
+
+def at_once(
+    endpoint: Endpoint, env: Mapping[str, str], size: int, before: CanaryBatch, *, seed: str, extra: Mapping[str, Any]
+) -> BatchVerdict:
+    """Canaries at once, held against those one at a time."""
+    batch = ask_canaries(
+        endpoint,
+        make_canaries(size, guard_facts(), f"{seed}-{size}"),
+        env,
+        guard_limits(),
+        max_tokens=CANARY_TOKENS,
+        extra=extra,
+        when="after the load",
+        bounds=BOUNDS,
+    )
+    verdict, why = canary_verdict(batch, before)
+    return BatchVerdict(size=size, right=batch.right, bad=f"{verdict}: {why}" if verdict.bad else "")
+
+
+def sizes(most: int, captured: Sequence[int], *, quick: bool) -> list[int]:
+    """Batch sizes to try: all up to ``most``; quick: a few, those with a graph, and what lies between two. Pure."""
+    if not quick:
+        return list(range(1, most + 1))
+    between = [(one + other) // 2 for one, other in pairwise(sorted(captured)) if other - one > 1]
+    return sorted({one for one in (1, 2, 3, 4, 5, 7, 8, *captured, *between) if one <= most})
+
+
+CAPTURED: Final = re.compile(r"cudagraph_capture_sizes['\"]?\s{0,3}[:=]\s{0,3}\[([\d, ]{1,4000})")
+
+
+def captured_sizes(log: str) -> list[int]:
+    """Batch sizes that have a CUDA graph, as the server's log says. Pure."""
+    found = CAPTURED.search(log)
+    return sorted({int(one) for one in found[1].replace(",", " ").split()}) if found else []
+
+
+def long_prompt(tokens: int) -> str:
+    """Some tokens of English: gb10's own pages, four characters a token."""
+    text = "\n\n".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
+    whole = text * (tokens * 4 // len(text) + 1)
+    return f"{whole[: tokens * 4]}\n\nWrite a long and detailed summary of the text above."
+
+
+def ask(
+    endpoint: Endpoint,
+    env: Mapping[str, str],
+    prompts: Sequence[str],
+    tokens: int,
+    extra: Mapping[str, Any] | None = None,
+) -> tuple[Exchange, ...]:
+    """Greedy answers, asked at once."""
+    bodies = [payload(endpoint.model, one, tokens, {"seed": 1, **(extra or {})}) for one in prompts]
+    return ask_all(endpoint, bodies, env, BOUNDS)
+
+
+def text_of(one: Exchange) -> str:
+    """All that it says."""
+    return one.reasoning + one.content
+
+
+def failures(found: Sequence[Exchange]) -> list[str]:
+    """Requests that brought no whole answer. Pure."""
+    return [one.error or "the stream ended before its end mark" for one in found if one.error or not one.done]
+
+
+def parting(one: str, other: str) -> int | None:
+    """The character at which two answers part; None when they are the same. Pure."""
+    if one == other:
+        return None
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def guarded(exchange: Exchange, *, forced: bool) -> str:
+    """What the guard finds wrong in an answer; empty when nothing is."""
+    watch = StreamWatch(guard_limits(), forced=forced)
+    watch.feed(exchange.reasoning, "reasoning")
+    watch.feed(exchange.content)
+    found = watch.judge(exchange.ending)
+    return f"{found.verdict}: {found.why}" if found.verdict.bad else ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Speed:
+    """Tokens a second of answers that were asked at once."""
+
+    at_once: int
+    decode: float
+    first_token: float
+    prefill: float
+
+
+def speed(endpoint: Endpoint, env: Mapping[str, str], at_once: int, prompt: int, tokens: int) -> Speed | str:
+    """Decode and prefill of requests that differ from the first word on; a sentence where it cannot be measured."""
+    salt = time.monotonic_ns()
+    prompts = [f"{salt + at} {long_prompt(prompt)}" for at in range(at_once)]
+    found = ask(endpoint, env, prompts, tokens, {"ignore_eos": True, "min_tokens": tokens})
+    if wrong := failures(found):
+        return wrong[0]
+    if any(one.usage is None or not one.usage.completion or len(one.arrived) < 2 for one in found):
+        return "the server counts no tokens, or sends an answer in one piece"
+    first = min(one.arrived[0] for one in found)
+    latest, end = max(one.arrived[0] for one in found), max(one.arrived[-1] for one in found)
+    count = sum(one.usage.completion - 1 for one in found if one.usage and one.usage.completion)
+    read = sum(one.usage.prompt or 0 for one in found if one.usage)
+    return Speed(
+        at_once=at_once, decode=count / max(end - first, 1e-9), first_token=latest, prefill=read / max(latest, 1e-9)
+    )

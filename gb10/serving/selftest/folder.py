@@ -1,0 +1,143 @@
+"""The folder of a self-test: evidence and reports without names of anybody, and a journal to go on from."""
+
+import json
+import os
+import pwd
+import re
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from gb10.core.files import digest
+from gb10.core.journal import Journal, head_of
+from gb10.errors import BuildError
+from gb10.serving.doctor.masking import secrets_of
+from gb10.serving.selftest.cleaning import Cleaner
+from gb10.serving.selftest.outcome import Report, StepReport, step_of
+from gb10.serving.selftest.selftest_page import report_page, report_text
+from gb10.serving.trial.pages import html
+
+JOURNAL: Final = "steps.jsonl"
+MOST: Final = 4 << 20
+"""Characters of a file of evidence; of a longer one, the beginning and the end are kept."""
+NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,80}")
+IDENTITIES: Final = (
+    *("etc/hostname", "etc/machine-id", "proc/sys/kernel/random/boot_id"),
+    *("sys/class/dmi/id/product_serial", "sys/class/dmi/id/board_serial", "sys/class/dmi/id/product_uuid"),
+    *("sys/class/dmi/id/chassis_serial", "proc/device-tree/serial-number"),
+)
+"""Files of a machine that name it."""
+USERS: Final = ("USER", "LOGNAME", "SUDO_USER", "HOSTNAME")
+
+
+def names_of_machine(env: Mapping[str, str], root: Path = Path("/")) -> Iterator[str]:
+    """What this machine and its user are called."""
+    yield socket.gethostname()
+    yield from (env[name] for name in USERS if env.get(name))
+    try:
+        yield pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a user without an entry, as in a container
+        yield from ()
+    for path in (root / one for one in IDENTITIES):
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace").strip("\0\n ")
+        except OSError:  # it has none, or root alone may read it: then nobody else printed it
+            continue
+        if text:
+            yield text
+
+
+def cleaner_of(env: Mapping[str, str], names: Iterable[str], root: Path = Path("/")) -> Cleaner:
+    """The cleaner of this machine, and of these hosts."""
+    return Cleaner((*names_of_machine(env, root), *(one.rpartition("@")[2] for one in names)), secrets_of(env))
+
+
+class Folder:
+    """Where a self-test writes. ``state`` names the job: a folder of another is refused when it goes on."""
+
+    def __init__(self, path: Path | None, cleaner: Cleaner, job: Mapping[str, object]) -> None:
+        """Make it, or open it again; without a path nothing is made, and nothing may be written.
+
+        Raises UsageError for a folder of another job, BuildError when it is full.
+        """
+        self.path, self._cleaner = path or Path(os.devnull), cleaner
+        cleaned = cleaner.cleaned(dict(job))
+        if path is None:
+            return
+        with _writing(path):
+            path.mkdir(parents=True, exist_ok=True)
+            self._journal = Journal(path / JOURNAL, {"identity": digest(cleaned), **cleaned})
+
+    def earlier(self) -> tuple[dict[str, StepReport], dict[str, int]]:
+        """The steps that ended before, and how often each was begun without an end."""
+        done: dict[str, StepReport] = {}
+        begun: dict[str, int] = {}
+        for line in map(head_of, self._journal.lines):
+            if isinstance(name := line.get("begun"), str):
+                begun[name] = begun.get(name, 0) + 1
+            elif isinstance(found := line.get("step"), dict):
+                step = step_of(found)
+                done[step.id] = step
+                begun.pop(step.id, None)
+        return done, begun
+
+    def begin(self, step: str) -> None:
+        """Note that a step runs: after a reboot one sees in which."""
+        with _writing(self.path):
+            self._journal.append_object({"begun": step})
+
+    def end(self, step: StepReport) -> None:
+        """Note how it ended."""
+        with _writing(self.path):
+            self._journal.append_object({"step": self._cleaner.cleaned(step.document)})
+
+    def keep(self, name: str, content: str | Mapping[str, Any] | list[Any]) -> str:
+        """Write a file of evidence without names; returns its name."""
+        if NAME.fullmatch(name) is None:
+            raise AssertionError(name)
+        if isinstance(content, str):
+            half = MOST // 2
+            cut = content if len(content) <= MOST else f"{content[:half]}\n…\n{content[-half:]}"
+            text = self._cleaner.clean(cut)
+        else:
+            text = json.dumps(self._cleaner.cleaned(content), indent=1)
+        with _writing(self.path):
+            (self.path / name).write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+        return name
+
+    def write(self, report: Report) -> dict[str, Any]:
+        """report.json, report.html and report.txt; returns the document."""
+        document: dict[str, Any] = self._cleaner.cleaned(report.document)
+        clean = Report(
+            gb10=report.gb10,
+            when=report.when,
+            machine=report.machine,
+            image=report.image,
+            steps=[step_of(one) for one in document["steps"]],
+            wall_s=report.wall_s,
+        )
+        page = report_page(clean)
+        with _writing(self.path):
+            (self.path / "report.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+            (self.path / "report.html").write_text(self._cleaner.clean(html(page)), encoding="utf-8")
+            (self.path / "report.txt").write_text(self._cleaner.clean(report_text(clean)), encoding="utf-8")
+        return document
+
+
+class _writing:
+    """An error of the disk becomes one that a user can act on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise BuildError(
+                f"cannot write the results: {error.strerror}",
+                where=str(self._path),
+                hint="make room, or choose another folder: --out DIR; then go on by --resume",
+            ) from error

@@ -1,0 +1,137 @@
+"""Steps run in their order, each within its budget; the report is written after each of them."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import FrameType
+from typing import Final
+
+from gb10 import __version__
+from gb10.errors import Gb10Error, ServeError, VerifyError
+from gb10.serving.selftest.outcome import NotCheckedError, Outcome, Report, Result, StepReport, broken, unchecked
+from gb10.serving.selftest.scene import MeasuredElsewhereError, Scene
+from gb10.serving.selftest.server_steps import log_of
+from gb10.serving.selftest.step_table import Step
+
+EACH_S: Final = 1.0
+"""A signal that comes just before a thread begins to wait does not wake it; the next one does."""
+AGAIN_S: Final = 60.0
+"""Seconds after which a step that took the interrupt for something else is interrupted once more."""
+TWICE: Final = 2
+
+
+class OverrunError(BaseException):
+    """A step used up its budget. No ``except Exception`` may take it for a failure."""
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Interrupt this thread, as Ctrl-C would, after ``seconds``: what a step started, ends as it does then."""
+
+    raised: list[float] = []
+
+    def late(_number: int, _frame: FrameType | None) -> None:
+        if not raised or time.monotonic() - raised[-1] > AGAIN_S:
+            raised.append(time.monotonic())
+            raise OverrunError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds, EACH_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def outcome_of(step: Step, scene: Scene, budget: float) -> Outcome:
+    """What a step found. What it could not do is "not checked"; a wrong result is never."""
+    try:
+        with limited(budget):
+            return step.run(scene)
+    except OverrunError:
+        return unchecked(f"stopped after its {budget:.0f} s")
+    except MeasuredElsewhereError as error:
+        return unchecked(str(error), error.claims)
+    except NotCheckedError as error:
+        return unchecked(str(error))
+    except (VerifyError, ServeError) as error:
+        scene.keep(f"{step.id}-error.txt", str(error))
+        return broken(error.message)
+    except Gb10Error as error:
+        scene.keep(f"{step.id}-error.txt", str(error))
+        return unchecked(": ".join(filter(None, (error.message, (error.where or "").partition("\n")[0]))))
+
+
+def _serves(step: Step, steps: Sequence[Step], done: Mapping[str, StepReport]) -> bool:
+    """Whether a step is the server's start, and a later one still needs it."""
+    later = (one for one in steps if one.id != "server" and one.need in ("server", "nodes", "against"))
+    return step.id == "server" and any(
+        one.id not in done or done[one.id].outcome.result is Result.UNCHECKED for one in later
+    )
+
+
+def _note_sms(scene: Scene, step: StepReport) -> None:
+    """What an earlier run measured of the machine itself."""
+    count = step.outcome.claims.get("limits.sm-count")
+    if count is not None:
+        scene.machine = replace(scene.machine, sm_count=int(count.value))
+
+
+def run_steps(
+    scene: Scene, steps: Sequence[Step], *, quick: bool, resume: bool, show: Callable[[StepReport], None]
+) -> Report:
+    """Run them; ``show`` gets each as it ends. With ``resume``, what was checked before is kept."""
+    began, when = time.monotonic(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    done, begun = scene.folder.earlier() if resume else ({}, {})
+    found: list[StepReport] = []
+
+    def report() -> Report:
+        return Report(
+            gb10=__version__,
+            when=when,
+            machine=scene.machine,
+            image=scene.image,
+            steps=list(found),
+            wall_s=time.monotonic() - began,
+        )
+
+    try:
+        for step in steps:
+            budget = step.budget(quick=quick)
+            before = done.get(step.id)
+            if before is not None and before.outcome.result is not Result.UNCHECKED and not _serves(step, steps, done):
+                _note_sms(scene, before)
+                found.append(before)
+                show(before)
+                continue
+            started = time.monotonic()
+            scene.evidence = []
+            if begun.get(step.id, 0) >= TWICE:
+                outcome = unchecked(
+                    "the machine, or this program, ended twice in this step; name it by --step to run it"
+                )
+            else:
+                scene.folder.begin(step.id)
+                with scene.ctx.reporter.task(f"{step.id}: {step.title}, at most {budget:.0f} s"):
+                    outcome = outcome_of(step, scene, budget)
+            ended = StepReport(
+                id=step.id,
+                title=step.title,
+                outcome=outcome,
+                seconds=time.monotonic() - started,
+                budget_s=budget,
+                evidence=tuple(scene.evidence),
+            )
+            found.append(ended)
+            scene.folder.end(ended)
+            show(ended)
+            scene.folder.write(report())
+    finally:
+        if scene.server is not None:
+            scene.keep("server.log", log_of(scene))
+            scene.end_server()
+    return report()
