@@ -5,7 +5,7 @@ from typing import Any
 
 from gb10.serving.claims.claim_files import load_claims
 from gb10.serving.claims.claim_schema import Claim, Value
-from gb10.serving.selftest.steps import STEPS
+from gb10.serving.selftest.step_table import STEPS
 
 DIGEST = f"sha256:{'ab' * 32}"
 

@@ -46,7 +46,8 @@ def _sign(run: Callable[..., object], parameters: list[Parameter]) -> None:
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
 
 
-SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+HELP_OPTIONS = ["-h", "--help"]
+SETTINGS = {"help_option_names": HELP_OPTIONS, "max_content_width": 110}
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout.")]
 VerboseOption = Annotated[int, typer.Option("-v", "--verbose", count=True, show_default=False, help="Print details.")]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but the result and errors.")]
@@ -68,7 +69,7 @@ class Subcommands(TyperGroup):
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         """The subcommand's name first, also where the user left it out."""
-        if self.default and (not args or (args[0].startswith("-") and args[0] not in SETTINGS["help_option_names"])):
+        if self.default and (not args or (args[0].startswith("-") and args[0] not in HELP_OPTIONS)):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 

@@ -16,10 +16,10 @@ from gb10.errors import UncheckedError, VerifyError
 from gb10.image.context import Context
 from gb10.serving.selftest.opening import able, open_scene
 from gb10.serving.selftest.outcome import Report, Result, StepReport
-from gb10.serving.selftest.report_page import SIGNS
-from gb10.serving.selftest.running import run_steps
 from gb10.serving.selftest.scene import Asked
-from gb10.serving.selftest.steps import QUICK, STEPS, WHOLE, Step, chosen, left_out
+from gb10.serving.selftest.selftest_page import SIGNS
+from gb10.serving.selftest.step_running import run_steps
+from gb10.serving.selftest.step_table import QUICK, STEPS, WHOLE, Step, chosen, left_out
 
 FOLDER: Final = "gb10-selftest-%Y%m%d-%H%M%S"
 SCHEMA: Final = "gb10/selftest-steps/v1"
@@ -120,26 +120,24 @@ def run(
     if dry_run:
         _print_dry(ctx, asked, steps or (), folder, as_json=as_json)
         return
-    scene = open_scene(ctx, asked, folder, resume=resume)
-    wanted = chosen(steps or (), able(scene), quick=asked.quick)
-    if not steps:
-        for line in left_out(able(scene)):
+    with open_scene(ctx, asked, folder, resume=resume) as scene:
+        wanted = chosen(steps or (), able(scene), quick=asked.quick, experts=scene.may_have_experts)
+        for line in () if steps else left_out(able(scene)):
             ctx.reporter.say(line)
-    ctx.reporter.say(f"{len(wanted)} steps, at most {_minutes(wanted, asked)}; results: {folder}")
-
-    def show(step: StepReport) -> None:
-        if not as_json:
-            outcome = step.outcome
-            print(printable(f"{SIGNS[outcome.result]} {step.id:14} {step.seconds:6.1f} s  {outcome.why}"), flush=True)
-
-    report = run_steps(scene, wanted, quick=asked.quick, resume=resume, show=show)
-    document = scene.folder.write(report)
+        ctx.reporter.say(f"{len(wanted)} steps, at most {_minutes(wanted, asked)}; results: {folder}")
+        report = run_steps(scene, wanted, quick=asked.quick, resume=resume, show=(lambda _: None) if as_json else _show)
+        document = scene.folder.write(report)
     if as_json:
         print_json(document)
     else:
         print(printable(f"{report.counts}; {folder}/report.html"))
     with reported(as_json):
         _judge(report, folder)
+
+
+def _show(step: StepReport) -> None:
+    outcome = step.outcome
+    print(printable(f"{SIGNS[outcome.result]} {step.id:14} {step.seconds:6.1f} s  {outcome.why}"), flush=True)
 
 
 def _judge(report: Report, folder: Path) -> None:
@@ -190,12 +188,13 @@ def _print_steps(ctx: Context, steps: Sequence[Step], asked: Asked, *, as_json: 
 
 def _print_dry(ctx: Context, asked: Asked, names: Sequence[str], folder: Path, *, as_json: bool) -> None:
     """What would run, with what is here."""
-    scene = open_scene(ctx, asked, None, resume=False)
-    wanted = chosen(names, able(scene), quick=asked.quick)
+    with open_scene(ctx, asked, None, resume=False) as scene:
+        wanted = chosen(names, able(scene), quick=asked.quick, experts=scene.may_have_experts)
+        without = () if names else left_out(able(scene))
     if as_json:
-        print_json({"schema": SCHEMA, "steps": _rows(wanted, asked), "left_out": left_out(able(scene))})
+        print_json({"schema": SCHEMA, "steps": _rows(wanted, asked), "left_out": list(without), "here": scene.sizes})
         return
     _print_steps(ctx, wanted, asked, as_json=False)
-    for line in (*scene.sizes, *(left_out(able(scene)) if not names else ())):
+    for line in (*scene.sizes, *without):
         print(printable(line))
     print(f"at most {_minutes(wanted, asked)}; the results would be in {folder}")

@@ -27,6 +27,7 @@ KEYWORD: Final = re.compile(
 SPACED: Final = re.compile(r"(<<-?)([ \t]+)([\"']?\w+[\"']?)")
 SHELL_FORM: Final = re.compile(r"\s*RUN[ \t]+((?:--[a-z]+=\S+(?:[ \t]|\\\n)+)*)(.*)", re.IGNORECASE | re.DOTALL)
 ENDING: Final = "_instruction"
+SETTINGS: Final = tuple(f"{name}{ENDING}" for name in ("arg", "env", "label"))
 DIRECTIVE: Final = re.compile(rb"\s*#\s*escape\s*=\s*(\S)", re.IGNORECASE)
 VARIABLE: Final = re.compile(
     r"\\(?P<escaped>.)|\$(?P<plain>[A-Za-z_]\w*)|\$\{(?P<name>[A-Za-z_]\w*)(?::?(?P<operator>[-+])(?P<word>[^{}]*))?\}"
@@ -144,11 +145,14 @@ def _stages(found: Sequence[Instruction]) -> Iterator[Stage]:
 
 
 def _instructions(root: Node, lines: Sequence[str]) -> Iterator[Instruction]:
+    read = 0  # the last line of settings: their lines are read whole, also what the grammar leaves of them
     for node in root.children:
-        if node.type == "comment":
+        if node.type == "comment" or _span(node)[1] <= read:
             continue
         if node.type.endswith(ENDING) and not node.has_error:
-            yield _instruction(node, lines)
+            one = _instruction(node, lines)
+            read = one.last if node.type in SETTINGS else read
+            yield one
         elif node.text and node.text.strip():
             yield from _recovered(node, lines)
 
@@ -210,12 +214,18 @@ def _instruction(node: Node, lines: Sequence[str]) -> Instruction:
     options = tuple(_options(node))
     array = _first(node, "json_string_array")
     body, rows = _body(node, lines) if kind == "RUN" else ("", ())
+    if node.type in SETTINGS:
+        words = _settings(kind, text)
+    else:
+        words = tuple(islice(_json(array) if array else _words(kind, node), MOST_WORDS + 1))
+    if words is None:
+        return Instruction(name="", first=first, last=last, text=text)
     return Instruction(
         name=kind,
         first=first,
         last=last,
         text=text,
-        words=tuple(islice(_json(array) if array else _words(kind, node), MOST_WORDS + 1)),
+        words=words,
         options=options,
         heredocs=heredocs,
         exec_form=array is not None,
@@ -265,7 +275,9 @@ def _json(array: Node) -> Iterator[str]:
             yield re.sub(r"\\(.)", r"\1", _text(child)[1:-1])
 
 
-PAIRS: Final = {"env_pair": "name", "label_pair": "key", "arg_pair": "name"}
+WORD: Final = re.compile(r"""(?:[^\s"'\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
+PART: Final = re.compile(r"""'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)"|\\.|[^"'\\]+""", re.DOTALL)
+"""A word of ARG, ENV and LABEL, and a quoted or plain part of one."""
 QUOTED: Final = ("double_quoted_string", "single_quoted_string")
 
 
@@ -277,12 +289,7 @@ def _words(kind: str, node: Node) -> Iterator[str]:
             yield from ("AS", _text(alias))
         return
     for child in node.children:
-        if child.type in PAIRS:
-            name = child.child_by_field_name(PAIRS[child.type])
-            value = child.child_by_field_name("value") or child.child_by_field_name("default")
-            equals = _first(child, "=") is not None or value is not None
-            yield _plain(name) + (f"={_plain(value)}" if equals else "")
-        elif child.type in ("path", "expose_port", "unquoted_string", *QUOTED):
+        if child.type in ("path", "expose_port", "unquoted_string", *QUOTED):
             yield _plain(child)
         elif (
             child.type == "shell_command"
@@ -290,6 +297,32 @@ def _words(kind: str, node: Node) -> Iterator[str]:
             or (child.type.endswith(ENDING) and kind == "ONBUILD")
         ):
             yield _text(child)
+
+
+def _settings(kind: str, text: str) -> tuple[str, ...] | None:
+    """``NAME=VALUE`` for each of an ARG, ENV or LABEL by Docker's rules; None for what Docker refuses.
+
+    The old form ``ENV NAME all the rest`` is one. Quotes are taken off; what they keep from being read as a variable
+    gets a backslash.
+    """
+    rows = text.split("\n")
+    own = [rows[0], *(row for row in rows[1:] if row.strip() and not row.lstrip().startswith("#"))]
+    rest = re.sub(r"\\[ \t]*(?:\n|\Z)", "", "\n".join(own)).strip()[len(kind) :].lstrip()
+    words = [found[0] for found in islice(WORD.finditer(rest), MOST_WORDS + 1)]
+    if kind != "ARG" and words and "=" not in words[0]:
+        words = ["=".join(rest.split(None, 1))]
+    unclosed = WORD.sub("", rest).strip()
+    if not words or unclosed or any("=" not in word for word in words if kind != "ARG"):
+        return None
+    return tuple("".join(_unquoted(part) for part in PART.finditer(word)) for word in words)
+
+
+def _unquoted(part: re.Match[str]) -> str:
+    if part["single"] is not None:
+        return part["single"].replace("\\", "\\\\").replace("$", "\\$")
+    if part["double"] is not None:  # a backslash there is one, but before these
+        return re.sub(r'\\(?!["$\\])', r"\\\\", part["double"])
+    return part[0]
 
 
 def _plain(node: Node | None) -> str:

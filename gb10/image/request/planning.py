@@ -118,7 +118,7 @@ def make_plan(ctx: Context, request: Request) -> Plan:
         from gb10.image.request.changed_targets import check_pins, targets_of_commit  # noqa: PLC0415 - the same
 
         change = change_of_commit(ctx, recipe, lock, target, commit)
-        targets = targets or targets_of_commit(ctx, recipe, change)
+        targets = targets or targets_of_commit(ctx, recipe, lock, change)
         check_pins(ctx, recipe, change, targets)
     recipe = with_targets(recipe, targets)
     recipe, toolkit, served = _with_kernels(ctx, request, recipe, lock)

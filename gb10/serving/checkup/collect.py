@@ -81,7 +81,7 @@ class Checkup:
     secrets: tuple[str, ...] = ()
     """Of variables and commands of containers, and of the user: masked in a bundle wherever they stand."""
     unchecked: tuple[NotChecked, ...] = ()
-    """Logs that the user named and that are none."""
+    """Logs that the user named and that are none, and empty ones of containers."""
 
 
 def collect(host: Host, request: Request, seed: str) -> Checkup:
@@ -108,7 +108,7 @@ def collect(host: Host, request: Request, seed: str) -> Checkup:
     files = _files(shown, replace(visited, tails=tails))
     secrets = _secrets(host.env, containers)
     diagnosis = explained(host, diagnose(load_doctor_rules(), shown), shown, request.source, fetch=request.explain)
-    unchecked = silent_logs(saved, diagnosis)
+    unchecked = silent_logs(saved, diagnosis, visited.logs)
     return Checkup(diagnosis=diagnosis, shown=shown, files=files, secrets=secrets, unchecked=unchecked)
 
 

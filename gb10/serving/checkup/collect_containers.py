@@ -18,7 +18,7 @@ from gb10.serving.doctor.container_checks import ContainerState
 from gb10.serving.doctor.diagnosing import fitting
 from gb10.serving.doctor.image_record import PLACE, ImageRecord, read_installed, read_plan
 from gb10.serving.doctor.log_scan import Scan, Scanner, last_lines_of, whole_lines
-from gb10.serving.doctor.rule_files import left_out, load_doctor_rules, load_slim_rules, load_stages
+from gb10.serving.doctor.rule_files import is_tool_error, left_out, load_doctor_rules, load_slim_rules, load_stages
 from gb10.serving.run.service import read_labels
 
 LARGEST_PLAN: Final = 4 << 20
@@ -54,6 +54,7 @@ def scanner_for(image: ImageRecord | None) -> Scanner:
         lambda library: left_out(library, image.slim, load_slim_rules()) if image else None,
         load_stages().mark,
         image,
+        is_tool_error,
     )
 
 

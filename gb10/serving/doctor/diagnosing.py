@@ -59,9 +59,11 @@ def diagnose(rules: Sequence[DoctorRule], shown: Evidence) -> Diagnosis:
             if outcome in asked.outcomes
         ),
     )
+    live = frozenset(one.label for one in shown.containers if one.runs)
     rest = sorted(_once(others), key=lambda one: LEVELS.index(one.level))
     seen = (
-        replace(one, note=shown.notes.get(one.value, "")) for one in (*judge_logs(shown.logs, load_stages()), *rest)
+        replace(one, note=shown.notes.get(one.value, one.note))
+        for one in (*judge_logs(shown.logs, load_stages(), live), *rest)
     )
     return Diagnosis(seen=tuple(seen), dropped=dropped, remarks=shown.remarks)
 
@@ -94,13 +96,19 @@ def _of_container(rules: Sequence[DoctorRule], container: ContainerState) -> Ite
             yield Finding(rule=rule, place="container", where=container.label, value=value)
 
 
-def silent_logs(logs: Mapping[str, Scan], diagnosis: Diagnosis) -> tuple[NotChecked, ...]:
-    """A row for each log in which nothing was found because no line of it is an engine's or a kernel's."""
+def silent_logs(
+    logs: Mapping[str, Scan], diagnosis: Diagnosis, containers: Mapping[str, Scan] | None = None
+) -> tuple[NotChecked, ...]:
+    """A row for each log in which nothing was found because no line of it is an engine's or a kernel's.
+
+    Of ``containers`` only logs without any line are such: their programs are known to be engines.
+    """
     told = {name for one in diagnosis.seen for name in (one.where, *one.others)}
+    empty = {name: scan for name, scan in (containers or {}).items() if not scan.size}
     return tuple(
         NotChecked(
             what="log", reason=f"no line of an engine or a kernel{'' if scan.size else ': it is empty'}", where=name
         )
-        for name, scan in logs.items()
+        for name, scan in (*logs.items(), *empty.items())
         if name not in told and not scan.spoken and not scan.start.ranks
     )

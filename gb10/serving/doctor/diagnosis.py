@@ -23,6 +23,8 @@ class Verdict:
     meaning: str
     action: str
     evidence: str
+    echo: bool = False
+    """Whether it only tells that another process went away: where an earlier error is known, it is its echo."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,14 +9,17 @@ from typing import Final
 
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
-from gb10.serving.doctor.families_gpu import GPU_FAMILIES, LATE_GPU_FAMILIES
+from gb10.serving.doctor.families_gpu import GPU_FAMILIES, LAST_GPU_FAMILIES, LATE_GPU_FAMILIES
 from gb10.serving.doctor.families_network import NETWORK_FAMILIES
 from gb10.serving.doctor.families_options import options_in_the_message
 from gb10.serving.doctor.families_packages import LATE_PACKAGE_FAMILIES, PACKAGE_FAMILIES
-from gb10.serving.doctor.families_settings import LATE_SETTING_FAMILIES, SETTING_FAMILIES
+from gb10.serving.doctor.families_settings import LAST_SETTING_FAMILIES, LATE_SETTING_FAMILIES, SETTING_FAMILIES
+from gb10.serving.doctor.rule_files import load_tool_errors
+from gb10.serving.doctor.tool_errors import tool_family
 
 Family = Callable[[Case], Verdict | None]
 FAMILIES: Final[tuple[Family, ...]] = (
+    tool_family(load_tool_errors, late=False),
     *PACKAGE_FAMILIES,
     *NETWORK_FAMILIES,
     *SETTING_FAMILIES,
@@ -25,6 +28,9 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *LATE_PACKAGE_FAMILIES,
     *LATE_GPU_FAMILIES,
     options_in_the_message,
+    *LAST_GPU_FAMILIES,
+    *LAST_SETTING_FAMILIES,
+    tool_family(load_tool_errors, late=True),
 )
 LONGEST: Final = 2000
 """Characters of a message that families look at."""

@@ -449,6 +449,52 @@ def kernel_library_refuses(case: Case) -> Verdict | None:
     )
 
 
+CALLS_A_KERNEL: Final = re.compile(
+    r"fused_moe|/moe/|attention/|/attn|_custom_ops|flashinfer/|deep_gemm|flash_mla|flash_attn|sgl_kernel|cutlass|/fla/|"
+    r"mamba|kernels?/|_gemm|triton/|quantization/\S{0,60}(?:fp8|fp4|marlin|modelopt|compressed)",
+    re.I,
+)
+NAMES_A_KERNEL: Final = re.compile(
+    r"\b(?:fused ?moe|moe op|grouped? ?gemm|gemm|attention|mla|prefill|decode|cutlass|cublas\w{0,4}|cudnn|kernel|"
+    r"tile|mma|workspace|autotun\w{1,4}|tactic)\b",
+    re.I,
+)
+OF_THE_GPU: Final = frozenset(
+    (
+        "RuntimeError",
+        "NotImplementedError",
+        "AssertionError",
+        "InternalError",
+        "ValueError",
+        "AcceleratorError",
+        "Error",
+    )
+)
+
+
+def kernel_call_fails(case: Case) -> Verdict | None:
+    """A call of a kernel that its library refuses, by the file that calls or by what the message names."""
+    last = next((one for one in reversed(case.raised.frames) if one.package not in ("", "torch")), None)
+    named = re.search(r"[Cc]heck failed|[Cc]ould not|[Ff]ailed|[Ii]nvalid|[Uu]nsupported|[Cc]annot", case.text)
+    by_file = last is not None and CALLS_A_KERNEL.search(last.file) is not None
+    by_name = named is not None and NAMES_A_KERNEL.search(case.text.partition("\n")[0]) is not None
+    if case.raised.name not in OF_THE_GPU or not (by_file or (by_name and not case.raised.frames)):
+        return None
+    where = f"{case.text[:600]} {last.path if last else ''}"
+    library = next((one for pattern, one in KERNEL_LIBRARIES.items() if re.search(pattern, where, re.I)), None)
+    at = f" {last.path} called it." if last else ""
+    return Verdict(
+        code="kernel-call-fails",
+        meaning=(
+            f"{library[0] if library else 'A library of kernels'} did not take this call: "
+            f"{case.text.partition(chr(10))[0][:300].rstrip('.')}.{at} Its build here has no kernel for these data "
+            f"types, this activation, shape or GPU (12.1)."
+        ),
+        action=f"{library[1][0].upper() + library[1][1:] if library else ''} {_another(case)}".strip(),
+        evidence="the file that called, and the library's own check; vllm PR#39825, vllm#48541",
+    )
+
+
 GPU_FAMILIES: Final = (
     driver_and_ptx,
     beyond_shared_memory,
@@ -457,4 +503,5 @@ GPU_FAMILIES: Final = (
     kernel_without_arch,
 )
 LATE_GPU_FAMILIES: Final = (kernel_without_shape, kernel_library_refuses)
+LAST_GPU_FAMILIES: Final = (kernel_call_fails,)
 """Those that speak only when no other family does."""

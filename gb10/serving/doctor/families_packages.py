@@ -1,12 +1,14 @@
 """Families: packages that do not belong together, or not to this machine. Pure."""
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from packaging.version import Version
 
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case, distribution_of
+from gb10.serving.doctor.log_exceptions import Frame
 from gb10.serving.doctor.symbol_names import owner_of, readable_symbol
 
 MISSING: Final = re.compile(r"(?P<library>lib[\w+-]{1,60}\.so(?:\.\d{1,4}){0,3}): cannot open shared object file")
@@ -400,6 +402,81 @@ def model_is_too_new(case: Case) -> Verdict | None:
     )
 
 
+ARGUMENTS: Final = re.compile(
+    r"^(?P<called>[\w.<>]{1,120})\(\) (?:got an unexpected keyword argument ['\"](?P<name>\w{1,80})['\"]"
+    r"|got multiple values for (?:keyword )?argument ['\"](?P<twice>\w{1,80})['\"]"
+    r"|(?:missing|takes) .{1,120}arguments?)"
+)
+WITHOUT: Final = re.compile(r"^(?:type object )?'(?P<type>\w{1,80})' (?:object )?has no attribute '(?P<name>\w{1,80})'")
+ALWAYS: Final = frozenset(("NoneType", "dict", "list", "str", "tuple", "int", "float", "bool", "function", "module"))
+HOOKS: Final = {
+    "speculat|eagle|mtp|nextn|draft|dspark|dflash|medusa": (
+        "drafts (speculative decoding)",
+        "Start without drafts (--speculative-config, --speculative-algorithm), or with a draft model of another kind.",
+    ),
+    "quantization|marlin|fp8|fp4|awq|gptq|modelopt|compressed": (
+        "this quantization",
+        "Another checkpoint (with this layer, often lm_head, left unquantized) or another --linear-backend or "
+        "--moe-backend; VLLM_NVFP4_GEMM_BACKEND and such left out.",
+    ),
+    "lora": ("LoRA", "Start without --enable-lora."),
+    "multimodal|vision|image|audio": ("images or sound", "Start with --language-model-only, or another model."),
+    "offload|kv_connector|disagg|hicache": ("offloading or transfer of the KV cache", "Start without it."),
+}
+"""What a part of an engine is for, by its path, and what to leave out."""
+
+
+def part_of(frames: Sequence[Frame]) -> tuple[str, str]:
+    """What the innermost files are for, and what to leave out; empty where their paths do not say."""
+    paths = " ".join(frame.path for frame in frames[-3:])
+    return next((one for part, one in HOOKS.items() if re.search(part, paths, re.I)), ("", ""))
+
+
+def parts_of_different_releases(case: Case) -> Verdict | None:
+    """Files of one package that do not fit each other, or a model's class without what a feature needs."""
+    frames = [one for one in case.raised.frames if one.package and one.package not in (*STANDARD, "torch")]
+    arguments = ARGUMENTS.search(case.text) if case.raised.name == "TypeError" else None
+    without = WITHOUT.search(case.text) if case.raised.name == "AttributeError" else None
+    if not frames or not (arguments or without) or (without and without["type"] in ALWAYS):
+        return None
+    last = frames[-1]
+    release = f"{case.engine_name} {case.release.version}" if case.release else "this release"
+    newer = case.releases.after(case.engine, case.release.version) if case.engine and case.release else None
+    take = f"Take a newer release{f' ({newer.version} is the next)' if newer else ''}"
+    if arguments:
+        called = arguments["called"].removesuffix(".__init__")
+        theirs = called.split(".")[0]
+        if "." in called and theirs != last.package and theirs.isidentifier() and theirs[:1].islower():
+            return _different_times(case, last.package, theirs, f"{called} takes other arguments than it was given")
+        what = f"{called} with {arguments['name']}" if arguments["name"] else f"{called} with other arguments"
+        return Verdict(
+            code="package-of-another-time",
+            meaning=(
+                f"{last.path} calls {what}, which {called} of {release} does not take: this file is of another "
+                f"release of {last.package} than the rest. It was mounted or patched over the image's own (a mod, "
+                f"-v …:{last.path}), or it is a plugin or a model's own code."
+            ),
+            action=(
+                f"Leave the mounted or patched {last.path.rpartition('/')[2]} out: this release may know the model by "
+                f"itself. Else take the release that the file was made for. `docker inspect` shows what is mounted."
+            ),
+            evidence="the frame that calls, and the arguments that the callee refuses; eugr#238",
+        )
+    kind, name = (without["type"], without["name"]) if without else ("", "")
+    feature, leave = part_of(frames)
+    return Verdict(
+        code="feature-without-this-model",
+        meaning=(
+            f"{last.path} needs {name} of {kind}, which {kind} of {release} has not"
+            + (f": {feature} is not made for this model here." if feature else ": the two are not made for each other.")
+        ),
+        action=(
+            f"{leave} {take}, where the model's class may have it; a mounted or patched file may also be the cause."
+        ).strip(),
+        evidence="the frame that asks, and the class that lacks it; sglang#31236, vllm#52434",
+    )
+
+
 def _wanting(case: Case, file: str | None = None) -> str:
     """The package that asks for something: of the library's path, of the frame that imports it, of the engine."""
     found = PACKAGE_OF_FILE.search(file or case.text)
@@ -414,6 +491,38 @@ def _wanting(case: Case, file: str | None = None) -> str:
     return next((one for one in reversed(case.packages) if one not in STANDARD), "The package")
 
 
+BUILDS: Final = re.compile(
+    r"(?:^|/)(?:setup|build|conanfile|build_backend|_build\w*)\.py$|/pip-\w+-\w+/|setuptools/build_meta"
+)
+OF_X86: Final = re.compile(r"cpu|instruct|march|arch|platform|avx|simd|neon|machine", re.I)
+
+
+def build_script_fails(case: Case) -> Verdict | None:
+    """A package's own build script that does not get on with this machine."""
+    own = next((one for one in reversed(case.raised.frames) if BUILDS.search(one.file)), None)
+    if own is None or case.raised.name in ("CalledProcessError", "KeyboardInterrupt"):
+        return None
+    cpu = OF_X86.search(f"{own.function} {case.text}")
+    return Verdict(
+        code="build-script-fails",
+        meaning=(
+            f"The build script of the package ({own.path}:{own.line} in {own.function or 'its body'}) stops with "
+            f"{case.raised.text[:200]}: "
+            + (
+                "it looks for features of an x86-64 CPU (flags in /proc/cpuinfo), and a GB10 is ARM (aarch64)."
+                if cpu
+                else "it does not find what it expects of this machine, or of torch, nvcc or setuptools here."
+            )
+        ),
+        action=(
+            "Take a release of the package that has a wheel for aarch64 (or names ARM in its notes); else read the "
+            "script at this line: it often has a variable or switch for another CPU. --no-build-isolation gives it the torch "
+            "that is there."
+        ),
+        evidence="the frame in the build script; ktransformers#1265",
+    )
+
+
 PACKAGE_FAMILIES: Final = (
     library_of_another_cuda,
     torch_for_cpus,
@@ -423,5 +532,5 @@ PACKAGE_FAMILIES: Final = (
     model_is_too_new,
     not_installed,
 )
-LATE_PACKAGE_FAMILIES: Final = (packages_of_different_times,)
+LATE_PACKAGE_FAMILIES: Final = (packages_of_different_times, parts_of_different_releases, build_script_fails)
 """Those that speak only when no other family does."""

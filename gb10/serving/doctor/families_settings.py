@@ -71,8 +71,20 @@ TOKENIZER: Final = re.compile(
 )
 SCALES: Final = re.compile(
     r"(?P<name>[\w.*-]{1,160}\.(?:\w*_)?(?:weight_scale(?:_2|_inv)?|input_scale|[kvq]_scale|weight_packed|"
-    r"qweight|qzeros|scales|weight_global_scale|input_global_scale|weight_shape|g_idx))\b"
+    r"qweight|qzeros|scales|weight_global_scale|input_global_scale|weight_shape|g_idx|"
+    r"absmax|quant_map|nested_absmax|nested_quant_map|quant_state[\w.]{0,40}|SCB|lora_[AB]\w{0,20}))\b"
 )
+OF_A_METHOD: Final = {
+    "absmax|quant_map|quant_state|SCB": (
+        "bitsandbytes",
+        "--quantization bitsandbytes --load-format bitsandbytes reads it, where the model's class allows it.",
+    ),
+    "qweight|qzeros|g_idx|scales": ("GPTQ or AWQ", "--quantization is left out, so that the config decides."),
+    "weight_packed|weight_global_scale|input_global_scale|weight_shape": ("compressed-tensors", ""),
+    "weight_scale_2|input_scale": ("ModelOpt (NVFP4 or FP8)", ""),
+    "lora_": ("a LoRA adapter", "It is no whole model: give the base model, and --enable-lora --lora-modules."),
+}
+"""Formats of a checkpoint by parts of its parameters' names, and what reads them."""
 QUANT: Final = re.compile(
     r"quant|compressed.?tensors|modelopt|nvfp4|mxfp4|awq|gptq|fp8|weight_block_size|group_size", re.I
 )
@@ -345,6 +357,8 @@ def backend_refused(case: Case) -> Verdict | None:
 def templates_and_tokenizers(case: Case) -> Verdict | None:
     """A chat template that is not there or not valid; a tokenizer that cannot be read."""
     text = f"{case.raised.type}: {case.text}"
+    if TEMPLATE.search(text) and ABSENT.search(case.text):
+        return file_is_not_there(case)
     if TEMPLATE.search(text):
         return Verdict(
             code="chat-template",
@@ -383,18 +397,21 @@ def quantization_fields(case: Case) -> Verdict | None:
     if not (found and missing) and not (loads and QUANT.search(case.text) and missing):
         return None
     name = found["name"] if found else case.text.partition("\n")[0][:120]
+    last = name.rpartition(".")[2]
+    method, reads = next((one for pattern, one in OF_A_METHOD.items() if re.search(pattern, last)), ("", ""))
     return Verdict(
         code="quantization-fields",
         meaning=(
             f"The checkpoint has {name}, and this release built the layer without it: it reads another "
             f"quantization than the files have, or none for this layer."
+            f"{f' Such names are of {method}.' if method else ''}"
         ),
         action=(
-            "Does config.json have quantization_config (or is there a hf_quant_config.json beside it), and do "
+            f"{reads} Does config.json have quantization_config (or is there a hf_quant_config.json beside it), and do "
             "its ignore and targets name this layer? Leave --quantization out, so that the config decides; "
             "a scale of the KV cache (k_scale, v_scale) needs --kv-cache-dtype fp8. Else the model's class of "
             "this release does not know the format: a newer release, or another checkpoint."
-        ),
+        ).strip(),
         evidence="names of parameters by the quantization methods; llm-compressor#959, llm-compressor#967, vllm#53950",
     )
 
@@ -521,6 +538,32 @@ def space_and_limits(case: Case) -> Verdict | None:
     return None
 
 
+HELD: Final = re.compile(
+    r"(?:occupied|used|held|taken) by (?:an)?other process|memory capacity is unbalanced"
+    r"|other processes? (?:use|hold|occup)",
+    re.I,
+)
+
+
+def memory_held_by_others(case: Case) -> Verdict | None:
+    """Memory that is not free before the weights are read, though nothing of this server runs yet."""
+    if not HELD.search(case.text):
+        return None
+    return Verdict(
+        code="memory-is-held",
+        meaning=(
+            "Before this server read its weights, less memory was free than it expects: another process holds it, or "
+            "a server that was ended hard did not give it back (nvidia-smi then shows no process)."
+        ),
+        action=(
+            "`free -g` and `ps aux --sort -rss`: end other servers and old EngineCore or scheduler processes, drop "
+            "the page cache. If nothing holds it and it is not free: reboot. Stop containers with time to end (docker "
+            "stop -t 60)."
+        ),
+        evidence="the engine compares the ranks' free memory; al-engr.com/minimax-sglang-debug.html, minefield 123",
+    )
+
+
 def memory_at_start(case: Case) -> Verdict | None:
     """Memory that others took before the start, or more asked for than there is."""
     text = f"{case.raised.type}: {case.text}"
@@ -558,6 +601,84 @@ def memory_at_start(case: Case) -> Verdict | None:
     )
 
 
+ABSENT: Final = re.compile(
+    r"\[Errno 2\] No such file or directory: ['\"](?P<path>[^'\"\n]{1,300})|"
+    r"(?P<named>[\w./~-]{1,200}\.\w{2,12})['\"`)]{0,2} (?:appears path-like, but )?(?:doesn't|does not) exist|"
+    r"(?P<what>[\w./~-]{2,200}) is not a (?:file|directory|valid path)"
+)
+
+
+def file_is_not_there(case: Case) -> Verdict | None:
+    """A file or folder that was named, and is not where this process looks."""
+    found = ABSENT.search(case.text)
+    if found is None:
+        return None
+    path = found["path"] or found["named"] or found["what"] or ""
+    option = next((name for name in case.options if f"{name.strip('-').replace('-', '_')}" in _given(case, path)), "")
+    template = " The file is the one of --chat-template: templates of engines' examples are in no image." * (
+        path.endswith((".jinja", ".j2"))
+    )
+    return Verdict(
+        code="file-is-not-there",
+        meaning=(
+            f"{path} is not there for this process{f' (given by {option})' if option else ''}: paths are of "
+            f"the container, and one without / at its begin is sought in the folder where the server started.{template}"
+        ),
+        action=(
+            f"Mount the file or its folder (-v HOST:CONTAINER) and give the container's path; `docker exec NAME ls -l "
+            f"{path}` shows it. A mod or recipe that makes {path.rpartition('/')[2]} must run before the server."
+        ),
+        evidence="errno 2 of the kernel, and the engine's own check; eugr#294",
+    )
+
+
+def _given(case: Case, path: str) -> str:
+    """The name before a path in the server's arguments."""
+    before, found, _ = case.scan.start.arguments.partition(path)
+    return before[-60:] if found and path else ""
+
+
+FIELD: Final = re.compile(
+    r"[Cc]onfig\w* (?:must (?:specify|have|contain|define|set)|has no|does not (?:have|specify|contain|define)|lacks|"
+    r"is missing|missing)\W{1,4}(?:a |an |the |attribute |field |key )?[`'\"]?(?P<field>[\w.]{2,80})|"
+    r"'(?P<type>\w{2,60}Config)' object has no attribute '(?P<name>\w{2,80})'"
+)
+
+
+def config_without_a_field(case: Case) -> Verdict | None:
+    """A config.json that lacks what the engine, or the method of its drafts, needs."""
+    found = FIELD.search(case.text)
+    if found is None:
+        return None
+    field = found["field"] or found["name"]
+    where = case.text + " ".join(frame.file for frame in case.raised.frames[-4:])
+    if DRAFT.search(where):
+        return Verdict(
+            code="config-without-a-field",
+            meaning=(
+                f"The config of the draft model has no {field}: the checkpoint is no draft of this method (it may be "
+                f"the main model itself, or a draft for MTP or EAGLE): not what --speculative-config says."
+            ),
+            action=(
+                "Name a draft checkpoint that was made for this method and this very model, or change the method (mtp "
+                "for drafts inside of the checkpoint), or start without --speculative-config. Do not invent the number."
+            ),
+            evidence="the engine's own check of the draft's config.json; eugr#378",
+        )
+    return Verdict(
+        code="config-without-a-field",
+        meaning=(
+            f"The model's config.json has no {field}, which {case.here('this release')} reads: it is of another format "
+            f"or release than the model's class expects, or a part of it (text_config) was taken alone."
+        ),
+        action=(
+            f"Compare config.json with the original model's page; a converted or quantized copy may have lost {field}. "
+            f"{case.fitting('transformers')} Else take a newer release of the engine, or --hf-overrides with the field."
+        ),
+        evidence="the engine's own check of config.json",
+    )
+
+
 SETTING_FAMILIES: Final = (
     unknown_option,
     option_not_readable,
@@ -568,5 +689,12 @@ SETTING_FAMILIES: Final = (
     permissions,
     space_and_limits,
 )
-LATE_SETTING_FAMILIES: Final = (quantization_fields, weights_do_not_fit, memory_at_start, backend_refused)
+LATE_SETTING_FAMILIES: Final = (
+    quantization_fields,
+    weights_do_not_fit,
+    memory_held_by_others,
+    memory_at_start,
+    backend_refused,
+)
 """Those that speak only when no other family does."""
+LAST_SETTING_FAMILIES: Final = (config_without_a_field, file_is_not_there)

@@ -1,7 +1,7 @@
 """The findings of the logs of one node or several: each cause once, with its echoes, in the order of time. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
@@ -11,10 +11,11 @@ from gb10.serving.doctor.diagnosis import Finding, Verdict
 from gb10.serving.doctor.doctor_rule import DoctorRule
 from gb10.serving.doctor.error_case import Case
 from gb10.serving.doctor.families import LONGEST, verdict_of
-from gb10.serving.doctor.log_exceptions import STRICT, Raised
+from gb10.serving.doctor.families_packages import part_of
+from gb10.serving.doctor.log_exceptions import STRICT, Frame, Raised
 from gb10.serving.doctor.log_scan import Scan, Scanner
 from gb10.serving.doctor.log_time import Moment
-from gb10.serving.doctor.rule_files import load_doctor_rules, load_options, load_releases
+from gb10.serving.doctor.rule_files import is_tool_error, load_doctor_rules, load_options, load_releases
 from gb10.serving.doctor.stages import StageFile
 from gb10.serving.doctor.stopped import stopped_starts
 
@@ -43,6 +44,20 @@ LOST: Final = re.compile(
     r"|root cause|Root Cause|has been cancelled|Aborted|Fatal Python error"
 )
 """What is printed when another process went away."""
+AT_START: Final = re.compile(r"initialization failed|failed to start")
+"""Repeats at a start. The processes of a server that is ended miss each other, too, and that is no fault."""
+CAUSE_IS_ELSEWHERE: Final = Verdict(
+    code="cause-is-elsewhere",
+    meaning="This log only repeats that another process failed: the cause is not in it. It is in that process's own "
+    "log, in lines that were cut off, or the process was ended from outside without a word.",
+    action="Take the whole log from the start of the server (docker logs CONTAINER, all ranks; a launcher often keeps "
+    "the engine's output in a file of its own), and `journalctl -k -g oom`: a process without a last word was mostly "
+    "ended for memory.",
+    evidence="lines that refer to a root cause above, with none above them; LocalAI#10722",
+)
+OF_A_CHILD: Final = frozenset(("CalledProcessError", "RetryError", "SubprocessError", "BackendCompilerFailed"))
+"""What is raised because a program, or one more try, failed: what that printed says more."""
+OF_A_PROGRAM: Final = re.compile(r"returned non-zero exit status|compilation terminated|build stopped: subcommand")
 NO_MODULE: Final = re.compile(r"No module named '([\w.]{3,80})'")
 NO_MEMORY: Final = "driver-out-of-memory"
 USED_UP: Final = (
@@ -53,6 +68,10 @@ USED_UP: Final = (
     "cache-does-not-fit",
 )
 """Findings by which memory ran out: only then the driver's own line is an error."""
+BASE: Final = frozenset(
+    ("", "torch", "triton", "pydantic", "pydantic_core", "asyncio", "concurrent", "uvloop", "numpy")
+)
+"""Packages, and files of none, that raise what others asked for: who asked says more."""
 WRAPS: Final = ("RayTaskError(", "UserCodeException")
 LOOKUPS: Final = frozenset(
     ("KeyError", "AttributeError", "StopIteration", "ModuleNotFoundError", "IndexError", "LookupError")
@@ -72,6 +91,7 @@ class _Event:
     head: str = ""
     chain: tuple[str, ...] = ()
     raised_at: str = ""
+    note: str = ""
     raised: Raised | None = None
     lines: frozenset[int] = field(default=frozenset())
 
@@ -118,10 +138,12 @@ def _repeats(raised: Raised) -> bool:
     return FOLLOWS.search(raised.text) is not None or raised.name in ENDS
 
 
-def judge_logs(scans: Mapping[str, Scan], stages: StageFile | None = None) -> tuple[Finding, ...]:
+def judge_logs(
+    scans: Mapping[str, Scan], stages: StageFile | None = None, live: Set[str] = frozenset()
+) -> tuple[Finding, ...]:
     """What the logs show, by log; the first of each kind, in the order of time over all of them.
 
-    With ``stages``, a start that stopped before it was ready is a finding, too.
+    With ``stages``, a start that stopped before it was ready is a finding, too. ``live``: logs of processes that run.
     """
     events = sorted((event for log, scan in scans.items() for event in _events(log, scan)), key=lambda one: one.order)
     own, echoes = _without_echoes(events)
@@ -136,9 +158,21 @@ def judge_logs(scans: Mapping[str, Scan], stages: StageFile | None = None) -> tu
     ]
     if any(one.code in USED_UP and one.level == "error" for one in found):
         found = [_as_error(one) if one.code == NO_MEMORY else one for one in found]
+    found += () if any(one.level == "error" for one in found) else _repeats_alone(scans)
     if stages is not None:
-        found += stopped_starts(scans, stages, {one.where for one in found if one.level == "error"})
+        found += stopped_starts(scans, stages, {one.where for one in found if one.level == "error"}, live)
     return tuple(found)
+
+
+def _repeats_alone(scans: Mapping[str, Scan]) -> Iterator[Finding]:
+    """A finding for logs that only repeat that a start failed."""
+    for log, scan in scans.items():
+        line = scan.repeats
+        if line and AT_START.search(line.text):
+            yield Finding(
+                rule=CAUSE_IS_ELSEWHERE, place="log", where=log, value=line.text, line=line.number, moment=line.moment
+            )
+            return
 
 
 def _as_error(one: Finding) -> Finding:
@@ -177,7 +211,7 @@ def _events(log: str, scan: Scan) -> list[_Event]:
         head = _head(line.text)
         kind = shape(head)
         if kind not in verdicts:  # lines of one kind are one finding, which the first of them makes
-            text = Raised(type="", message=line.text, line=line.number)
+            text = Raised(type="", message=f"{line.text}{line.more}", line=line.number)
             verdicts[kind] = _judged(text, (text,), scan) if len(verdicts) < MOST_KINDS else None
         errors.append(_Event(log, line.number, line.moment, verdicts[kind], line.text, head=head))
     return _once_near([*hits, *errors])
@@ -203,12 +237,32 @@ def _of_exception(log: str, scan: Scan, raised: Raised) -> _Event:
             about = one
             break
     others = tuple(one.text.partition("\n")[0][:300] for one in raised.chain if one is not about)
-    frame = about.frames[-1] if about.frames else None
-    at = f"{frame.path}:{frame.line}{f' in {frame.function}' if frame.function else ''}" if frame else ""
+    at = _place(about.frames[-1]) if about.frames else ""
+    own = next((one for one in reversed(about.frames) if one.package not in BASE), None)
+    if own and own is not about.frames[-1]:
+        at = f"{at}, called by {_place(own)}"
+    note = "" if verdict else _raised_by(about)
     return _Event(
-        log, about.line, raised.moment, verdict, about.text, head=about.text, chain=others, raised_at=at, raised=raised,
-        lines=raised.lines,
+        log, about.line, raised.moment, verdict, about.text, head=about.text, chain=others, raised_at=at, note=note,
+        raised=raised, lines=raised.lines,
     )  # fmt: skip
+
+
+def _raised_by(raised: Raised) -> str:
+    """Whose code raised an error that no rule knows, what that part is for, and what to try; empty without frames."""
+    own = next((one for one in reversed(raised.frames) if one.package not in BASE), None)
+    if own is None:
+        return ""
+    feature, leave = part_of(raised.frames)
+    part = f", in its part for {feature}" if feature else ""
+    return (
+        f"It comes from {own.package}'s own code{part}. {leave} A newer release of {own.package} is the other thing to "
+        "try, or the release that this model or recipe names."
+    ).replace("  ", " ")
+
+
+def _place(frame: Frame) -> str:
+    return f"{frame.path}:{frame.line}{f' in {frame.function}' if frame.function else ''}"
 
 
 def _once_near(events: list[_Event]) -> list[_Event]:
@@ -252,11 +306,16 @@ def _echo_of(event: _Event, first: _Event | None, texts: Mapping[str, str]) -> s
     if first is None or isinstance(event.rule, DoctorRule):
         return None
     text = event.value
+    if isinstance(event.rule, Verdict) and event.rule.echo:
+        return first.kind if first.kind != event.kind else None
     module = NO_MODULE.search(text)
     if module and event.log == first.log and 0 <= event.number - first.number < NEAR and module[1] in first.value:
         return first.kind  # the next way to import what failed before
     if event.rule is None:
         name = raised.name if raised else ""
+        near = event.log == first.log and 0 <= event.number - first.number < NEAR
+        if near and first.kind != event.kind and (name in OF_A_CHILD or OF_A_PROGRAM.search(text)):
+            return first.kind
         if name in ENDS or name.startswith(WRAPS) or FOLLOWS.search(text) or LOST.search(text):
             return first.kind if first.kind != event.kind else None
     return next((kind for part, kind in texts.items() if part in text and kind != event.kind), None)
@@ -282,12 +341,13 @@ def _seen(events: list[_Event], echoes: int, scan: Scan) -> Finding:
         echoes=echoes,
         stage=during,
         raised_at=first.raised_at,
+        note=first.note,
     )
 
 
 def remedy_of(lines: Iterable[str]) -> str | None:
     """What the first error means that a rule knows, and what to do; None when no rule knows one."""
-    scanner = Scanner(load_doctor_rules())
+    scanner = Scanner(load_doctor_rules(), tools=is_tool_error)
     scanner.feed("".join(f"{line}\n" for line in lines).encode())
     for one in judge_logs({"log": scanner.scan()}):
         if one.rule and one.level == "error":

@@ -5,18 +5,18 @@ A block of a log is in the processor's cache while every text is sought in it, s
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from packaging.version import InvalidVersion, Version
 
 from gb10.core.linear_regex import LinearMatch
-from gb10.core.log_words import is_trouble
+from gb10.core.log_words import FOLLOWS, is_trouble
 from gb10.serving.doctor.doctor_rule import DoctorRule, LogSign, specifier
 from gb10.serving.doctor.image_record import ImageRecord
 from gb10.serving.doctor.log_exceptions import ExceptionReader, Raised
 from gb10.serving.doctor.log_facts import FACT_TEXTS, FactReader, LogFacts
-from gb10.serving.doctor.log_speech import ESCAPES
+from gb10.serving.doctor.log_speech import ESCAPES, clean, speech
 from gb10.serving.doctor.log_time import BEFORE, Moment, last_moment, moment_of, near
 from gb10.serving.doctor.stages import StageMark, StageReader, Start
 
@@ -25,10 +25,35 @@ LONGEST: Final = 4096
 """Bytes of a line that are looked at."""
 MANY: Final = 20_000
 """Lines with the same text that are looked at, each."""
+CONTINUED: Final = 2000
+"""Lines of trouble whose messages are read on."""
+MORE: Final = 12
+"""Lines of a message after its first."""
+BRANCHES: Final = ("╰", "│", "├", "└")
+"""How uv and pip draw what belongs to a message."""
 TAIL: Final = 4096
 """Bytes of the end of a log, for its progress bar."""
 TROUBLE: Final = (b"rror", b"ERROR", b"xception", b"ailed", b"annot ", b"illed", b"fatal")
 """Parts of words that speak of trouble: a line that has one may be an error that no rule knows."""
+TOOL_TEXTS: Final = (
+    *(
+        b"denied",
+        b"E: ",
+        b"Depends: ",
+        b"does not match",
+        b"but you have",
+        b"is not installed",
+        b"NVRM: ",
+        b"NCCL WARN",
+    ),
+    *(b"Killed", b"oom", b"OOM", b"already in use", b"[code=", b"undefined reference", b"has no wheels", b"compiled "),
+    *(b"137", b"nodes are available", b"exceeds available", b"version mismatch", b"does not exist", b"Not building "),
+    *(b"AER: ", b"soft lockup", b"not signed", b"PUBKEY", b"status=", b"externally", b"tool choice", b"alternate"),
+    *(b"No solution found", b"Not found: ", b"ssh: ", b"not found", b"not available", b"Assertion", b"panicked at"),
+    *(b"no instances", b"magic", b"missing tensor", b"cannot be larger", b"SIGSEGV", b" install ", b"core dumped"),
+    *(b"Unable to", b"nable to create", b"refused", b"bad value"),
+)
+"""Texts of lines that may be a tool's error, though no word of them speaks of trouble."""
 ENGINE_MARKS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "vllm": (b"vLLM API server version", b"Initializing a V1 LLM engine", b"(EngineCore", b"-packages/vllm/"),
     "sglang": (b"server_args=ServerArgs(", b"sglang.launch_server", b"-packages/sglang/", b"/sglang/srt/"),
@@ -53,6 +78,8 @@ class Line:
     number: int
     text: str
     moment: Moment | None = None
+    more: str = ""
+    """Lines after it that are indented deeper: the rest of its message."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +91,15 @@ class Hit:
     value: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A message that the next lines may go on with."""
+
+    indentation: int
+    left: int
+    """Lines that may follow."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scan:
     """What was found in a log. ``cut`` are the texts with more lines than were looked at."""
@@ -71,6 +107,8 @@ class Scan:
     hits: tuple[Hit, ...]
     trouble: tuple[Line, ...]
     """Lines that speak of trouble and that no rule is about, in their order."""
+    repeats: Line | None = None
+    """The first line that only repeats that something failed before."""
     size: int
     cut: tuple[str, ...] = ()
     raised: tuple[Raised, ...] = ()
@@ -117,18 +155,24 @@ class Scanner:
         missing: Callable[[str], str | None] = lambda library: None,
         marks: Sequence[StageMark] = (),
         image: ImageRecord | None = None,
+        tools: Callable[[str], bool] = lambda text: False,
     ) -> None:
-        """``missing``: what to say of a library that the image left out; None for another."""
-        self._missing, self._image = missing, image
+        """``missing``: what to say of a library that the image left out; None for another.
+
+        ``tools``: whether a line is an error of a tool.
+        """
+        self._missing, self._image, self._tools = missing, image, tools
+        self._open: _Open | None = None
         self._stages, self._exceptions, self._facts = StageReader(marks), ExceptionReader(), FactReader()
         self._tail = b""
         self._signs: dict[bytes, list[tuple[DoctorRule, LogSign]]] = {}
         for rule in rules:
             for sign in rule.log:
                 self._signs.setdefault(sign.has.encode(), []).append((rule, sign))
-        self._seen = dict.fromkeys((*self._signs, *TROUBLE, *self._stages.texts, *FACT_TEXTS), 0)
+        self._seen = dict.fromkeys((*self._signs, *TROUBLE, *TOOL_TEXTS, *self._stages.texts, *FACT_TEXTS), 0)
         self._hits: list[Hit] = []
         self._trouble: list[Line] = []
+        self._repeats: Line | None = None
         self._runs: dict[tuple[str, LogSign], list[Hit]] = {}
         self._last: Moment | None = None
         self._lines = 0
@@ -140,6 +184,7 @@ class Scanner:
     def feed(self, block: bytes) -> None:
         """Look at whole lines."""
         wanted: dict[tuple[int, int], set[bytes]] = {}
+        self._go_on(block, 0)
         for text in self._seen:
             at = block.find(text)
             while at >= 0 and self._seen[text] < MANY:
@@ -161,6 +206,9 @@ class Scanner:
             self._last = moment_of(line) or last_moment(block[max(past, start - BEFORE) : start]) or self._last
             past = start
             self._look(Line(number=self._lines + 1, text=line, moment=self._last), texts)
+            if self._trouble and self._trouble[-1].number == self._lines + 1 and len(self._trouble) <= CONTINUED:
+                self._open = _Open(_indentation(block[start:end]), MORE)
+                self._go_on(block, end + 1)
         self._lines += block.count(b"\n", past)
         self._exceptions.feed(block)
         self._tail = (self._tail + block[-TAIL:])[-TAIL:]
@@ -172,8 +220,31 @@ class Scanner:
         self._facts.look(line.text, texts)
         own = [pair for text in texts for pair in self._signs.get(text, ())]
         hits = [hit for rule, sign in own if (hit := self._hit(rule, sign, line))]
-        if not hits and not texts.isdisjoint(TROUBLE) and is_trouble(line.text):
+        if hits:
+            return
+        if (not texts.isdisjoint(TROUBLE) and is_trouble(line.text)) or (
+            not texts.isdisjoint(TOOL_TEXTS) and self._tools(line.text)
+        ):
             self._trouble.append(line)
+        elif self._repeats is None and FOLLOWS.search(line.text):
+            self._repeats = line
+
+    def _go_on(self, block: bytes, at: int) -> None:
+        """Read on in the message of the last line of trouble, as long as lines are indented deeper than it."""
+        while self._open and at < len(block):
+            end = block.find(b"\n", at)
+            end = len(block) if end < 0 else end
+            raw = block[at : min(end, at + LONGEST)]
+            at = end + 1
+            last = self._trouble[-1]
+            body = speech(clean(raw)).body
+            deeper = _indentation(raw) > self._open.indentation or body.lstrip().startswith(BRANCHES)
+            if not body.strip() or not deeper or len(last.more) > LONGEST:
+                self._open = None
+                return
+            self._trouble[-1] = replace(last, more=f"{last.more}\n{body.strip()}")
+            left = self._open.left - 1
+            self._open = replace(self._open, left=left) if left else None
 
     def _hit(self, rule: DoctorRule, sign: LogSign, line: Line) -> Hit | None:
         """The match of a line, kept with those before it when enough follow each other."""
@@ -209,6 +280,7 @@ class Scanner:
         return Scan(
             hits=tuple(sorted(hits, key=lambda hit: hit.line.number)),
             trouble=tuple(trouble[number] for number in sorted(trouble)),
+            repeats=self._repeats,
             size=self._size,
             cut=cut,
             raised=self._exceptions.found(),
@@ -242,6 +314,12 @@ def _is_about(rule: DoctorRule, engine: str, version: str | None) -> bool:
         return version is None or specifier(rule.releases[engine]).contains(Version(version), prereleases=True)
     except InvalidVersion:
         return True
+
+
+def _indentation(raw: bytes) -> int:
+    """The blanks before what a line says."""
+    body = speech(clean(raw[:LONGEST])).body
+    return len(body) - len(body.lstrip())
 
 
 def readable(raw: bytes) -> str:

@@ -18,6 +18,7 @@ from gb10.serving.doctor.doctor_rule import DoctorRule, RuleFile
 from gb10.serving.doctor.engine_releases import Releases, read_releases
 from gb10.serving.doctor.message_index import MessageIndex, read_index
 from gb10.serving.doctor.stages import StageFile
+from gb10.serving.doctor.tool_errors import ToolError, ToolErrors, tool_verdict
 
 FOLDER: Final = "recipes/doctor"
 FLAGS: Final = "recipes/flags"
@@ -32,6 +33,23 @@ def load_doctor_rules(folder: Path = ROOT / FOLDER) -> tuple[DoctorRule, ...]:
         parse_document(text, RuleFile, where=f"{FOLDER}/{name}", what="list of rules") for name, text in texts.items()
     )
     return tuple(chain.from_iterable(file.rules for file in files))
+
+
+@cache
+def load_tool_errors() -> tuple[ToolError, ...]:
+    """The errors of tools; raises UsageError for a file that is not valid."""
+    folder = ROOT / FOLDER / "tools"
+    texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.yaml"))}
+    files = (
+        parse_document(text, ToolErrors, where=f"{FOLDER}/tools/{name}", what="list of errors of tools")
+        for name, text in texts.items()
+    )
+    return tuple(chain.from_iterable(file.errors for file in files))
+
+
+def is_tool_error(text: str) -> bool:
+    """Whether a line is an error of a tool."""
+    return any(tool_verdict(load_tool_errors(), text, late=late) for late in (False, True))
 
 
 @cache

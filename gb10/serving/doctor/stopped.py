@@ -1,6 +1,7 @@
 """Starts that stopped before the server was ready: in which stage, since when, what the other ranks say. Pure."""
 
 from collections.abc import Mapping, Set
+from dataclasses import replace
 from typing import Final
 
 from gb10.serving.doctor.diagnosis import Finding, Verdict
@@ -13,10 +14,13 @@ FIRST: Final = STAGES.index("connect")
 """A log that ends in an earlier stage may be one of a command that is no server."""
 
 
-def stopped_starts(scans: Mapping[str, Scan], stages: StageFile, failed: Set[str]) -> list[Finding]:
+def stopped_starts(
+    scans: Mapping[str, Scan], stages: StageFile, failed: Set[str], live: Set[str] = frozenset()
+) -> list[Finding]:
     """A finding for the starts that ended before they were ready and without an error; logs of one start are one.
 
-    ``failed`` are the logs with an error: that is why they ended.
+    ``failed`` are the logs with an error: that is why they ended. ``live`` are those of processes that run: such a
+    start may still go on, so it is a warning.
     """
     begun = {log: scan for log, scan in scans.items() if scan.start.ranks}
     waiting = {log: scan for log, scan in begun.items() if not scan.start.is_ready and not _is_done(scan, begun)}
@@ -34,9 +38,10 @@ def stopped_starts(scans: Mapping[str, Scan], stages: StageFile, failed: Set[str
     scan = waiting[log]
     if reached.index < FIRST:
         return []
+    verdict = _verdict(scan, reached, stages, waiting, (log, rank))
     return [
         Finding(
-            rule=_verdict(scan, reached, stages, waiting, (log, rank)),
+            rule=replace(verdict, level="warning") if live >= waiting.keys() else verdict,
             place="log",
             where=log,
             value=reached.text,
@@ -81,7 +86,6 @@ def _verdict(
     action = known or (text.look if text else "Read the logs of all ranks together.")
     return Verdict(
         code=CODE,
-        level="warning",
         meaning=" ".join(filter(None, parts)),
         action=action,
         evidence="the order of the lines that the engines print at a start; recipes/doctor/stages.toml",

@@ -71,7 +71,7 @@ def at_once(
 
 
 def sizes(most: int, captured: Sequence[int], *, quick: bool) -> list[int]:
-    """Batch sizes to try: all up to ``most``; quick: a few, the captured ones and what lies between two of them. Pure."""
+    """Batch sizes to try: all up to ``most``; quick: a few, those with a graph, and what lies between two. Pure."""
     if not quick:
         return list(range(1, most + 1))
     between = [(one + other) // 2 for one, other in pairwise(sorted(captured)) if other - one > 1]

@@ -11,11 +11,11 @@ PUBLIC: Final = frozenset({"root", "nvidia", "ubuntu", "localhost", "gb10", "use
 LOOPBACK: Final = re.compile(r"(?:127\.\d+|0\.0)\.\d+\.\d+")
 OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 IPV4: Final = re.compile(rf"(?<![\w.+-]){OCTET}(?:\.{OCTET}){{3}}(?![\w+-]|\.\d)")
-MAC: Final = re.compile(r"(?<![0-9A-Fa-f:-])[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5,}(?![0-9A-Fa-f:-])")
+MAC: Final = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}[:-]){5,7}[0-9A-Fa-f]{2}(?![0-9A-Fa-f])")
+GROUP: Final = "[0-9A-Fa-f]{1,4}"
 IPV6: Final = re.compile(
-    r"(?<![\w:.])(?=[0-9A-Fa-f:.]{0,60}:[0-9A-Fa-f:.]{0,60}:)(?:[0-9A-Fa-f]{1,4}|:)[0-9A-Fa-f:.]{2,60}(?:%\w+)?(?![\w:])"
+    rf"(?<![\w.])(?:(?:{GROUP}:){{7}}{GROUP}|(?:{GROUP}(?::{GROUP}){{0,6}})?::[0-9A-Fa-f:.]{{1,39}})(?:%\w{{1,20}})?(?![\w:])"
 )
-CLOCK: Final = re.compile(r"\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?")
 UUID: Final = re.compile(r"(?:GPU-|MIG-)?\b[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}\b")
 SERIAL: Final = re.compile(
     r"(?i)(?P<name>\b(?:serial(?:[ _-]?(?:number|no))?|s/n|board[ _-]?id|asset[ _-]?tag|machine[ _-]?id|boot[ _-]?id)\b"
@@ -62,6 +62,5 @@ class Cleaner:
 
 
 def _address(found: re.Match[str]) -> str:
-    """Loopback addresses, times and versions stay."""
-    text = found[0]
-    return text if LOOPBACK.fullmatch(text) or CLOCK.fullmatch(text) or text == "::" else "<address>"
+    """Loopback addresses stay."""
+    return found[0] if LOOPBACK.fullmatch(found[0]) or found[0] == "::1" else "<address>"

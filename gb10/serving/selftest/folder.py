@@ -15,7 +15,7 @@ from gb10.errors import BuildError
 from gb10.serving.doctor.masking import secrets_of
 from gb10.serving.selftest.cleaning import Cleaner
 from gb10.serving.selftest.outcome import Report, StepReport, step_of
-from gb10.serving.selftest.report_page import report_page, report_text
+from gb10.serving.selftest.selftest_page import report_page, report_text
 from gb10.serving.trial.pages import html
 
 JOURNAL: Final = "steps.jsonl"

@@ -99,7 +99,7 @@ LOOK: Final = 0.05
 
 def own_verb(scene: Scene, step: str, *words: str) -> tuple[int, dict[str, Any]]:
     """A verb of ours with ``--json``, as a program of its own that ends with the step: exit code and document."""
-    out, log = scene.folder.path / f".{step}.out", scene.folder.path / f".{step}.log"
+    out, log = scene.work / f"{step}.out", scene.work / f"{step}.log"
     command = [*own_command(), *words, "--json", "--quiet"]
     try:
         with leading(

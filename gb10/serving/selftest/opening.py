@@ -1,8 +1,8 @@
 """A command line becomes a scene: the image that is here, the place for programs, how servers start."""
 
 import re
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -13,25 +13,27 @@ from gb10.containers.reach import connect_if_running
 from gb10.containers.reference import registry_of, split_digest, split_reference
 from gb10.errors import EngineError, ServeError, UsageError
 from gb10.image.context import Context
+from gb10.image.request.model_sizes import local_model
 from gb10.models.choose.choosing import ChoiceRequest
 from gb10.models.lint.engine_words import own_releases
 from gb10.models.lint.fit import served_model
 from gb10.models.memory.engines.budget import Machine
 from gb10.models.memory.estimating import estimate
 from gb10.models.memory.figures import GIB, load_figures
-from gb10.models.memory.model import known_model
+from gb10.models.memory.launch import Launch
+from gb10.models.memory.model import Model, known_model
 from gb10.models.render.rendered import RenderRequest
 from gb10.serving.run.find_source import find_source
 from gb10.serving.run.prepare_service import PreparedService, ServiceRequest, prepare_service
 from gb10.serving.run.service import ContainerSettings
 from gb10.serving.run.service_nodes import nodes_named
-from gb10.serving.selftest.compiles import cache_folders, own_caches
+from gb10.serving.selftest.device_compiles import cache_folders, own_caches
 from gb10.serving.selftest.folder import Folder, cleaner_of
 from gb10.serving.selftest.machine_steps import machine_facts
-from gb10.serving.selftest.outcome import TestedImage
+from gb10.serving.selftest.outcome import ImageFacts
 from gb10.serving.selftest.place import ImagePlace, LocalPlace
 from gb10.serving.selftest.scene import Asked, Scene
-from gb10.serving.selftest.steps import Need
+from gb10.serving.selftest.step_table import Need
 from gb10.serving.trial.launcher import Command, Launched, Launcher, by_command, by_recipe
 
 OURS: Final = re.compile(r"gb10/(?:vllm|sglang):")
@@ -57,10 +59,11 @@ def able(scene: Scene) -> frozenset[Need]:
     return frozenset(name for name, given in found.items() if given)
 
 
-def open_scene(ctx: Context, asked: Asked, out: Path | None, *, resume: bool) -> Scene:
-    """The scene of a command line; starts nothing, downloads nothing. Without ``out`` nothing is written.
+@contextmanager
+def open_scene(ctx: Context, asked: Asked, out: Path | None, *, resume: bool) -> Iterator[Scene]:
+    """The scene of a command line; starts nothing, downloads nothing. Without ``out`` there are no results.
 
-    Raises UsageError, EngineError, BuildError.
+    Its server, and what is not cleaned of names yet, end with it. Raises UsageError, EngineError, BuildError.
     """
     if asked.model is not None and not (asked.model / "config.json").is_file():
         raise UsageError(
@@ -81,7 +84,15 @@ def open_scene(ctx: Context, asked: Asked, out: Path | None, *, resume: bool) ->
     if out is not None and not resume and out.is_dir() and any(out.iterdir()):
         raise UsageError(f"{out} is not empty", hint="--resume goes on with it; or name another folder by --out")
     folder = Folder(out, cleaner, job)
-    scene = Scene(ctx=ctx, asked=asked, folder=folder, machine=machine_facts(ctx))
+    with ctx.store.folder("selftest") as work, ExitStack() as stack:
+        scene = Scene(ctx=ctx, asked=asked, folder=folder, work=work, stack=stack, machine=machine_facts(ctx))
+        _fill(scene)
+        yield scene
+
+
+def _fill(scene: Scene) -> None:
+    """The image, the place for programs, and the servers."""
+    asked, ctx = scene.asked, scene.ctx
     _find_image(scene)
     if asked.python is not None:
         scene.place = LocalPlace(python=asked.python, env=ctx.env)
@@ -89,7 +100,6 @@ def open_scene(ctx: Context, asked: Asked, out: Path | None, *, resume: bool) ->
     if asked.model is not None:
         size = sum(one.stat().st_size for one in asked.model.glob("*") if one.is_file())
         scene.sizes.append(f"model: {asked.model}, {size / 1e9:.2f} GB, here")
-    return scene
 
 
 def _find_image(scene: Scene) -> None:
@@ -115,13 +125,13 @@ def _find_image(scene: Scene) -> None:
     scene.place = ImagePlace(engine=engine, image=found, gpus=asked.gpus)
 
 
-def tested_image(reference: str, found: ImageInfo) -> TestedImage:
+def tested_image(reference: str, found: ImageInfo) -> ImageFacts:
     """An image as the report names it. Pure."""
     name, digest = split_digest(reference)
     repository, tag = split_reference(name)
     host = registry_of(name)
     engine = re.match(r"(vllm|sglang)\b", found.labels.get(TITLE, ""))
-    return TestedImage(
+    return ImageFacts(
         reference=(repository.removeprefix(f"{host}/") if host else repository) + (f":{tag}" if tag else ""),
         digest=digest or found.id,
         tag=tag or None,
@@ -138,8 +148,10 @@ def _find_servers(scene: Scene) -> None:
     if len(given) > 1:
         raise UsageError("--recipe and --launch are two ways to start a server", hint="leave one out")
     if asked.launch:
+        if asked.model is not None:
+            scene.estimated_weights = _weights(local_model(asked.model, str(asked.model)), Launch(engine="vllm"))
         scene.launcher = _by_command(scene, asked.launch, "server", {})
-        scene.caches = cache_folders(scene.folder.path / ".caches")
+        scene.caches = cache_folders(scene.work / "caches")
         if asked.against:
             scene.other_launcher = _by_command(scene, asked.launch, "other", {"against": asked.against})
         return
@@ -155,7 +167,7 @@ def _find_servers(scene: Scene) -> None:
 
 def _by_command(scene: Scene, template: str, name: str, parameters: Mapping[str, str]) -> Launcher:
     """A server that is a process of this machine, with empty caches of its own. ``{against}``: the other of two."""
-    caches = own_caches(scene.folder.path / ".caches")
+    caches = own_caches(scene.work / "caches")
     mark = "{against}"
     filled = template.replace(mark, parameters.get("against", "")) if mark in template else template
     if parameters and mark not in template:
@@ -165,7 +177,7 @@ def _by_command(scene: Scene, template: str, name: str, parameters: Mapping[str,
         parameters={f"env.{name}": value for name, value in caches.items()},
         patience=scene.asked.wait,
     )
-    log = scene.folder.path / f".{name}.log"
+    log = scene.work / f"{name}.log"
     return by_command(scene.ctx, command, log, lambda pid, started: None)
 
 
@@ -188,15 +200,20 @@ def _prepared(scene: Scene, word: str, image: str | None) -> PreparedService:
     sizes = found.source.sizes or known_model(prepared.recipe.model or "")
     if sizes is not None:
         launch = served_model(prepared.recipe, request.render, own_releases()).launch
-        budget = estimate(sizes, launch, Machine(figures=load_figures())).tightest
-        weights = [item.size for item in budget.items if item.name == "weights"]
-        scene.estimated_weights = sum(weights) / GIB if weights else None
+        scene.estimated_weights = _weights(sizes, launch)
     return prepared
+
+
+def _weights(sizes: Model, launch: Launch) -> float | None:
+    """GiB of weights on a node, as recipe memory counts them."""
+    budget = estimate(sizes, launch, Machine(figures=load_figures())).tightest
+    found = [item.size for item in budget.items if item.name == "weights"]
+    return sum(found) / GIB if found else None
 
 
 def _checked(scene: Scene, prepared: PreparedService) -> Launcher:
     """The launcher; an image that is missing is an error, not a download."""
-    launcher = by_recipe(scene.ctx, prepared, scene.folder.path / ".ranks")
+    launcher = by_recipe(scene.ctx, prepared, scene.work / "ranks")
 
     def launch() -> AbstractContextManager[Launched]:
         if not scene.asked.download:

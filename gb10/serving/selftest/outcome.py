@@ -93,7 +93,7 @@ class MachineFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TestedImage:
+class ImageFacts:
     """The image under test, without its registry's host."""
 
     reference: str
@@ -137,7 +137,7 @@ class Report:
     gb10: str
     when: str
     machine: MachineFacts
-    image: TestedImage | None
+    image: ImageFacts | None
     steps: Sequence[StepReport]
     wall_s: float
 

@@ -15,7 +15,7 @@ from gb10.core.installation import PACKAGE
 from gb10.core.proc import CommandFailedError, stream
 from gb10.serving.selftest.outcome import NotCheckedError
 
-PROGRAMS: Final = "serving/selftest/on_gpu"
+PROGRAMS: Final = "inside/selftest"
 ROOM: Final = "/opt/gb10-selftest"
 LACKS: Final = re.compile(r"No module named '([\w.]+)'")
 """What a program says of a package that the place does not have."""
@@ -25,10 +25,8 @@ Line = Mapping[str, Any]
 class Place(Protocol):
     """Runs one of our programs; ``on_line`` gets each line. Returns its exit code."""
 
-    words: str
-
     def run(self, argv: Sequence[str], env: Mapping[str, str], on_line: Callable[[str], None]) -> int:
-        """Run a file of on_gpu, with its arguments."""
+        """Run a file of gb10/inside/selftest, with its arguments."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +36,6 @@ class ImagePlace:
     engine: Engine
     image: ImageInfo
     gpus: bool = True
-    words: str = "the image"
 
     def run(self, argv: Sequence[str], env: Mapping[str, str], on_line: Callable[[str], None]) -> int:
         """By the image's Python."""
@@ -53,11 +50,6 @@ class LocalPlace:
 
     python: Path
     env: Mapping[str, str]
-
-    @property
-    def words(self) -> str:
-        """In a sentence."""
-        return "the Python of --python"
 
     def run(self, argv: Sequence[str], env: Mapping[str, str], on_line: Callable[[str], None]) -> int:
         """By that Python, in a folder that is removed."""

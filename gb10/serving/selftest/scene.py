@@ -8,15 +8,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from gb10.core.files import read_plain_file
 from gb10.image.context import Context
 from gb10.serving.load.endpoint import Endpoint, page, reach
 from gb10.serving.run.service import Service
 from gb10.serving.selftest.folder import Folder
-from gb10.serving.selftest.outcome import Figure, MachineFacts, NotCheckedError, TestedImage
+from gb10.serving.selftest.outcome import Figure, ImageFacts, MachineFacts, NotCheckedError
 from gb10.serving.selftest.place import Place, Ran, run_program
 from gb10.serving.trial.launcher import Launched, Launcher
 
 MOST_REQUESTS: Final = re.compile(r"max_(?:num_seqs|running_requests)['\"]?\s{0,2}[:=]\s{0,2}(\d{1,5})")
+EXPERTS: Final = re.compile(r'"(?:num_experts|n_routed_experts|num_local_experts)"\s{0,4}:\s{0,4}[1-9]')
 PAGE_S: Final = 15.0
 MOST_OF_PAGE: Final = 1 << 20
 
@@ -50,8 +52,10 @@ class Scene:
     ctx: Context
     asked: Asked
     folder: Folder
+    work: Path
+    """A folder that ends with the scene, for what is not cleaned of names."""
     machine: MachineFacts
-    image: TestedImage | None = None
+    image: ImageFacts | None = None
     image_reference: str = ""
     """As the engine knows it; the report has no registry's host."""
     place: Place | None = None
@@ -88,6 +92,14 @@ class Scene:
         ran = run_program(self.place, argv, env)
         self.keep(f"{step}.log", ran.text)
         return ran
+
+    @property
+    def may_have_experts(self) -> bool:
+        """Whether the model has experts, as its config says; a model without a folder may."""
+        if self.asked.model is None:
+            return True
+        config = read_plain_file(self.asked.model / "config.json", MOST_OF_PAGE).decode("utf-8", "replace")
+        return EXPERTS.search(config) is not None
 
     def note_device(self, device: Mapping[str, Any]) -> None:
         """What the driver says of the GPU, for the report."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 from gb10.errors import Gb10Error
 from gb10.serving.load.server_pages import server_facts
 from gb10.serving.selftest import answers, server_logs
-from gb10.serving.selftest.compiles import Compiles, compiles_seen, judge_compiles
+from gb10.serving.selftest.device_compiles import Compiles, compiles_seen, judge_compiles
 from gb10.serving.selftest.machine_steps import own_verb
 from gb10.serving.selftest.outcome import Figure, NotCheckedError, Outcome, broken, holds, judged, unchecked
 from gb10.serving.selftest.scene import Scene
@@ -19,7 +19,9 @@ NO_THINKING: Final[Mapping[str, Any]] = {"chat_template_kwargs": {"enable_thinki
 
 def log_of(scene: Scene) -> str:
     """All that the server printed, of every rank."""
-    server = scene.running
+    server = scene.server
+    if server is None:
+        raise NotCheckedError(scene.why_no_server or "no server was started")
     logs = server.logs() or {"server": server.log()}
     return "\n".join(f"== {name}\n" + "\n".join(lines) for name, lines in logs.items())
 
@@ -89,6 +91,8 @@ def backends(scene: Scene) -> Outcome:
     scene.keep("backends.json", named)
     if scene.asked.model is None:
         raise NotCheckedError("explain needs the model's config.json: --model DIR")
+    if not scene.asked.download and not any((scene.ctx.store.root / "explain").glob("*")):
+        raise NotCheckedError("explain reads the engine's wheels, which are not here: --download fetches them, once")
     image = ("--image", scene.image_reference) if scene.image and scene.image.plan else ()
     code, found = own_verb(scene, "explain", "explain", str(scene.asked.model), *image)
     if found.get("error") or "layers" not in found:
@@ -125,7 +129,7 @@ def memory(scene: Scene) -> Outcome:
     if not claims:
         raise NotCheckedError("the server's log names no size of weights or cache")
     if scene.estimated_weights is None:
-        return unchecked("no estimate: only a recipe is sized, and no --recipe or --model was given", claims)
+        return unchecked("the model's sizes are not known: --model DIR", claims)
     return memory_outcome(weights, scene.estimated_weights, claims)
 
 

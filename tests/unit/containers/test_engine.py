@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from gb10.cli import main
 from gb10.cli.machine.engine import search_path
 from gb10.containers import connection
 from gb10.containers.buildx.build import BuildRequest, arguments
-from gb10.containers.connection import chosen_endpoint
+from gb10.containers.connection import Endpoint, chosen_endpoint
 from gb10.containers.embedded.daemon import Place
 from gb10.containers.embedded.privileges import entering
 from gb10.containers.packages import Programs
@@ -175,3 +176,13 @@ def test_a_machine_without_docker_gets_the_embedded_engines_program(tmp_path: Pa
     assert search_path({"PATH": str(tmp_path)}, None) is None
     (tmp_path / "docker").touch(mode=0o755)
     assert search_path({"PATH": str(tmp_path)}, programs) is None
+
+
+def test_the_engines_data_is_seen_only_on_this_machine_and_in_this_namespace(tmp_path: Path) -> None:
+    """A mount point of another namespace is an empty folder here."""
+    local = Endpoint(host="unix:///run/docker.sock", origin="default socket")
+    assert connection._data(local, tmp_path) is None
+    (tmp_path / "overlay2").mkdir()
+    assert connection._data(local, tmp_path) == tmp_path
+    assert connection._data(replace(local, host="ssh://spark"), tmp_path) is None
+    assert connection._data(local, tmp_path / "gone") is None

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from gb10.cli import main
 from gb10.cli.ship.pull import document
 from gb10.containers.registry.transfer import Remote
 from gb10.core.ssh import ssh_host
@@ -54,3 +55,8 @@ def test_the_hint_of_ssh_keeps_the_port(host: str, words: str) -> None:
     found = ssh_host(host)
     assert found
     assert found.words == words
+
+
+def test_k3s_needs_a_head(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pull", "r.example/a:b", "--k3s"]) == 2
+    assert "--k3s needs --via-head" in capsys.readouterr().err

@@ -229,6 +229,27 @@ def test_settings_of_an_image(tmp_path: Path) -> None:
     assert "hf_x" not in repr(found)
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("ENV A='a b' B=\"c\" C=d'e'f", ("A=a b", "B=c", "C=def")),
+        ("ENV A 'x' y", ("A=x y",)),
+        ('env a b "c d"', ("a=b c d",)),
+        ('ENV A="a \\\n b" \\\n  # no line of it\n  B=c\\ d', ("A=a  b", "B=c\\ d")),
+        ('ENV A=\'$X\' B="\\$X" C="\\n"', ("A=\\$X", "B=\\$X", "C=\\\\n")),
+        ('ENV A="${B:-x y}"', ("A=${B:-x y}",)),
+        ('ARG A B="x y"', ("A", "B=x y")),
+        ('ENV A="open b', None),
+        ("ENV A=1 B", None),
+        ("ENV A", None),
+    ],
+)
+def test_settings_are_read_as_docker_reads_them(line: str, words: tuple[str, ...] | None) -> None:
+    """Each was built by Docker 26 and its config read; what BuildKit refuses is no instruction."""
+    [one] = parse_dockerfile(f"FROM x\n{line}\n".encode(), "D").stages[0].instructions
+    assert (one.name, one.words) == (("", ()) if words is None else (line[:3].upper(), words))
+
+
 def test_a_variable_of_the_base_is_asked_for_once(tmp_path: Path) -> None:
     text = f"FROM {BASE}\nENV PATH=/x:$PATH\nENV A=$NONE.\nRUN echo $HOME > /x\n"
     (tmp_path / "Dockerfile").write_text(text)
@@ -377,6 +398,8 @@ def test_words_of_pip_and_git() -> None:
     assert pip_arguments(words) == ("install", ("x",))
     assert pip_arguments(("uv", "--quiet", "pip", "install", "x")) == ("install", ("x",))
     assert pip_arguments(("uv", "build")) is None
+    assert pip_arguments(("python3", "-m", "pip", "install", "x")) == ("install", ("x",))
+    assert pip_arguments(("python3", "-m")) is None
     assert git_clone(("git", "clone", "--depth", "1", "-b", "v1", "https://u:p@h/a.git")) == (
         Tree(url="https://h/a.git", ref="v1"), "a"
     )  # fmt: skip

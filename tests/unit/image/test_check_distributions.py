@@ -7,7 +7,7 @@ from tests.unit.made_up_images import distribution, image
 def test_two_sets_of_cubins() -> None:
     old, new = distribution("flashinfer-cubin", "0.6.6"), distribution("flashinfer_cubin", "0.6.13")
     [problem] = CHECK.judge(image(old, new))
-    assert problem.expected == "one release of flashinfer-cubin"
+    assert (problem.file, problem.expected) == (old.path, "one release of flashinfer-cubin")
     told = "0.6.6 (flashinfer_cubin-0.6.6.dist-info), 0.6.13 (flashinfer_cubin-0.6.13.dist-info)"
     assert problem.found == told
 

@@ -153,3 +153,15 @@ def test_gpu_code_that_the_arch_cannot_run_stops_before_it_is_compiled(
     else:
         with pytest.raises(SystemExit, match=f"none of it runs on {arch}"):
             cmake_manifest.codes_of(asked, "_C")
+
+
+@pytest.mark.parametrize(
+    ("made", "target"),
+    [
+        ("CMakeFiles/_C.dir/csrc/a.cu.o", "_C"),
+        ("sub/CMakeFiles/_moe_C.dir/x.cpp.o", "_moe_C"),
+        ("CMakeFiles/CMakeScratch/TryCompile-x/a.o", ""),
+    ],
+)
+def test_an_object_lies_in_the_folder_of_its_target(made: str, target: str) -> None:
+    assert cmake_manifest.target_of(made) == target

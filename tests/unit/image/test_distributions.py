@@ -8,7 +8,7 @@ import pytest
 
 from gb10.errors import FetchError
 from gb10.image.lock.moves import LARGEST, Demand, demands, extras_of, metadata_of
-from gb10.image.patches.release_files import parse_version, version_of
+from gb10.image.patches.release_files import _best, parse_version, version_of
 from gb10.image.patches.source_tree import Folder
 from gb10.inside.scan import installed
 from gb10.inside.scan.installed import Distribution, cuda_of, described, is_metadata, read_distribution, read_head
@@ -162,3 +162,13 @@ def test_the_metadata_of_an_archive(tmp_path: Path) -> None:
 def test_the_version_in_a_files_name(filename: str, version: str | None) -> None:
     link = Link(filename=filename, url=f"https://h.invalid/{filename}", sha256=None, size=None)
     assert version_of(link) == (parse_version(version) if version else None)
+
+
+def test_of_a_release_the_source_is_read_else_the_wheel_of_the_image() -> None:
+    wheels = ("manylinux_2_28_x86_64", "win_arm64", "macosx_11_0_arm64", "manylinux_2_28_aarch64")
+    names = [f"vllm-1-cp38-abi3-{tag}.whl" for tag in wheels]
+    links = [Link(filename=name, url=f"https://h.invalid/{name}", sha256=None, size=None) for name in names]
+    source = Link(filename="vllm-1.tar.gz", url="https://h.invalid/s", sha256=None, size=None)
+    assert _best([*links, source]) == source
+    assert _best(links) == links[-1]
+    assert _best(links[:3]) is None

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gb10.inside.install.install import remove_uv_notes
+from gb10.inside.install.install import compile_batch, remove_uv_notes
 
 
 def test_nothing_of_the_moment_stays(tmp_path: Path) -> None:
@@ -16,3 +16,15 @@ def test_nothing_of_the_moment_stays(tmp_path: Path) -> None:
     remove_uv_notes(tmp_path)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["RECORD", "demo-1.0.dist-info"]
     assert (info / "RECORD").read_bytes() == kept.encode()
+
+
+def test_what_does_not_parse_is_named_and_kept_as_source(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.py", tmp_path / "bad.py"
+    good.write_text("x = 1\n", encoding="utf-8")
+    bad.write_text("x = (\n", encoding="utf-8")
+    assert compile_batch([good, bad], tmp_path) == [bad]
+    [made] = tmp_path.rglob("*.pyc")
+    data = made.read_bytes()
+    assert made.name.startswith("good.")
+    assert data[4:8] == b"\x03\0\0\0"  # held against the hash of its source: no time stamp
+    assert str(tmp_path).encode() not in data

@@ -6,7 +6,7 @@ import yaml
 from gb10.models.issue import Issue
 from gb10.models.lint.engine_words import words_for
 from gb10.models.lint.linting import lint
-from gb10.models.lint.rule import LONGEST, LONGEST_LIST, Finding, _filled, load_rules
+from gb10.models.lint.rule import LONGEST, LONGEST_LIST, Finding, _cut, _filled, load_rules
 from gb10.models.lint.word_checks import OTHER_HARDWARE, REFUSED_EMPTY
 from gb10.models.load.loading import load_model_recipe
 
@@ -66,3 +66,18 @@ def test_a_long_text_that_is_no_list_is_marked_as_cut() -> None:
     assert filled("x" * 500) == f"{'x' * LONGEST}…"
     assert filled("x" * LONGEST) == "x" * LONGEST
     assert filled('{"a": 1, ' * 60).endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x" * 120, "x" * 120),
+        ("x" * 121, "x" * 120 + "…"),
+        (f"{'x' * 118}, yz", f"{'x' * 118}, …"),
+        (", ".join(["abcd"] * 40), ", ".join(["abcd"] * 40)),
+        (", ".join(["abcd"] * 60), ", ".join(["abcd"] * 40) + " and 20 more"),
+        ("{" + ", ".join(["abcd"] * 60), ("{" + ", ".join(["abcd"] * 60))[:120] + "…"),
+    ],
+)
+def test_a_long_value_is_cut_where_it_can_be(text: str, told: str) -> None:
+    assert _cut(text) == told

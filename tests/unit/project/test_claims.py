@@ -12,7 +12,7 @@ import pytest
 from gb10.cli.app import VERBS
 from gb10.serving.claims.claim_files import load_claims, load_reports, steps_of
 from gb10.serving.claims.claim_schema import Claim
-from gb10.serving.selftest.steps import STEPS
+from gb10.serving.selftest.step_table import STEPS
 from tests.unit.project.test_docs import FENCE, KINDS, ROOT, name_of, text_of
 
 PAGES = sorted(page for kind in KINDS for page in ROOT.glob(kind) if page.name not in ("claims.md", "reference.md"))

@@ -16,7 +16,7 @@ from gb10.serving.doctor.families import verdict_of
 from gb10.serving.doctor.image_record import ImageRecord
 from gb10.serving.doctor.log_exceptions import Raised
 from gb10.serving.doctor.log_scan import Scanner
-from gb10.serving.doctor.rule_files import load_doctor_rules, load_releases, load_stages
+from gb10.serving.doctor.rule_files import is_tool_error, load_doctor_rules, load_releases, load_stages
 from gb10.serving.doctor.symbol_names import owner_of, readable_symbol
 
 CASES = Path(__file__).parents[2] / "cases"
@@ -34,7 +34,7 @@ RULES = load_doctor_rules()
 def found(*logs: str, image: ImageRecord | None = None) -> tuple[Finding, ...]:
     scans = {}
     for number, text in enumerate(logs):
-        scanner = Scanner(RULES, marks=load_stages().mark, image=image)
+        scanner = Scanner(RULES, marks=load_stages().mark, image=image, tools=is_tool_error)
         scanner.feed(text.encode())
         scans[f"node {number}"] = scanner.scan()
     return diagnose(RULES, Evidence(logs=scans)).seen

@@ -221,7 +221,7 @@ WANTED = ["connect", "load", "profile", "compile", "profile", "profile", "captur
 @pytest.mark.parametrize(("lines", "stage"), [(number + 2, stage) for number, stage in enumerate(WANTED)])
 def test_a_start_that_ends_early_says_in_which_stage(lines: int, stage: str) -> None:
     (one,) = found(log="\n".join(VLLM[:lines]))
-    assert (one.code, one.stage, one.level) == ("start-stopped", stage, "warning")
+    assert (one.code, one.stage, one.level) == ("start-stopped", stage, "error")
     assert f"in the stage {stage}" in one.words(one.rule.meaning if one.rule else "")
 
 

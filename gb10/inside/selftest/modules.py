@@ -13,7 +13,7 @@ from pathlib import Path
 from gb10.inside.scan.code_fit import Fit, code_fit
 from gb10.inside.scan.elf import DamagedError
 from gb10.inside.scan.fatbin import FATBIN_HEADER, FATBIN_MAGIC, fatbin_codes, fatbin_size
-from gb10.serving.selftest.on_gpu.common import checked, first_device, library, say
+from gb10.inside.selftest.common import checked, first_device, library, say
 
 MOST = 40
 """Fatbins of a file that are loaded, spread over it."""

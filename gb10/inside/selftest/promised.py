@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from gb10.serving.selftest.on_gpu.common import say
+from gb10.inside.selftest.common import say
 
 REPORT = Path("/usr/share/gb10/caches/report.json")
 

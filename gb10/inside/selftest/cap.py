@@ -2,7 +2,7 @@
 
 import sys
 
-from gb10.serving.selftest.on_gpu.common import library, say
+from gb10.inside.selftest.common import library, say
 
 STEP = 256 << 20
 
@@ -22,7 +22,8 @@ def main() -> None:
     if free < allowed + (2 << 30):
         say("cap", why=f"{free >> 20} MiB are free, the cap alone is {int(allowed) >> 20} MiB: others use the GPU")
         return
-    held, refused = [], ""
+    held: list[object] = []
+    refused = ""
     try:
         while len(held) * STEP < allowed + (1 << 30):
             held.append(torch.empty(STEP, dtype=torch.uint8, device="cuda"))

@@ -7,7 +7,7 @@ import itertools
 import sys
 from typing import Any
 
-from gb10.serving.selftest.on_gpu.common import library, say
+from gb10.inside.selftest.common import library, say
 
 SHAPES = (
     (8, 512, 1024, (0, 1, 7, 64, 128, 3, 200, 33)),

@@ -5,7 +5,7 @@ import threading
 import time
 from typing import Any
 
-from gb10.serving.selftest.on_gpu.common import library, say
+from gb10.inside.selftest.common import library, say
 
 SIZE = 8192
 LOOK = 0.2

@@ -61,8 +61,11 @@ WHOLE: Final = 3600.0
 QUICK: Final = 600.0
 
 
-def chosen(names: Sequence[str], able: frozenset[Need], *, quick: bool) -> list[Step]:
-    """The steps that were named; else all that what was given allows. Raises UsageError for an unknown name. Pure."""
+def chosen(names: Sequence[str], able: frozenset[Need], *, quick: bool, experts: bool = True) -> list[Step]:
+    """The steps that were named; else all that what was given allows. Raises UsageError for an unknown name. Pure.
+
+    ``experts``: whether the model may have experts; one without has no tuned file to load.
+    """
     known = {one.id: one for one in STEPS}
     unknown = next((one for one in names if one not in known), None)
     if unknown is not None:
@@ -72,7 +75,8 @@ def chosen(names: Sequence[str], able: frozenset[Need], *, quick: bool) -> list[
         if any(known[one].need in ("server", "nodes", "against") and one != "bandwidth" for one in names):
             wanted.add("server")
         return [one for one in STEPS if one.id in wanted]
-    return [one for one in STEPS if one.need in able and not (quick and not one.quick_s)]
+    fitting = [one for one in STEPS if one.need in able and not (quick and not one.quick_s)]
+    return [one for one in fitting if experts or one.id != "moe-files"]
 
 
 def left_out(able: frozenset[Need]) -> list[str]:

@@ -1,6 +1,6 @@
 """What the driver says of the first GPU: its limits, by cuda-bindings; its clocks, by nvidia-ml-py."""
 
-from gb10.serving.selftest.on_gpu.common import checked, first_device, library, say
+from gb10.inside.selftest.common import checked, first_device, library, say
 
 
 def main() -> None:

@@ -2,8 +2,9 @@
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import FrameType
 from typing import Final
@@ -12,10 +13,13 @@ from gb10 import __version__
 from gb10.errors import Gb10Error, ServeError, VerifyError
 from gb10.serving.selftest.outcome import NotCheckedError, Outcome, Report, Result, StepReport, broken, unchecked
 from gb10.serving.selftest.scene import MeasuredElsewhereError, Scene
-from gb10.serving.selftest.steps import Step
+from gb10.serving.selftest.server_steps import log_of
+from gb10.serving.selftest.step_table import Step
 
+EACH_S: Final = 1.0
+"""A signal that comes just before a thread begins to wait does not wake it; the next one does."""
 AGAIN_S: Final = 60.0
-"""Seconds after which a step that did not end is interrupted once more."""
+"""Seconds after which a step that took the interrupt for something else is interrupted once more."""
 TWICE: Final = 2
 
 
@@ -27,11 +31,15 @@ class OverrunError(BaseException):
 def limited(seconds: float) -> Iterator[None]:
     """Interrupt this thread, as Ctrl-C would, after ``seconds``: what a step started, ends as it does then."""
 
+    raised: list[float] = []
+
     def late(_number: int, _frame: FrameType | None) -> None:
-        raise OverrunError
+        if not raised or time.monotonic() - raised[-1] > AGAIN_S:
+            raised.append(time.monotonic())
+            raise OverrunError
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_S)
+    signal.setitimer(signal.ITIMER_REAL, seconds, EACH_S)
     try:
         yield
     finally:
@@ -58,6 +66,21 @@ def outcome_of(step: Step, scene: Scene, budget: float) -> Outcome:
         return unchecked(": ".join(filter(None, (error.message, (error.where or "").partition("\n")[0]))))
 
 
+def _serves(step: Step, steps: Sequence[Step], done: Mapping[str, StepReport]) -> bool:
+    """Whether a step is the server's start, and a later one still needs it."""
+    later = (one for one in steps if one.id != "server" and one.need in ("server", "nodes", "against"))
+    return step.id == "server" and any(
+        one.id not in done or done[one.id].outcome.result is Result.UNCHECKED for one in later
+    )
+
+
+def _note_sms(scene: Scene, step: StepReport) -> None:
+    """What an earlier run measured of the machine itself."""
+    count = step.outcome.claims.get("limits.sm-count")
+    if count is not None:
+        scene.machine = replace(scene.machine, sm_count=int(count.value))
+
+
 def run_steps(
     scene: Scene, steps: Sequence[Step], *, quick: bool, resume: bool, show: Callable[[StepReport], None]
 ) -> Report:
@@ -76,11 +99,12 @@ def run_steps(
             wall_s=time.monotonic() - began,
         )
 
-    with scene.stack:
+    try:
         for step in steps:
             budget = step.budget(quick=quick)
             before = done.get(step.id)
-            if before is not None and before.outcome.result is not Result.UNCHECKED and step.id != "server":
+            if before is not None and before.outcome.result is not Result.UNCHECKED and not _serves(step, steps, done):
+                _note_sms(scene, before)
                 found.append(before)
                 show(before)
                 continue
@@ -106,4 +130,8 @@ def run_steps(
             scene.folder.end(ended)
             show(ended)
             scene.folder.write(report())
+    finally:
+        if scene.server is not None:
+            scene.keep("server.log", log_of(scene))
+            scene.end_server()
     return report()

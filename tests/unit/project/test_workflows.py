@@ -1,0 +1,213 @@
+"""The workflows of .github: pins, rights and secrets; and steps that need no runner, run as a runner runs them."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gb10 import __version__
+from gb10.cli.app import VERBS
+from gb10.serving.selftest.step_table import STEPS
+from tests.selftest_reports import DIGEST, good_report, step
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / ".github/workflows"
+WORKFLOWS = sorted(FOLDER.glob("*.yml"))
+PINNED = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}")
+HOST = re.compile(r"[\w-]+\.(?:com|org|io|net|dev)\b")
+SHELL = ("bash", "--noprofile", "--norc", "-eo", "pipefail")
+"""What GitHub runs a step with whose shell is bash."""
+OPTIONAL = {"SIGNING_KEY"}
+"""Secrets that may be absent; there are no others."""
+
+
+def workflow(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((FOLDER / f"{name}.yml").read_text(encoding="utf-8"))
+    return found
+
+
+def steps(path: Path) -> Iterator[dict[str, Any]]:
+    for job in workflow(path.stem)["jobs"].values():
+        yield from job.get("steps", ())
+
+
+def script(name: str, job: str, title: str) -> str:
+    """The script of a step."""
+    (found,) = (one["run"] for one in workflow(name)["jobs"][job]["steps"] if one.get("name") == title)
+    return str(found)
+
+
+def run_step(place: tuple[str, str, str], folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """A step, run in the checkout with a runner's files in a folder."""
+    for name in ("env", "output", "summary"):
+        (folder / name).touch()
+    given = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("GB10_")},
+        **{"RUNNER_TEMP": str(folder), "GITHUB_ENV": str(folder / "env"), "GITHUB_OUTPUT": str(folder / "output")},
+        **{"GITHUB_STEP_SUMMARY": str(folder / "summary"), **env},
+    }
+    argv = [*SHELL, "-c", script(*place)]
+    return subprocess.run(argv, cwd=ROOT, env=given, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_actions_are_pinned_by_commit_and_no_host_but_the_hosts_own_registry_is_named(path: Path) -> None:
+    used = [one["uses"] for one in steps(path) if "uses" in one]
+    assert all(PINNED.fullmatch(one) for one in used), used
+    assert {*HOST.findall(path.read_text(encoding="utf-8"))} <= {"ghcr.io"}
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_no_step_puts_an_expression_into_a_script(path: Path) -> None:
+    """An expression in a script is text that becomes code; in the environment it stays a value."""
+    assert [one["run"] for one in steps(path) if "${{" in one.get("run", "")] == []
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_rights_are_given_job_by_job_and_no_secret_is_needed(path: Path) -> None:
+    found, text = workflow(path.stem), path.read_text(encoding="utf-8")
+    assert found["permissions"] == {}
+    assert all("permissions" in job for job in found["jobs"].values())
+    assert {*re.findall(r"secrets\.(\w+)", text)} <= OPTIONAL
+    assert set(re.findall(r"vars\.(\w+)", text)) <= set(re.findall(r"GB10_\w+", documented(text)))
+
+
+def documented(text: str) -> str:
+    """The first lines of a workflow, and of those that it sends its reader to."""
+    head = text.partition("\nname:")[0]
+    others = [(FOLDER / name).read_text(encoding="utf-8") for name in re.findall(r"\w+\.yml", head)]
+    return "".join((head, *(one.partition("\nname:")[0] for one in others)))
+
+
+WRITES = {
+    ("images", "image"): {"packages", "id-token", "attestations"},
+    ("tag", "tag"): {"packages"},
+    ("release", "images"): {"packages", "id-token", "attestations"},
+    ("nightly", "images"): {"packages", "id-token", "attestations"},
+    ("release", "tag"): {"packages"},
+    ("nightly", "tag"): {"packages"},
+    ("release", "index"): {"id-token"},
+    ("nightly", "upgrade"): {"contents", "pull-requests"},
+}
+
+
+def test_who_may_write_what() -> None:
+    found = {
+        (path.stem, name): {right for right, kind in job["permissions"].items() if kind == "write"}
+        for path in WORKFLOWS
+        for name, job in workflow(path.stem)["jobs"].items()
+    }
+    assert {place: rights for place, rights in found.items() if rights} == WRITES
+
+
+def test_a_pull_request_gets_no_secret_and_runs_what_contributors_run() -> None:
+    path = FOLDER / "check.yml"
+    assert "secrets." not in path.read_text(encoding="utf-8")
+    scripts = [one["run"] for one in steps(path) if "run" in one]
+    assert "make check" in scripts
+    assert any(one.endswith(".ci/run") for one in scripts)
+    on_a_spark = [one.stem for one in WORKFLOWS if "self-hosted" in str(workflow(one.stem)["jobs"])]
+    assert on_a_spark == ["spark"]
+    assert workflow("spark")[True] == {"workflow_call": None}, "only what calls it decides when a Spark works"
+
+
+@pytest.mark.parametrize("name", ["nightly", "release"])
+def test_tags_move_after_the_images_and_the_spark(name: str) -> None:
+    jobs = workflow(name)["jobs"]
+    assert jobs["tag"]["needs"] == ["images", "spark"]
+    for words in ("needs.images.result == 'success'", "needs.spark.result == 'success'", "!cancelled()"):
+        assert words in jobs["tag"]["if"]
+    assert jobs["spark"]["if"] == "vars.GB10_SPARK == 'true'"
+    assert workflow("images")["jobs"]["same"]["needs"] == "image"
+    if name == "release":
+        assert jobs["index"]["needs"] == ["tag"]
+        assert "needs.tag.result == 'success'" in jobs["index"]["if"]
+
+
+def test_every_verb_in_a_script_is_one() -> None:
+    called = {
+        verb
+        for path in WORKFLOWS
+        for one in steps(path)
+        for verb in re.findall(r"\./build\.py (\w+)", one.get("run", ""))
+    }
+    assert {"plan", "image", "publish", "selftest", "lock"} <= called
+    assert called - set(VERBS) == set()
+
+
+SAME = ("images", "same", "One digest from either machine")
+
+
+@pytest.mark.parametrize(
+    ("cross", "native", "code"), [("sha256:1", "sha256:1", 0), ("sha256:1", "sha256:2", 1), ("", "", 1)]
+)
+def test_images_of_both_machines_are_compared(cross: str, native: str, code: int, tmp_path: Path) -> None:
+    for name, digest in (("ubuntu-24.04", cross), ("ubuntu-24.04-arm", native)):
+        folder = tmp_path / "results" / f"image-vllm-{name}"
+        folder.mkdir(parents=True)
+        (folder / "digest").write_text(digest, encoding="utf-8")
+    ran = run_step(SAME, tmp_path, ENGINE="vllm")
+    assert ran.returncode == code, ran.stderr
+    assert ("claim native-build" in ran.stdout) is bool(code)
+
+
+def test_a_digest_that_is_not_there_is_no_equal_one(tmp_path: Path) -> None:
+    assert run_step(SAME, tmp_path, ENGINE="vllm").returncode != 0
+
+
+GATE = ("spark", "selftest", "Gate")
+OF_NODES = {"nodes", "bandwidth", "rank-death", "against"}
+OF_SERVERS = {one.id for one in STEPS if one.need == "server"}
+
+
+def only(report: dict[str, Any], without: set[str]) -> None:
+    report["steps"] = [one for one in report["steps"] if one["id"] not in without]
+
+
+def lost_power(report: dict[str, Any]) -> None:
+    only(report, OF_NODES)
+    step(report, "power")["claims"]["power.clock"]["value"] = 507
+
+
+@pytest.mark.parametrize(
+    ("change", "model", "code"),
+    [
+        (lambda report: only(report, OF_NODES), "/models/mine", 0),
+        (lambda report: only(report, OF_NODES | OF_SERVERS), "", 0),
+        (lambda report: only(report, OF_NODES | OF_SERVERS), "/models/mine", 13),
+        (lambda report: only(report, OF_NODES | {"gemm"}), "/models/mine", 13),
+        (lost_power, "/models/mine", 9),
+        (lambda report: report["image"].update(digest=f"sha256:{'cd' * 32}"), "/models/mine", 9),
+    ],
+    ids=["all held", "without a model", "no server ran", "a step is missing", "a claim fell", "another image"],
+)
+def test_the_gate_of_the_spark(change: Callable[[dict[str, Any]], None], model: str, code: int, tmp_path: Path) -> None:
+    report = good_report()
+    change(report)
+    (tmp_path / "selftest-vllm").mkdir()
+    (tmp_path / "selftest-vllm/report.json").write_text(json.dumps(report), encoding="utf-8")
+    ran = run_step(GATE, tmp_path, ENGINE="vllm", MODEL=model, REFERENCE=f"host.example/gb10/vllm@{DIGEST}")
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    assert "held" in (tmp_path / "summary").read_text(encoding="utf-8")
+
+
+VERSION: Mapping[str, int] = {f"v{__version__}": 0, "v0.0.1": 1, __version__: 1}
+
+
+@pytest.mark.parametrize(("tag", "code"), VERSION.items())
+def test_a_release_has_the_version_of_its_tag(tag: str, code: int, tmp_path: Path) -> None:
+    ran = run_step(("release", "wheel", "The tag is the version"), tmp_path, GITHUB_REF_NAME=tag)
+    assert ran.returncode == code, ran.stderr
+
+
+@pytest.mark.skipif(not shutil.which("actionlint"), reason="actionlint is not here; check.yml runs it")
+def test_actionlint_accepts_every_file() -> None:
+    ran = subprocess.run(["actionlint"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "")

@@ -1,0 +1,424 @@
+"""A self-test: budgets, what figures say, what no report may say, and what a log says of memory, kernels and NCCL."""
+
+import json
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gb10.errors import BuildError, UsageError
+from gb10.image.plan.catalog import ROOT
+from gb10.serving.selftest import machine_steps, node_steps, server_steps
+from gb10.serving.selftest.answers import captured_sizes, parting, sizes
+from gb10.serving.selftest.cleaning import Cleaner
+from gb10.serving.selftest.device_compiles import Compiles, judge_compiles
+from gb10.serving.selftest.folder import Folder, cleaner_of
+from gb10.serving.selftest.outcome import (
+    Figure,
+    ImageFacts,
+    MachineFacts,
+    NotCheckedError,
+    Outcome,
+    Report,
+    Result,
+    StepReport,
+    holds,
+    unchecked,
+)
+from gb10.serving.selftest.server_logs import CACHE, WEIGHTS, backends, disagreements, figure, transport, tuned_files
+from gb10.serving.selftest.step_running import OverrunError, limited
+from gb10.serving.selftest.step_table import QUICK, STEPS, WHOLE, chosen, left_out
+
+SCHEMA = json.loads((ROOT / "docs/schemas/selftest-v1.schema.json").read_text(encoding="utf-8"))
+
+
+def test_the_budgets_of_all_steps_are_an_hour_and_ten_minutes() -> None:
+    assert sum(one.budget_s for one in STEPS) <= WHOLE == 3600
+    assert sum(one.quick_s for one in STEPS) <= QUICK == 600
+    assert all(one.quick_s <= one.budget_s for one in STEPS)
+    assert len({one.id for one in STEPS}) == len(STEPS)
+
+
+def test_what_is_given_decides_the_steps_and_each_other_one_is_named() -> None:
+    alone = chosen([], frozenset({"machine"}), quick=False)
+    assert [one.id for one in alone] == ["machine", "disk"]
+    quick = {one.id for one in chosen([], frozenset({"machine", "gpu", "server"}), quick=True)}
+    assert {"power", "server", "guard"} <= quick
+    assert not {"gemm", "batches"} & quick
+    assert "moe-files" not in {one.id for one in chosen([], frozenset({"server"}), quick=False, experts=False)}
+    named = ", ".join(left_out(frozenset({"machine"})))
+    assert all(one.id in named for one in STEPS if one.need != "machine")
+    assert left_out(frozenset(one.need for one in STEPS)) == []
+
+
+def test_a_step_by_its_name_brings_the_server_that_it_needs() -> None:
+    assert [one.id for one in chosen(["batches"], frozenset(), quick=True)] == ["server", "batches"]
+    assert [one.id for one in chosen(["power", "machine"], frozenset(), quick=False)] == ["machine", "power"]
+    with pytest.raises(UsageError, match="no step 'batch'"):
+        chosen(["batch"], frozenset(), quick=False)
+
+
+def test_a_step_ends_with_its_budget_and_nothing_catches_it() -> None:
+    began, before = time.monotonic(), signal.getsignal(signal.SIGALRM)
+    with pytest.raises(OverrunError), limited(0.05):
+        while True:
+            try:
+                time.sleep(30)
+            except Exception as error:
+                raise AssertionError from error
+    assert time.monotonic() - began < 20
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    assert signal.getsignal(signal.SIGALRM) is before
+
+
+# what no report may have
+
+HOST, USER, SERIAL, TOKEN = (
+    "spark-7f3a.lab.example.org",
+    "kathrin",
+    "1982734650012",
+    "hf_" + "QwErTyUiOpAsDfGhJkLzXcVbNmQwErTyUi",
+)
+PLANTED = {
+    "host": HOST,
+    "its short name": "spark-7f3a",
+    "user": USER,
+    "serial": SERIAL,
+    "token": TOKEN,
+    "IPv4": "192.168.177.12",
+    "IPv6": "fe80::a236:bcff:fe12:3456",
+    "another IPv6": "2001:db8:85a3::8a2e:370:7334",
+    "MAC": "a0:36:bc:12:34:56",
+    "GPU": "GPU-5d1c7e52-8a0b-4f3e-9c55-0123456789ab",
+    "machine": "3f2b9c1de0a44b7f8a6c5d4e3f2a1b0c",
+    "login": "admin7@10.0.0.4",
+}
+INPUTS = (
+    "{} said it",
+    "(EngineCore pid=7) INFO [utils.py:1] connecting to tcp://{}:29500",
+    '{{"where": "{}"}}',
+    "Serial Number                         : {}",
+    "/home/{}/models/mine/model.safetensors",
+    "http://{}:8000/v1",
+    "NCCL INFO Bootstrap: Using eth0:{}<0>",
+    "{}:724:724 [0] NCCL INFO NET/Plugin: Could not find: libnccl-net.so",
+    "token={}",
+)
+
+
+def planted_report(text: str) -> Report:
+    step = StepReport(
+        id="guard",
+        title="Canaries",
+        outcome=Outcome(result=Result.BROKEN, why=text, claims={"guard.canaries": Figure(text[:90])}),
+        seconds=1.0,
+        budget_s=90,
+        evidence=("guard.log",),
+    )
+    return Report(
+        gb10="0.3.0",
+        when="2026-11-27T15:00:00Z",
+        machine=MachineFacts(gpu="NVIDIA GB10", capability="12.1", kernel="6.14.0-1015-nvidia", arch="aarch64"),
+        image=ImageFacts(reference="gb10/vllm:0.33.0", tag="0.33.0", engine="vllm"),
+        steps=[step],
+        wall_s=1.0,
+    )
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_nothing_that_names_somebody_is_in_any_file(kind: str, tmp_path: Path) -> None:
+    """Planted in every kind of line, as evidence, as a reason, as a value and in the options of the job."""
+    value = PLANTED[kind]
+    cleaner = Cleaner([HOST, USER, SERIAL, PLANTED["machine"]], [TOKEN])
+    for at, form in enumerate(INPUTS):
+        text = form.format(value)
+        folder = Folder(tmp_path / f"{at}", cleaner, {"launch": text, "model": f"/home/{USER}/m"})
+        folder.begin("guard")
+        folder.keep("guard.log", text)
+        folder.keep("guard.json", {"rows": [{"where": [text]}]})
+        report = planted_report(text)
+        folder.end(report.steps[0])
+        folder.write(report)
+        for path in folder.path.iterdir():
+            content = path.read_text(encoding="utf-8").lower()
+            assert value.lower() not in content, (form, path.name)
+            assert USER not in content
+
+
+def test_what_names_nobody_stays() -> None:
+    cleaner = Cleaner(["root", "nvidia", "gb10"])
+    for text in (
+        "nvidia-smi by root on a gb10, 127.0.0.1:8000, at 15:04:05, 101,376 B",
+        "vllm 0.33.0+cu130, driver 580.159.04, NCCL version 2.28.9+cuda13.0",
+        "std::vector<float>, c10::Error, at::cuda, listens on ::1",
+        "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM, 11-27 15:33:19",
+        "https://forums.developer.nvidia.com/t/359960",
+    ):
+        assert cleaner.clean(text) == text
+
+
+def test_the_machine_itself_is_known_by_its_files(tmp_path: Path) -> None:
+    for name, text in (("etc/hostname", "spark-09"), ("sys/class/dmi/id/product_serial", "XK77120")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n", encoding="utf-8")
+    env = {"USER": "kathrin", "HF_TOKEN": TOKEN, "PATH": "/usr/bin"}
+    cleaner = cleaner_of(env, ["me@spark-10", "spark-11"], root=tmp_path)
+    text = f"spark-09 XK77120 kathrin spark-10 spark-11 {TOKEN}"
+    assert cleaner.clean(text).replace("<name>", "").replace("***", "").strip() == ""
+
+
+# the folder
+
+
+def test_a_report_is_what_its_schema_says(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "r", Cleaner([]), {"quick": True})
+    document = folder.write(planted_report("it <b>fails</b> & so on"))
+    jsonschema.validate(document, SCHEMA)
+    jsonschema.validate(json.loads((folder.path / "report.json").read_text(encoding="utf-8")), SCHEMA)
+    page = (folder.path / "report.html").read_text(encoding="utf-8")
+    assert "<b>fails" not in page
+    assert not any(word in page for word in ("<script", "src=", "href=", "url(", "http:", "https:"))
+    assert "FAIL guard" in (folder.path / "report.txt").read_text(encoding="utf-8")
+
+
+def test_a_folder_knows_how_far_it_came(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "r", Cleaner([]), {"quick": True})
+    folder.begin("machine")
+    folder.end(planted_report("x").steps[0])
+    folder.begin("power")
+    with (folder.path / "steps.jsonl").open("a", encoding="utf-8") as cut:
+        cut.write('{"begun": "po')
+    again = Folder(tmp_path / "r", Cleaner([]), {"quick": True})
+    done, begun = again.earlier()
+    assert list(done) == ["guard"]
+    assert begun == {"machine": 1, "power": 1}
+    with pytest.raises(UsageError, match="another job"):
+        Folder(tmp_path / "r", Cleaner([]), {"quick": False})
+
+
+def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "r", Cleaner([]), {})
+    (folder.path / "report.html").symlink_to("/dev/full")
+    with pytest.raises(BuildError, match="No space left") as error:
+        folder.write(planted_report("x"))
+    assert "--resume" in str(error.value.hint)
+
+
+def test_long_evidence_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "r", Cleaner([]), {})
+    folder.keep("a.log", "begin " + "x" * (5 << 20) + " end")
+    text = (folder.path / "a.log").read_text(encoding="utf-8")
+    assert text.startswith("begin") and text.endswith("end\n") and len(text) < 5 << 20
+
+
+# what figures say: each with the fault that it must find
+
+
+def result(outcome: Outcome) -> tuple[Result, str]:
+    return outcome.result, outcome.why
+
+
+GOOD_POWER = {"clock": 2418, "most": 3003, "watts": 62.0, "use": 98, "tflops": 90.0}
+
+
+def test_a_machine_that_is_stuck_at_low_power_is_found() -> None:
+    assert machine_steps.power_outcome(GOOD_POWER, {}).result is Result.HOLDS
+    stuck = machine_steps.power_outcome({**GOOD_POWER, "clock": 851, "watts": 14.0}, {})
+    assert stuck.result is Result.BROKEN and "851 MHz" in stuck.why
+    assert machine_steps.power_outcome({**GOOD_POWER, "use": 3}, {}).result is Result.UNCHECKED
+
+
+def library(name: str, counts: dict[str, int], wrong: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"kind": "library", "name": name, "counts": counts, "wrong": wrong}
+
+
+def test_a_library_that_the_driver_refuses_is_found() -> None:
+    """As an H100 answered for a table that calls sm_80 native."""
+    found = {"capability": "9.0", "kinds": 2, "libraries": 2}
+    right = [
+        library("sm90.so", {"native loads": 2}, []),
+        library("sm121a.so", {"nothing CUDA_ERROR_NO_BINARY_FOR_GPU": 2}, []),
+    ]
+    assert machine_steps.modules_outcome(found, right).result is Result.HOLDS
+    wrong = {"codes": ["sm_80"], "fit": "native", "driver": "CUDA_ERROR_NO_BINARY_FOR_GPU"}
+    planted = [*right, library("sm80.so", {"native CUDA_ERROR_NO_BINARY_FOR_GPU": 1}, [wrong])]
+    outcome = machine_steps.modules_outcome(found, planted)
+    assert outcome.result is Result.BROKEN and "sm80.so: sm_80 is native" in outcome.why
+    assert outcome.claims["modules.native-load"] == Figure(False)
+    assert outcome.claims["modules.other-refused"] == Figure(True)
+    assert machine_steps.modules_outcome(found, []).result is Result.UNCHECKED
+
+
+def test_a_wrong_scale_is_found() -> None:
+    """As an H100 printed them for an operator with one scale 2 % too large."""
+    case = {"kind": "case", "experts": 8, "n": 2048, "k": 7168, "per_row": True, "per_column": False, "beyond": 0.0}
+    assert machine_steps.numerics_outcome({"worst": 0.0, "cases": 1}, [case]).result is Result.HOLDS
+    outcome = machine_steps.numerics_outcome({"worst": 0.0054, "cases": 1}, [{**case, "beyond": 0.00123}])
+    assert outcome.result is Result.BROKEN and "1.2e-03 beyond rounding" in outcome.why
+    lacks = machine_steps.numerics_outcome({"why": "torch.ops.gb10 has no cutlass_moe_mm"}, [])
+    assert lacks.result is Result.UNCHECKED
+
+
+def test_a_cap_that_nobody_holds_is_found() -> None:
+    """As an H100 printed them with the cap, and without."""
+    held = {"allowed": 21254373376, "given": 21206401024, "refused": "CUDA out of memory", "goes_on": True}
+    assert machine_steps.cap_outcome(held).result is Result.HOLDS
+    planted = machine_steps.cap_outcome({**held, "given": 22548578304, "refused": ""})
+    assert planted.result is Result.BROKEN and planted.claims["cap.refused"] == Figure(False)
+    assert machine_steps.cap_outcome({**held, "goes_on": False}).result is Result.BROKEN
+    assert machine_steps.cap_outcome({"why": "others use the GPU"}).result is Result.UNCHECKED
+
+
+def test_a_slow_gemm_is_found() -> None:
+    line = {"kernel": "nvfp4_dense", "shape": "dense 4096x14336x4096", "tflops": 340.0, "published": 356}
+    good = machine_steps.gemm_outcome({"times": [line], "not_run": None}, 0)
+    assert good.result is Result.HOLDS
+    assert good.claims["gemm.nvfp4-dense-dense-4096x14336x4096"] == Figure(340.0, "TFLOPS")
+    slow = machine_steps.gemm_outcome({"times": [{**line, "tflops": 120.0}], "not_run": None}, 0)
+    assert slow.result is Result.BROKEN and "published 356" in slow.why
+    assert machine_steps.gemm_outcome({"times": [], "not_run": "no GPU"}, 0).result is Result.UNCHECKED
+
+
+def seen(**processes: int) -> Compiles:
+    return Compiles(processes=Counter(processes))
+
+
+def test_a_compile_that_was_not_promised_is_found() -> None:
+    files = Compiles(files=Counter(triton=6))
+    assert judge_compiles(seen(), seen(), ["one"]) == []
+    assert judge_compiles(seen(nvcc=1, cicc=1, ptxas=1), seen(), None) == []
+    assert "compiled 3 kernels" in judge_compiles(seen(nvcc=1, cicc=1, ptxas=1), seen(), [])[0]
+    assert "the image leaves 1" in judge_compiles(files, seen(), ["b12x"])[0]
+    assert "the second request" in judge_compiles(seen(), seen(ptxas=1), None)[0]
+    assert judge_compiles(seen(cc1=2), seen(cc1plus=1), []) == []  # host code
+
+
+def test_a_server_with_another_backend_is_found() -> None:
+    log = (
+        "INFO [cuda.py:334] Using FLASH_ATTN attention backend out of potential backends: ['FLASH_ATTN', 'FLASHINFER']."
+    )
+    chosen_by_explain = [("attention", "FLASHINFER"), ("linear", "CutlassFp8")]
+    outcome = server_steps.backends_outcome(chosen_by_explain, backends(log))
+    assert outcome.result is Result.BROKEN and "explain says FLASHINFER, the log names FLASH_ATTN" in outcome.why
+    right = server_steps.backends_outcome(
+        chosen_by_explain, backends(log.replace("Using FLASH_ATTN", "Using FLASHINFER"))
+    )
+    assert right.result is Result.HOLDS
+    assert server_steps.backends_outcome(chosen_by_explain, []).result is Result.UNCHECKED
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("Using 'FLASHINFER_B12X' NvFp4 MoE backend out of potential backends: ['A', 'B']", "FLASHINFER_B12X"),
+        ("[gptq_marlin.py:387] Using MarlinLinearKernel for GPTQMarlinLinearMethod", "MarlinLinearKernel"),
+        ("server_args=ServerArgs(model_path='m', attention_backend='flashinfer', x=1)", "flashinfer"),
+        ("Using max model len 1024", None),
+        ("Using LBHNC KV cache layout.", None),
+    ],
+)
+def test_names_of_kernels_in_logs(line: str, name: str | None) -> None:
+    assert backends(line) == ([name] if name else [])
+
+
+def test_agreement_counts_kinds() -> None:
+    wrong, agree = disagreements([("attention", "TRITON_ATTN"), ("experts", "MARLIN")], ["TRITON_ATTN", "MARLIN"])
+    assert (wrong, agree) == ([], 2)
+
+
+LOG = """\
+(EngineCore pid=87) INFO 11-24 08:00:55 [gpu_model_runner.py:5089] Model loading took 17.21 GiB memory and 14.1 seconds
+(EngineCore pid=87) INFO 11-24 08:01:20 [gpu_worker.py:773] Available KV cache memory: 71.08 GiB
+"""
+SGLANG = "KV Cache is allocated. #tokens: 371661, K size: 12.74 GB, V size: 12.74 GB"
+CPU = (
+    "(Worker pid=31064) INFO 11-24 23:17:40 [cpu_worker.py:260] Explicitly set (1.0/23.54) GiB for KV cache on node 0."
+)
+
+
+def test_memory_that_is_not_as_estimated_is_found() -> None:
+    assert (figure(LOG, WEIGHTS), figure(LOG, CACHE)) == (17.21, 71.08)
+    assert (figure(SGLANG, CACHE), figure(CPU, CACHE), figure("", CACHE)) == (25.48, 1.0, None)
+    assert server_steps.memory_outcome(17.21, 17.0, {}).result is Result.HOLDS
+    planted = server_steps.memory_outcome(34.4, 17.0, {})
+    assert planted.result is Result.BROKEN and "recipe memory says 17.00" in planted.why
+    assert server_steps.memory_outcome(None, 17.0, {}).result is Result.UNCHECKED
+
+
+def test_a_default_in_place_of_a_tuned_file_is_found() -> None:
+    loaded = (
+        "INFO [fused_moe.py:1060] Using configuration from /c/E=128,N=768,device_name=NVIDIA_GB10.json for MoE layer."
+    )
+    default = "WARNING [fused_moe.py:1073] Using default MoE config. Performance might be sub-optimal!"
+    assert server_steps.moe_outcome(*tuned_files(loaded)).result is Result.HOLDS
+    assert server_steps.moe_outcome(*tuned_files(f"{loaded}\n{default}")).result is Result.BROKEN
+    assert server_steps.moe_outcome(*tuned_files("nothing")).result is Result.UNCHECKED
+
+
+def test_answers_that_part_are_found() -> None:
+    ours = ["one two", "three", "four"]
+    assert server_steps.against_outcome(ours, ours, ours).result is Result.HOLDS
+    outcome = server_steps.against_outcome(ours, ours, ["one two", "thrEe", "four"])
+    assert outcome.result is Result.BROKEN and "question 2 parts at character 3" in outcome.why
+    unsteady = server_steps.against_outcome(ours, ["x", "y", "four"], ["x", "y", "four"])
+    assert unsteady.result is Result.UNCHECKED
+    assert (parting("same", "same"), parting("same", "sam"), parting("", "a")) == (None, 3, 0)
+
+
+def test_batch_sizes_lie_between_the_captured_ones_too() -> None:
+    log = "compilation_config={'cudagraph_capture_sizes': [1, 2, 4, 8, 16, 24], 'mode': 3}"
+    assert captured_sizes(log) == [1, 2, 4, 8, 16, 24]
+    assert sizes(8, [], quick=False) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert sizes(24, captured_sizes(log), quick=True) == [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 24]
+    assert captured_sizes("no such line") == []
+
+
+def channel(way: str) -> str:
+    return f"<name>:940:940 [1] NCCL INFO Channel 01/0 : 1[1] -> 0[0] [send] via {way}"
+
+
+START = """\
+<name>:725:725 [1] NCCL INFO NET/Plugin: Could not find: libnccl-net.so
+<name>:725:725 [1] NCCL INFO NET/IB : No device found.
+<name>:725:725 [1] NCCL INFO NET/IB : Using [RO]; OOB eth0:<address><0>
+<name>:725:725 [1] NCCL INFO NET/Socket : Using [0]eth0:<address><0>
+<name>:725:725 [1] NCCL INFO Using network Socket
+"""
+"""NCCL 2.28.9 on two H100 of one host, without RDMA."""
+ROCE = """\
+<name>:1 [0] NCCL INFO NET/IB : Using [0]rocep1s0f1:1/RoCE [1]roceP2p1s0f1:1/RoCE [RO]; OOB enp1s0f1np1:<address><0>
+<name>:1 [0] NCCL INFO Using network IB
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "way"),
+    [
+        (START + channel("P2P/CUMEM"), "P2P"),
+        (START + channel("SHM/direct/direct"), "SHM"),
+        (START + channel("NET/Socket/0"), "sockets"),
+        (START, "sockets"),
+        (ROCE + channel("NET/IB/0/GDRDMA"), "RoCE"),
+        (ROCE, "RoCE"),
+        (ROCE.replace("/RoCE", "/IB"), "InfiniBand"),
+        ("no NCCL", None),
+    ],
+)
+def test_the_way_of_nccl_by_its_own_log(log: str, way: str | None) -> None:
+    assert transport(log) == way
+
+
+def test_sockets_in_place_of_roce_are_found() -> None:
+    assert node_steps.nodes_outcome("RoCE").result is Result.HOLDS
+    planted = node_steps.nodes_outcome(transport(START + channel("NET/Socket/0")))
+    assert planted.result is Result.BROKEN and "by sockets, not by RoCE" in planted.why
+    with pytest.raises(NotCheckedError, match="NCCL_DEBUG=INFO"):
+        node_steps.nodes_outcome(None)
+
+
+def test_outcomes_are_three() -> None:
+    assert [one.result for one in (holds(), unchecked("why"))] == [Result.HOLDS, Result.UNCHECKED]
