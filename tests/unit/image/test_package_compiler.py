@@ -108,6 +108,7 @@ def test_ptx_is_made_for_what_it_names() -> None:
         "",
         ALL,
         "-gencode arch=compute_120a,code=sm_120a",
+        "-gencode arch=compute_121a,code=sm_121a",
         "-arch=sm_80",  # keeps PTX, which the driver compiles
         "-gencode arch=compute_90,code=compute_90",
         "-gencode=arch=compute_80,code=[sm_80,compute_80]",
@@ -126,6 +127,7 @@ def test_a_call_that_reaches_our_gpu_is_compiled(asked: str) -> None:
         ("-gencode arch=compute_90a,code=compute_90a", "compute_90a"),
         ("-gencode arch=compute_100f,code=sm_100f -gencode arch=compute_110,code=sm_110", "sm_100f"),
         ("-gencode arch=compute_130,code=compute_130", "compute_130"),
+        ("-gencode arch=compute_122a,code=sm_122a", "compute_122a, sm_122a"),
     ],
 )
 def test_a_call_for_other_gpus_alone_is_seen(asked: str, named: str) -> None:
