@@ -159,8 +159,8 @@ def runner(ctx: Context, place: Registry, tmp_path_factory: pytest.TempPathFacto
     settings = folder / "registries.conf"
     settings.write_text(f'[[registry]]\nlocation = "{place.host}"\ninsecure = true\n', encoding="utf-8")
     own = [word for word in skopeo.command if not word.startswith("--registries-conf")]
-    words = shlex.join([*own, f"--registries-conf={settings}"])
-    (bin_folder / "skopeo").write_text(f'#!/bin/bash\nexec {words} "$@"\n', encoding="utf-8")
+    command = shlex.join([*own, f"--registries-conf={settings}"])
+    (bin_folder / "skopeo").write_text(f'#!/bin/bash\nexec {command} "$@"\n', encoding="utf-8")
     (bin_folder / "skopeo").chmod(0o755)
     capture([sys.executable, str(checkout / "build.py"), "lock", "--engine", str(recipe)], env=env)
     git = ("git", "-C", str(checkout), "-c", "user.name=me", "-c", "user.email=me@localhost")
