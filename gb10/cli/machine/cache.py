@@ -18,7 +18,6 @@ from gb10.containers.embedded.daemon import status as embedded_status
 from gb10.core.store import Store
 from gb10.core.store_gc import IN_USE, KEPT, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries, idle
 from gb10.errors import UsageError, VerifyError
-from gb10.image.build.bases import drop_unknown
 from gb10.image.context import Context
 from gb10.image.request.planning import reasons
 
@@ -259,6 +258,8 @@ def _embedded(store: Store) -> Engine | None:
 
 
 def _prune(store: Store, engine: Engine, keep: int | None, age: float | None, entries_left: int) -> int:
+    from gb10.image.build.bases import drop_unknown  # noqa: PLC0415 - what builds, for `gc` alone
+
     drop_unknown(store, engine)
     freed = prune(engine, keep=None, age=age) if age is not None else 0
     if keep is not None and entries_left + build_cache(engine) > keep:

@@ -49,6 +49,7 @@ def print_rows(ctx: Context, rows: Sequence[Row], idle: Collection[str] = ()) ->
     console = terminal(ctx.env, stderr=False)
     for source in dict.fromkeys(row.source for row in rows):
         own = [row for row in rows if row.source == source]
+        series = load_series(ctx.catalog.patches, source)
         ids = list(dict.fromkeys(verdict.patch.id for row in own for verdict in row.verdicts))
         table = Table(title=source, title_justify="left", box=None, pad_edge=False)
         table.add_column("release", no_wrap=True, min_width=max(len(str(row.version)) for row in own))
@@ -60,7 +61,7 @@ def print_rows(ctx: Context, rows: Sequence[Row], idle: Collection[str] = ()) ->
         if any(outcome_of(verdict) in SHORT for row in own for verdict in row.verdicts):
             print(LEGEND)
         for name in ids:
-            ranges = dict.fromkeys(range_of(patch) for patch in find_patches(ctx.catalog.patches, f"{source}/{name}"))
+            ranges = dict.fromkeys(range_of(patch) for patch in series if patch.id == name)
             console.print(f"\n{name}  {' or '.join(ranges)}", style="bold", soft_wrap=True)
             for line in reasons(own, name, idle):
                 console.print(f"  {line}", soft_wrap=True, highlight=False, markup=False)

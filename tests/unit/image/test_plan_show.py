@@ -7,8 +7,8 @@ import pytest
 
 from gb10.cli.build.plan_show import print_plan
 from gb10.cli.patch.mods import fit, listed
+from gb10.image.build.cache_status import CacheStatus
 from gb10.image.build.estimate import needs
-from gb10.image.build.image_build import CacheStatus
 from gb10.image.context import open_context
 from gb10.image.mods.read import find_mod
 from gb10.image.plan.catalog import ROOT

@@ -1,0 +1,214 @@
+"""`selftest` as a user starts it: real servers that a command starts, real compilers, kills, full disks."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gb10.core.installation import ROOT
+from gb10.serving.selftest.device_compiles import compiles_seen
+from gb10.serving.selftest.place import LocalPlace, run_program
+from tests.integration.openai_server import BATCH
+from tests.integration.services import called
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+SCHEMA = json.loads((ROOT / "docs/schemas/selftest-v1.schema.json").read_text(encoding="utf-8"))
+SERVER = f"{sys.executable} {ROOT}/tests/integration/openai_server.py --port {{port}} --rate 400 --only"
+HOST, USER, TOKEN, ADDRESS = "spark-7f3a", "kathrin", "hf_" + "QwErTyUiOpAsDfGhJkLzXcVbNmQwErTyUi", "192.168.177.12"
+
+
+def started_by_tests() -> list[str]:
+    """Servers that still run."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:  # it has ended
+            continue
+        if "openai_server.py --port" in command and "--rate 400" in command:
+            found.append(command)
+    return found
+
+
+def selftest(out: Path, *words: str) -> tuple[int, dict[str, Any], str]:
+    """Exit code, the report, and what is said."""
+    code, printed, said = called("selftest", "--out", str(out), "--json", *words)
+    assert started_by_tests() == []
+    try:
+        document = json.loads(printed)
+    except ValueError:
+        return code, {}, said + printed
+    if "steps" in document:
+        jsonschema.validate(document, SCHEMA)
+    return code, document, said
+
+
+def results(document: dict[str, Any]) -> dict[str, str]:
+    return {one["id"]: one["result"] for one in document["steps"]}
+
+
+def steps(*names: str) -> list[str]:
+    return [word for name in names for word in ("--step", name)]
+
+
+def test_a_good_server_passes_and_its_report_names_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are planted in the command, its environment, its log and the model's folder."""
+    model = tmp_path / f"home/{USER}/models"
+    model.mkdir(parents=True)
+    (model / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}', encoding="utf-8")
+    for name, value in {"USER": USER, "HF_TOKEN": TOKEN, "HOSTNAME": HOST}.items():
+        monkeypatch.setenv(name, value)
+    talk = f"connecting {HOST} {ADDRESS} {TOKEN} /home/{USER}/x; Serial Number: 1982734650012"
+    launch = f"sh -c 'echo \"{talk}\"; exec {SERVER} good'"
+    wanted = steps("server", "first-request", "guard", "batches", "speed")
+    code, document, said = selftest(tmp_path / "r", "--launch", launch, "--most", "3", *wanted)
+    assert (code, set(results(document).values())) == (0, {"holds"}), said
+    assert document["steps"][1]["claims"]["first-request.compiles"] == {"value": 0}
+    kept = [path for path in (tmp_path / "r").rglob("*") if path.is_file()]
+    assert {"report.json", "report.html", "report.txt", "server.log", "server.json"} <= {one.name for one in kept}
+    assert "connecting" in (tmp_path / "r/server.log").read_text(encoding="utf-8")
+    for path in kept:
+        text = path.read_text(encoding="utf-8")
+        assert [one for one in (HOST, USER, TOKEN, ADDRESS, "1982734650012") if one in text] == [], path.name
+
+
+def test_garbage_at_some_batch_sizes_only_is_found(tmp_path: Path) -> None:
+    code, document, _ = selftest(
+        tmp_path / "r", "--launch", f"{SERVER} '{BATCH}'", "--most", "3", *steps("first-request", "batches")
+    )
+    assert code == 9
+    assert results(document) == {"server": "holds", "first-request": "holds", "batches": "does not hold"}
+    why = document["steps"][-1]["why"]
+    assert "2 at once" in why and "1 at once" not in why
+
+
+def test_an_answer_of_another_server_that_parts_is_found(tmp_path: Path) -> None:
+    launch = f"{SERVER} good {{against}}"
+    same = selftest(tmp_path / "same", "--launch", launch, "--against", "--rate 500", *steps("against"))
+    assert (same[0], results(same[1])["against"]) == (0, "holds")
+    other = f'sh -c \'exec {SERVER} "${{1:-good}}"\' sh "{{against}}"'
+    code, parts, _ = selftest(tmp_path / "parts", "--launch", other, "--against", "garbage: !", *steps("against"))
+    assert (code, results(parts)["against"]) == (9, "does not hold")
+    assert "question 1 parts at character 0" in parts["steps"][-1]["why"]
+
+
+def test_a_server_that_does_not_start_leaves_the_rest_unchecked(tmp_path: Path) -> None:
+    code, document, _ = selftest(
+        tmp_path / "r", "--launch", "sh -c 'echo no CUDA device; exit 3' {port}", *steps("guard", "machine")
+    )
+    assert code == 9
+    assert (results(document)["server"], results(document)["guard"]) == ("does not hold", "not checked")
+    assert "the server did not start" in document["steps"][-1]["why"]
+
+
+def test_without_a_gpu_each_step_says_so(tmp_path: Path) -> None:
+    code, document, said = selftest(
+        tmp_path / "r", "--python", sys.executable, *steps("machine", "limits", "power", "modules", "cap", "gemm")
+    )
+    assert code == 13
+    assert set(results(document).values()) == {"not checked"}
+    assert all("GPU" in one["why"] for one in document["steps"]), said
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["--model", "no-such-folder"], 2, "it has no config.json"),
+        (["--python", "/no/python"], 2, "no Python"),
+        (["--step", "powr"], 2, "no step 'powr'"),
+        (["--launch", "x {port}", "--recipe", "y"], 2, "two ways to start"),
+        (["--step", "guard"], 13, "no model"),
+        (["--step", "image"], 13, "no image"),
+    ],
+)
+def test_wrong_input_is_one_clear_sentence(words: list[str], code: int, says: str, tmp_path: Path) -> None:
+    found, document, said = selftest(tmp_path / "r", *words)
+    assert (found, says in said + json.dumps(document)) == (code, True), said
+
+
+def test_a_folder_that_is_not_empty_needs_resume(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("x", encoding="utf-8")
+    code, document, said = selftest(tmp_path, *steps("machine"))
+    assert (code, "--resume" in said + json.dumps(document)) == (2, True)
+    assert (tmp_path / "mine.txt").read_text(encoding="utf-8") == "x"
+
+
+def test_resume_keeps_what_was_checked_and_runs_the_rest(tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    first = selftest(out, "--quick", *steps("disk", "limits"))
+    assert results(first[1]) == {"disk": "holds", "limits": "not checked"}
+    with (out / "steps.jsonl").open("a", encoding="utf-8") as journal:  # two reboots in one step
+        journal.write('{"begun": "limits"}\n{"begun": "limits"}\n')
+    again = selftest(out, "--quick", "--resume", *steps("disk", "limits"))
+    assert again[1]["steps"][0] == first[1]["steps"][0]
+    assert "ended twice in this step" in again[1]["steps"][1]["why"]
+
+
+def test_a_small_disk_is_an_error_with_a_way_on(tmp_path: Path) -> None:
+    """A file system of 64 KiB: the results do not fit. Root alone may mount it."""
+    place = tmp_path / "small"
+    place.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "t", place], check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        code, document, said = selftest(place / "r", "--quick", *steps("machine", "disk"))
+        assert (code, "make room" in said + json.dumps(document)) == (8, True)
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def interrupted(out: Path, launch: str, words: Sequence[str], when: str) -> int:
+    """The exit code of a selftest that gets Ctrl-C once a line with ``when`` was said."""
+    command = [sys.executable, str(ROOT / "build.py"), "selftest", "--out", str(out), "--launch", launch, *words]
+    log = out.with_suffix(".said")
+    with log.open("wb") as said, subprocess.Popen(command, stdout=said, stderr=said) as child:
+        deadline = time.monotonic() + 300
+        while when not in log.read_text(encoding="utf-8") and child.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        time.sleep(1)
+        child.send_signal(signal.SIGINT)
+        return child.wait(120)
+
+
+def test_ctrl_c_leaves_nothing_running_and_resume_goes_on(tmp_path: Path) -> None:
+    out, launch = tmp_path / "r", f"{SERVER} good"
+    words = ["--most", "30", *steps("first-request", "batches")]
+    assert interrupted(out, launch, words, "batches: ") == 130
+    assert started_by_tests() == []
+    assert results(json.loads((out / "report.json").read_text(encoding="utf-8")))["first-request"] == "holds"
+    code, document, _ = selftest(
+        out, "--resume", "--launch", launch, "--most", "30", *steps("first-request", "batches")
+    )
+    assert (code, results(document)["batches"]) == (0, "holds")
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on this machine")
+def test_a_compile_on_the_device_is_counted(tmp_path: Path) -> None:
+    source = tmp_path / "k.cu"
+    source.write_text("__global__ void k(float* x) { x[threadIdx.x] *= 2.f; }\n", encoding="utf-8")
+    command = ["nvcc", "-O1", "-gencode", "arch=compute_90,code=sm_90", "-c", str(source), "-o", str(tmp_path / "k.o")]
+    with compiles_seen({"nvcc": tmp_path}) as seen:
+        subprocess.run(command, check=True)
+    assert seen.processes["ptxas"] + seen.processes["cicc"] >= 1
+    assert seen.files == {"nvcc": 1}
+    assert seen.of_kernels >= 1
+    with compiles_seen({"nvcc": tmp_path}) as nothing:
+        subprocess.run(["true"], check=True)
+    assert (nothing.files, nothing.of_kernels) == ({}, 0)
+
+
+def test_a_program_that_lacks_its_packages_says_which(tmp_path: Path) -> None:
+    place = LocalPlace(python=Path(sys.executable), env=dict(os.environ))
+    ran = run_program(place, ["device.py"])
+    assert (ran.lines, ran.why) == ([], "there is no Python package 'cuda' where it runs")
+    assert run_program(place, ["promised.py"]).one("promised")["made"] is None
