@@ -200,7 +200,7 @@ def status(
     \b
     ./build.py patches status --source vllm
 
-    The first run downloads the releases, which takes minutes. The store keeps the verdicts: later runs take a second or two.
+    The first run downloads the releases, which takes minutes. Later runs read them from the store: about a second each.
     """
     started = time.monotonic()
     rows = _rows(ctx, source, ref or [], tree)
