@@ -12,7 +12,7 @@ from gb10.core.installation import ROOT
 from gb10.core.printing import printable
 from gb10.core.reporter import Reporter
 from gb10.serving.claims.claim_files import load_claims
-from gb10.serving.claims.report_judging import Judged, check_release, judge_report, keep_report
+from gb10.serving.claims.report_judging import PAGE, Judged, check_release, judge_report, keep_report
 from gb10.serving.claims.selftest_report import read_report
 
 ReportArgument = Annotated[Path, typer.Argument(metavar="REPORT", help="report.json of selftest.")]
@@ -43,7 +43,8 @@ def import_report(
     judged = judge_report(read, sha256, subjects, where=str(report), machine=machine)
     path = keep_report(ROOT, judged, subjects)
     _print(judged, as_json=as_json)
-    reporter.say(f"{_summary(judged)}; {path.relative_to(ROOT) if path else 'the claims have this report'}")
+    where = f"{path.relative_to(ROOT)}, {PAGE}" if path else "the claims have this report"
+    reporter.say(f"{_summary(judged)}; {where}")
 
 
 @with_reporter
