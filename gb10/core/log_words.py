@@ -26,11 +26,7 @@ PREFIX: Final = re.compile(
 """What stands before the text of a line: container, process, time, level, place; in C++ a letter is the level."""
 WARNS: Final = re.compile(r"(?:^|\s)\w*Warning: ")
 """What Python's warnings module writes."""
-NOTHING: Final = re.compile(
-    r"[\"']?\b(?:error|errors|failed|failures|exception|fatal)[\"']?\s?[:=]\s?[\"']?(?:null|None|0|false|False|no|\[\]|"
-    ")\b?",
-    re.I,
-)
+NOTHING: Final = re.compile(r"[\"'](?:error|failed|exception|fatal)s?[\"']: ?(?:null|None|0|false|False)(?![\w.])")
 """A field that says that there is no error."""
 QUIET: Final = ("DEBUG", "INFO", "WARNING", "WARN", "D", "I", "W")
 FRAMES: Final = ("  ", " File ", "File ", "Traceback ", " Traceback ", "^", "During handling", "The above exception")

@@ -27,6 +27,8 @@ MANY: Final = 20_000
 """Lines with the same text that are looked at, each."""
 CONTINUED: Final = 2000
 """Lines of trouble whose messages are read on."""
+ASKED: Final = 2000
+"""Lines without a word of trouble that are compared with the errors of tools."""
 MORE: Final = 12
 """Lines of a message after its first."""
 BRANCHES: Final = ("╰", "│", "├", "└")
@@ -47,7 +49,17 @@ TOOL_TEXTS: Final = (
         b"NCCL WARN",
     ),
     *(b"Killed", b"oom", b"OOM", b"already in use", b"[code=", b"undefined reference", b"has no wheels", b"compiled "),
-    *(b"137", b"nodes are available", b"exceeds available", b"version mismatch", b"does not exist", b"Not building "),
+    *(
+        b"code 137",
+        b"status 137",
+        b"code: 137",
+        b"(137)",
+        b"nodes are available",
+        b"exceeds available",
+        b"version mismatch",
+        b"does not exist",
+        b"Not building ",
+    ),
     *(b"AER: ", b"soft lockup", b"not signed", b"PUBKEY", b"status=", b"externally", b"tool choice", b"alternate"),
     *(b"No solution found", b"Not found: ", b"ssh: ", b"not found", b"not available", b"Assertion", b"panicked at"),
     *(b"no instances", b"magic", b"missing tensor", b"cannot be larger", b"SIGSEGV", b" install ", b"core dumped"),
@@ -173,6 +185,7 @@ class Scanner:
         self._hits: list[Hit] = []
         self._trouble: list[Line] = []
         self._repeats: Line | None = None
+        self._asked = 0
         self._runs: dict[tuple[str, LogSign], list[Hit]] = {}
         self._last: Moment | None = None
         self._lines = 0
@@ -223,11 +236,16 @@ class Scanner:
         if hits:
             return
         if (not texts.isdisjoint(TROUBLE) and is_trouble(line.text)) or (
-            not texts.isdisjoint(TOOL_TEXTS) and self._tools(line.text)
+            not texts.isdisjoint(TOOL_TEXTS) and self._is_of_a_tool(line.text)
         ):
             self._trouble.append(line)
         elif self._repeats is None and FOLLOWS.search(line.text):
             self._repeats = line
+
+    def _is_of_a_tool(self, text: str) -> bool:
+        """Whether a line is a tool's error, for so many lines as may be asked about: each takes up to a millisecond."""
+        self._asked += 1
+        return self._asked <= ASKED and self._tools(text)
 
     def _go_on(self, block: bytes, at: int) -> None:
         """Read on in the message of the last line of trouble, as long as lines are indented deeper than it."""
