@@ -10,7 +10,7 @@ from typing import Final
 
 from packaging.version import InvalidVersion, Version
 
-from gb10.core.linear_regex import LinearMatch
+from gb10.core.linear_regex import LinearMatch, linear
 from gb10.core.log_words import FOLLOWS, is_trouble
 from gb10.serving.doctor.doctor_rule import DoctorRule, LogSign, specifier
 from gb10.serving.doctor.image_record import ImageRecord
@@ -66,6 +66,8 @@ TOOL_TEXTS: Final = (
     *(b"Unable to", b"nable to create", b"refused", b"bad value"),
 )
 """Texts of lines that may be a tool's error, though no word of them speaks of trouble."""
+ANY_TOOL: Final = linear("|".join(re.escape(text.decode()) for text in TOOL_TEXTS))
+"""Most blocks of a log have none of these texts: one look instead of one for each."""
 ENGINE_MARKS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "vllm": (b"vLLM API server version", b"Initializing a V1 LLM engine", b"(EngineCore", b"-packages/vllm/"),
     "sglang": (b"server_args=ServerArgs(", b"sglang.launch_server", b"-packages/sglang/", b"/sglang/srt/"),
@@ -181,7 +183,9 @@ class Scanner:
         for rule in rules:
             for sign in rule.log:
                 self._signs.setdefault(sign.has.encode(), []).append((rule, sign))
+        others = frozenset((*self._signs, *TROUBLE, *self._stages.texts, *FACT_TEXTS))
         self._seen = dict.fromkeys((*self._signs, *TROUBLE, *TOOL_TEXTS, *self._stages.texts, *FACT_TEXTS), 0)
+        self._common = tuple(text for text in self._seen if text in others or text not in TOOL_TEXTS)
         self._hits: list[Hit] = []
         self._trouble: list[Line] = []
         self._repeats: Line | None = None
@@ -198,7 +202,8 @@ class Scanner:
         """Look at whole lines."""
         wanted: dict[tuple[int, int], set[bytes]] = {}
         self._go_on(block, 0)
-        for text in self._seen:
+        tools = ANY_TOOL.search(block.decode("latin-1")) is not None
+        for text in self._seen if tools else self._common:
             at = block.find(text)
             while at >= 0 and self._seen[text] < MANY:
                 start, end = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at)
