@@ -516,8 +516,8 @@ def build_script_fails(case: Case) -> Verdict | None:
         ),
         action=(
             "Take a release of the package that has a wheel for aarch64 (or names ARM in its notes); else read the "
-            "script at this line: it often has a variable or switch for another CPU. --no-build-isolation gives it the torch "
-            "that is there."
+            "script at this line: it often has a variable or switch for another CPU. --no-build-isolation gives it the "
+            "torch that is there."
         ),
         evidence="the frame in the build script; ktransformers#1265",
     )
