@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 UNIT = ("python3", "-c", "pass")
-LOG = "tests/unit/data/doctor/logs/vllm-unified-oom.log"
+LOG = "tests/unit/data/doctor/healthy/made-kernel.log"
 VERBS = (
     *("patches status", "cache ls", "plan", "image --dry-run", "wheels --rebuild flashinfer --dry-run"),
     *("run qwen3-0.6b --dry-run --no-gpus", "recipe list", "recipe show qwen3-0.6b", "recipe lint qwen3-0.6b"),
@@ -52,8 +52,9 @@ def main() -> None:
 
 def measure(command: Sequence[str], folder: Path) -> tuple[float, float]:
     """Seconds of wall time, and of CPU time with all children; raises CalledProcessError."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = subprocess.run(command, cwd=folder, capture_output=True, env=os.environ, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, env=env, check=False)
     wall, after = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode not in (0, 3):  # 3: nothing to do
         raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)

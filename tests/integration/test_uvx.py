@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -17,6 +19,7 @@ from gb10 import __version__
 from gb10.core.proc import capture
 from gb10.image.plan.catalog import ROOT
 from tests.integration.nodes import build_py
+from tests.unit.project.test_workflows import run_step
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 UV = Path(sys.executable).with_name("uv")
@@ -32,10 +35,12 @@ class Silent(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An index with the wheel alone, built by the command of release.yml; the rest comes from the user's index."""
+    """An index with the wheel alone, built by the step of release.yml; the rest comes from the user's index."""
     folder = tmp_path_factory.mktemp("index")
     project = folder / "simple/gb10"
-    capture([str(UV), "build", "--quiet", "--wheel", "--out-dir", str(project)], env=os.environ, cwd=ROOT)
+    ran = run_step(("release", "wheel", "Build"), folder)
+    assert ran.returncode == 0, ran.stderr
+    shutil.copytree(folder / "dist", project)
     (wheel,) = project.glob("*.whl")
     assert wheel.name == f"gb10-{__version__}-py3-none-any.whl"
     (project / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>', encoding="utf-8")
@@ -91,3 +96,14 @@ def test_pipx_installs_it(index: str, env: dict[str, str]) -> None:
     capture([*pipx, f"--pip-args=--extra-index-url {index}"], env=env, cwd=home)
     assert capture([str(home / "bin/gb10"), "--version"], env=env, cwd=home).startswith(f"gb10 {__version__} ")
     assert "Usage: gb10 plan " in capture([str(home / "bin/gb10"), "plan", "--help"], env=env, cwd=home)
+
+
+@pytest.mark.long
+def test_the_step_of_a_release_that_runs_it_as_users_do(index: str, env: dict[str, str], tmp_path: Path) -> None:
+    wheel = f"gb10-{__version__}-py3-none-any.whl"
+    (tmp_path / "dist").mkdir()
+    with urlopen(f"{index}/gb10/{wheel}") as reply:  # noqa: S310 - our own server
+        (tmp_path / "dist" / wheel).write_bytes(reply.read())
+    ran = run_step(("release", "wheel", "Run it as users do"), tmp_path, **{**env, "RUNNER_TEMP": str(tmp_path)})
+    assert ran.returncode == 0, ran.stderr
+    assert f"gb10 {__version__} " in ran.stdout

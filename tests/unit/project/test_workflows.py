@@ -28,8 +28,8 @@ OPTIONAL = {"SIGNING_KEY"}
 """Secrets that may be absent; there are no others."""
 
 
-def workflow(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((FOLDER / f"{name}.yml").read_text(encoding="utf-8"))
+def workflow(name: str) -> dict[Any, Any]:
+    found: dict[Any, Any] = yaml.safe_load((FOLDER / f"{name}.yml").read_text(encoding="utf-8"))
     return found
 
 
