@@ -24,6 +24,9 @@ ROOM: Final = "kernels/"
 COSTS: Final = f"{ROOM}costs.toml"
 UNITS: Final = f"{ROOM}units.toml"
 
+NO_BYTES: Final = ("name", "flashinfer", "includes", "asked", "unasked")
+"""Words of a set that decide no byte of its wheel."""
+
 KernelSet = Mapping[str, Any]
 """A set in its file format (SetFile): ``name``, ``module`` and ``group`` tables; included entries come first."""
 
@@ -57,6 +60,10 @@ class SetFile(Model):
     cutlass: str | None = None
     headers: tuple[str, ...] = ()
     includes: tuple[str, ...] = ()
+    asked: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """The releases of engines whose calls the set holds: what they do not call may be left out of it."""
+    unasked: str | None = None
+    """The set for every other engine."""
     module: tuple[Entry, ...] = ()
     group: tuple[Entry, ...] = ()
     without: dict[str, str] = Field(default_factory=dict)
@@ -94,11 +101,11 @@ def merged(name: str, raw: Mapping[str, KernelSet], above: tuple[str, ...] = ())
 
 
 def content(kernels: KernelSet) -> KernelSet:
-    """The part of a set that affects its wheel: not its name, its tested releases or its cost.
+    """The part of a set that affects its wheel: not its name, the releases that it was held against, or its cost.
 
     ``wheels`` are not included: they are inputs with their own digests.
     """
-    words = {name: value for name, value in kernels.items() if name not in ("name", "flashinfer", "includes")}
+    words = {name: value for name, value in kernels.items() if name not in NO_BYTES}
     for part in ("module", "group"):
         words[part] = [
             {word: told for word, told in entry.items() if word not in ("cost", "wheels")}

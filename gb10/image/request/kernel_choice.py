@@ -42,19 +42,21 @@ def short_name(model: str) -> str:
 def with_model(
     host: Host, recipe: Recipe, toolkit: Toolkit, model: Served, chosen: Collection[str] | None
 ) -> tuple[Recipe, Toolkit]:
-    """The recipe with a model's kernel set, ``core`` if it adds nothing; and the toolkit with it. Prints the modules.
+    """The recipe with a model's kernel set, that of its engine if it adds nothing; and the toolkit with it.
 
     ``chosen``: the kernels that the engine takes for it, where that is known. Raises UsageError.
     """
     short = model.name
-    source = recipe.wheels[_wheel(recipe)].source
-    name, releases = f"{source}-{set_name(short)}", toolkit.kernel_sets[f"{source}-core"]["flashinfer"]
-    own = model_set(json.loads(model.config), short, releases, chosen)
+    wheel = recipe.wheels[_wheel(recipe)]
+    source, whole = wheel.source, toolkit.kernel_sets[f"{wheel.source}-core"].get("unasked")
+    base = whole if whole and wheel.kernels == whole else "core"
+    name, releases = f"{source}-{set_name(short)}", toolkit.kernel_sets[f"{source}-{base}"]["flashinfer"]
+    own = {**model_set(json.loads(model.config), short, releases, chosen), "includes": [base]}
     host.reporter.say(
-        f"FlashInfer's kernels for {short}: {', '.join(['core', *(entry['name'] for entry in entries(own))])}"
+        f"FlashInfer's kernels for {short}: {', '.join([base, *(entry['name'] for entry in entries(own))])}"
     )
     if not entries(own):
-        return with_set(recipe, "core"), toolkit
+        return with_set(recipe, base), toolkit
     sets = {**toolkit.kernel_sets, name: merged(name, {**toolkit.kernel_sets, name: own})}
     return with_set(recipe, set_name(short)), replace(toolkit, kernel_sets=sets)
 

@@ -28,6 +28,31 @@ WHOLE: Final = "flashinfer.aot:gen_all_modules"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+def for_engine(ctx: Context, recipe: Recipe, toolkit: Toolkit, *, changed: bool) -> Recipe:
+    """The recipe, with a whole kernel set where its own leaves out what other releases of the engine do not call.
+
+    ``changed``: the engine is a commit or a source tree, so nobody knows what it calls. The change is printed.
+    """
+    wheels = dict(recipe.wheels)
+    for name, build in recipe.built.items():
+        kernels = kernel_set(build, toolkit) or {}
+        whole = kernels.get("unasked")
+        asked = not changed and recipe.version in kernels.get("asked", {}).get(recipe.engine, ())
+        if (
+            asked
+            or not whole
+            or _release(recipe, build) not in toolkit.kernel_sets[f"{build.source}-{whole}"]["flashinfer"]
+        ):
+            continue
+        ctx.reporter.say(f"kernel set {whole}: {build.kernels} leaves out what {_releases(kernels)} do not call")
+        wheels[name] = recipe.wheels[name].model_copy(update={"kernels": whole})
+    return recipe.model_copy(update={"wheels": wheels})
+
+
+def _releases(kernels: KernelSet) -> str:
+    return " and ".join(f"{engine} {', '.join(releases)}" for engine, releases in kernels["asked"].items())
+
+
 def fitting_sets(ctx: Context, recipe: Recipe, lock: Lock, toolkit: Toolkit) -> Toolkit:
     """The toolkit; sets that were not held against this release of FlashInfer have only the modules that it can make.
 

@@ -28,7 +28,7 @@ from gb10.image.recipe.on_image import ImageBase, OnImage, derived
 from gb10.image.recipe.slim_rules import Extent
 from gb10.image.request.checkouts import START, GitCommit, marked, own_sources, parse_commit, split_refs
 from gb10.image.request.given_diffs import by_source, from_web, with_urls, with_wholes
-from gb10.image.request.kernel_probe import fitting_sets
+from gb10.image.request.kernel_probe import fitting_sets, for_engine
 from gb10.image.request.optional_layers import drop_optional_layers
 
 if TYPE_CHECKING:
@@ -121,6 +121,8 @@ def make_plan(ctx: Context, request: Request) -> Plan:
         targets = targets or targets_of_commit(ctx, recipe, lock, change)
         check_pins(ctx, recipe, change, targets)
     recipe = with_targets(recipe, targets)
+    changed_engine = bool(commit) or any(text.startswith(f"{recipe.engine}=") for text in request.sources)
+    recipe = for_engine(ctx, recipe, ctx.catalog.toolkit, changed=changed_engine)
     recipe, toolkit, served = _with_kernels(ctx, request, recipe, lock)
     toolkit = fitting_sets(ctx, recipe, lock, toolkit)
     options = Options(

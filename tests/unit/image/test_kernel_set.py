@@ -17,11 +17,11 @@ KERNELS = tomllib.loads((Path(__file__).parents[3] / "recipes/kernels/flashinfer
 @pytest.mark.parametrize(
     ("arch", "cubins"),
     [
-        ("12.1f", {"norm": "12.1f", "fp4_quantization_121": "12.1a", "fp4_quantization_120f": "12.0f"}),
-        ("12.1a", {"norm": "12.1a", "fp4_quantization_121": "12.1a", "fp4_quantization_120f": "12.0f"}),
-        ("12.1", {"norm": "12.1a", "fp4_quantization_121": "12.1a", "fp4_quantization_120f": "12.0f"}),
-        ("12.0f", {"norm": "12.0f", "fp4_quantization_121": None, "fp4_quantization_120f": "12.0f"}),
-        ("12.0", {"norm": "12.0f", "fp4_quantization_121": None, "fp4_quantization_120f": "12.0f"}),
+        ("12.1f", {"norm": "12.1f", "fp4_quantization_120f": "12.0f"}),
+        ("12.1a", {"norm": "12.1a", "fp4_quantization_120f": "12.0f"}),
+        ("12.1", {"norm": "12.1a", "fp4_quantization_120f": "12.0f"}),
+        ("12.0f", {"norm": "12.0f", "fp4_quantization_120f": "12.0f"}),
+        ("12.0", {"norm": "12.0f", "fp4_quantization_120f": "12.0f"}),
     ],
 )
 def test_select_declares_the_code_each_module_holds(arch: str, cubins: dict[str, str | None]) -> None:
