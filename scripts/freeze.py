@@ -127,12 +127,16 @@ def _help_pages() -> Iterator[Command]:
     import importlib  # noqa: PLC0415 - every verb is imported here, and nowhere else
 
     import typer  # noqa: PLC0415
+    from typer.core import TyperGroup  # noqa: PLC0415
+
+    from gb10.cli.typer_click import Context  # noqa: PLC0415
 
     for verb in VERBS:
         yield (verb,)
         found = typer.main.get_command(importlib.import_module(MODULES[verb]).app)
-        for name in getattr(found, "commands", {}):
-            yield verb, name
+        if isinstance(found, TyperGroup):
+            for name in found.list_commands(Context(found)):
+                yield verb, name
 
 
 def said(command: Command, mask: bool) -> str:

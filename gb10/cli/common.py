@@ -14,7 +14,6 @@ import typer
 
 from gb10.cli import tell
 from gb10.cli.verb import AllowUncheckedOption, JsonOption, QuietOption, VerboseOption, inject, print_json, verb_app
-from gb10.containers.buildx.build_cache import check_cache
 from gb10.errors import Gb10Error, UsageError
 from gb10.image.context import Context, open_context
 
@@ -80,6 +79,8 @@ def building(
     cache_to: Sequence[str] | None = None,
 ) -> Context:
     """The context with a builder and build caches; raises UsageError for a wrong name or syntax."""
+    from gb10.containers.buildx.build_cache import check_cache  # noqa: PLC0415 - Docker's library, for verbs that build
+
     if builder is not None and BUILDER.fullmatch(builder) is None:
         raise UsageError(f"not a builder name: {builder!r}", hint="docker buildx ls lists your builders")
     return replace(

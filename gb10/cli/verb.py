@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from gb10.core.config import unknown_variables, with_settings
+from gb10.core.installation import as_started
 from gb10.core.reporter import Reporter, terminal
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _imported(name: str, place: str) -> "Command":
     alone = verb_app("")
     alone.command(name)(getattr(importlib.import_module(f"gb10.cli.{module}"), function))
     found = typer.main.get_command(alone)
-    found.name = name
+    found.name, found.help = name, as_started(found.help or "")
     return found
 
 

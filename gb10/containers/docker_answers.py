@@ -17,7 +17,7 @@ Words = tuple[str, ...]
 class Answer(BaseModel):
     """A part of an answer; it may hold more than is read of it. Docker writes null for what is empty."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -251,8 +251,10 @@ class StatAnswer(Answer):
     size: int = 0
 
 
-LISTED: Final = TypeAdapter(tuple[ListedAnswer, ...])
-HISTORY: Final = TypeAdapter(tuple[LineAnswer, ...])
+DEFERRED: Final = ConfigDict(defer_build=True)
+"""Validators are made at the first answer: most calls of a verb get few kinds."""
+LISTED: Final = TypeAdapter(tuple[ListedAnswer, ...], config=DEFERRED)
+HISTORY: Final = TypeAdapter(tuple[LineAnswer, ...], config=DEFERRED)
 
 
 def is_odd(error: BaseException) -> bool:

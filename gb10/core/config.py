@@ -3,7 +3,6 @@
 import difflib
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,6 +136,8 @@ def without_login(url: str) -> str:
 def _read(path: Path) -> dict[str, str]:
     try:
         with path.open("rb") as file:
+            import tomllib  # noqa: PLC0415 - for those who have settings in a file
+
             values = tomllib.load(file)
     except (FileNotFoundError, NotADirectoryError):
         return {}

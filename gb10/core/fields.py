@@ -142,5 +142,6 @@ class Model(BaseModel):
         frozen=True,
         strict=True,
         populate_by_name=True,
+        defer_build=True,  # a verb loads many models and reads few documents
         alias_generator=lambda name: name.replace("_", "-"),
     )

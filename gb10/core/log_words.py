@@ -11,7 +11,8 @@ SAYS: Final = re.compile(
 )
 FOLLOWS: Final = re.compile(
     r"root cause above|Engine core initialization failed|EngineCore (?:failed to start|encountered a fatal)"
-    r"|EngineDeadError|output_handler failed|engine core proc \S+ died|ChildProcessError",
+    r"|EngineDeadError|output_handler failed|engine core proc \S+ died|ChildProcessError"
+    r"|Engine process failed to start|WorkerProc initialization failed",
     re.I,
 )
 """Lines that only repeat that something failed before."""
@@ -25,6 +26,8 @@ PREFIX: Final = re.compile(
 """What stands before the text of a line: container, process, time, level, place; in C++ a letter is the level."""
 WARNS: Final = re.compile(r"(?:^|\s)\w*Warning: ")
 """What Python's warnings module writes."""
+NOTHING: Final = re.compile(r"[\"'](?:error|failed|exception|fatal)s?[\"']: ?(?:null|None|0|false|False)(?![\w.])")
+"""A field that says that there is no error."""
 QUIET: Final = ("DEBUG", "INFO", "WARNING", "WARN", "D", "I", "W")
 FRAMES: Final = ("  ", " File ", "File ", "Traceback ", " Traceback ", "^", "During handling", "The above exception")
 
@@ -57,6 +60,8 @@ def _by_llama(line: str) -> bool:
 
 def _loud(line: str) -> str | None:
     """The text of a line that is no remark; None for one that is."""
+    if " NCCL INFO " in line:
+        return None
     before = PREFIX.match(line)
     level, rest = (next(filter(None, before.groups()), None), line[before.end() :]) if before else (None, line)
-    return None if level in QUIET or WARNS.search(rest) else rest
+    return None if level in QUIET or WARNS.search(rest) else NOTHING.sub("", rest)

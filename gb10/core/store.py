@@ -8,7 +8,6 @@ import shlex
 import shutil
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -126,7 +125,7 @@ class Store:
             shutil.rmtree(path)
 
     def _aside(self, name: str) -> Path:
-        return self.root / "tmp" / f"{name}-{os.getpid()}-{this_place()}{uuid.uuid4().hex[:8]}"
+        return self.root / "tmp" / f"{name}-{os.getpid()}-{this_place()}{os.urandom(4).hex()}"
 
     def ensure(self, room: str, key: str, make: Callable[[Path], None]) -> Path:
         """The entry; if absent, ``make`` fills a directory aside that is renamed when it is whole."""

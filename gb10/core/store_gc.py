@@ -29,6 +29,7 @@ ROOMS: Final = {
     "scans": "image",
     "trees": "tree",
     "urls": "url",
+    "verdicts": "verdict",
     "wheels": "wheel",
 }
 """The rooms whose entries can be made or fetched again, and the word that begins the name of an entry's lock; ``image``
@@ -202,7 +203,17 @@ def _stats(path: Path) -> Iterator[tuple[str, os.stat_result]]:
     """Every file below a path that is there now; an engine has hundreds of thousands, and removes some meanwhile."""
     if path.is_file():
         yield str(path), path.lstat()
-    for folder, _, files in os.walk(path):
-        for name in files:
-            with suppress(FileNotFoundError):
-                yield f"{folder}/{name}", os.lstat(f"{folder}/{name}")
+        return
+    folders = [str(path)]
+    while folders:
+        try:
+            found = os.scandir(folders.pop())
+        except OSError:  # removed meanwhile, or another user's
+            continue
+        with found:
+            for one in found:
+                if not one.is_dir():
+                    with suppress(FileNotFoundError):
+                        yield one.path, one.stat(follow_symlinks=False)
+                elif not one.is_symlink():
+                    folders.append(one.path)

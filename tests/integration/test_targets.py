@@ -19,9 +19,10 @@ from gb10.image.build.wheels import Wheel, build_wheels, installable, late_graft
 from gb10.image.context import Context, open_context
 from gb10.image.locked_files import fetch_files, fetch_locked
 from gb10.image.patches.release_files import open_stored
-from gb10.image.plan.values import Plan
+from gb10.image.plan.values import Plan, source_archive
 from gb10.image.proof.reading import scan_path
 from gb10.image.request.planning import Request, make_plan
+from gb10.image.request.unit_reads import known_reads
 from gb10.inside.compile import cmake_nested
 from tests.integration.debian_git import put_on_path
 
@@ -83,6 +84,17 @@ def test_the_libraries_are_for_the_images_machine(grafted: tuple[Path, Path], tm
     found = scan_path(tmp_path).binaries
     assert [(binary.machine, binary.error) for binary in found] == [("aarch64", "")] * len(SMALL)
     assert all("libtorch.so" in binary.needed or "libc.so.6" in binary.needed for binary in found)
+
+
+def test_what_the_compiler_read_of_the_project_is_kept_by_its_source(ctx: Context, grafted: tuple[Path, Path]) -> None:
+    """The compiler's own lists, for the units of a changed file; torch's and CUDA's headers are not in them."""
+    assert grafted[1].exists()
+    plan = plan_of(ctx, SMALL)
+    found = known_reads(ctx.store, source_archive("vllm", plan.recipe, plan.lock).sha256)
+    assert set(SMALL) <= set(found)
+    for target in SMALL:
+        assert all(unit in paths for unit, paths in found[target].items())
+        assert all(path.startswith("csrc/") for paths in found[target].values() for path in paths)
 
 
 def test_the_same_again_is_a_hit(ctx: Context, grafted: tuple[Path, Path]) -> None:

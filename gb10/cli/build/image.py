@@ -7,7 +7,6 @@ import typer
 
 from gb10.cli.build.image_options import of_image, with_image_options
 from gb10.cli.build.plan_show import print_plan
-from gb10.cli.build.results import keep_receipt, print_image, summary
 from gb10.cli.common import (
     BuilderOption,
     CacheFromOption,
@@ -25,14 +24,9 @@ from gb10.cli.common import (
 from gb10.cli.receipt import own_receipt
 from gb10.containers.reference import check_reference
 from gb10.errors import Gb10Error, UsageError
-from gb10.image.build.image_build import ImageBuild
+from gb10.image.build.cache_status import check_cache, check_torch, selected, try_inputs
 from gb10.image.context import Context
-from gb10.image.inspect.build_log import keep_image_build
-from gb10.image.publish.base_terms import require_republishable
-from gb10.image.publish.publishing import names_in, publish, require_publishable
-from gb10.image.publish.sharing import take_missing
 from gb10.image.request.planning import Request, make_plan
-from gb10.serving.run.notes import note_image
 
 app = verb_app("""Build an image, prove what it holds, tag it.
 
@@ -80,17 +74,27 @@ def image(
 
     # the plan, and what bars its image before anything is built
     plan = make_plan(ctx, asked)
-    names = names_in(tuple(push or ()), plan.tags[-1], plan.tags)
-    require_publishable(plan.local_only if names else (), plan.tags[-1])
-    if names and plan.base:
-        require_republishable(plan.base, plan.base.labels)
-    build = ImageBuild(ctx, plan, rebuild or ())
-    build.check_torch()
-    if dry_run:
-        unchecked = build.try_inputs()
-        print_plan(ctx, plan, build.status(), names, unchecked, as_json=as_json)
-        return
+    names: tuple[str, ...] = ()
+    if push:
+        from gb10.image.publish.base_terms import require_republishable  # noqa: PLC0415 - for --push
+        from gb10.image.publish.publishing import names_in, publish, require_publishable  # noqa: PLC0415 - for --push
 
+        names = names_in(tuple(push), plan.tags[-1], plan.tags)
+        require_publishable(plan.local_only if names else (), plan.tags[-1])
+        if names and plan.base:
+            require_republishable(plan.base, plan.base.labels)
+    again = selected(plan, rebuild or ())
+    check_torch(ctx, plan)
+    if dry_run:
+        unchecked = try_inputs(ctx, plan)
+        print_plan(ctx, plan, check_cache(ctx, plan, again), names, unchecked, as_json=as_json)
+        return
+    from gb10.cli.build.results import keep_receipt, print_image, summary  # noqa: PLC0415 - for a build
+    from gb10.image.build.image_build import ImageBuild  # noqa: PLC0415 - for a build
+    from gb10.image.inspect.build_log import keep_image_build  # noqa: PLC0415 - for a build
+    from gb10.image.publish.sharing import take_missing  # noqa: PLC0415 - for a build
+
+    build = ImageBuild(ctx, plan, rebuild or ())
     build.check_engine()
     take_missing(ctx, plan, build.rebuild)  # first: a wheel from the cache needs no compiler, nor its memory
     build.check()
@@ -100,6 +104,8 @@ def image(
     if not verified.hit:
         keep_image_build(build, verified)
     if asked.serves:
+        from gb10.serving.run.notes import note_image  # noqa: PLC0415 - for a model recipe
+
         try:
             note_image(ctx.env, asked.serves, plan.tags[-1])
         except UsageError as error:  # the image is built and tagged: that comes first

@@ -26,7 +26,6 @@ from gb10.errors import UsageError
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import DEFAULT_ENGINE, ROOT, Catalog
 from gb10.image.recipe.slim_rules import Extent
-from gb10.image.request.from_model_recipe import with_recipe
 from gb10.image.request.planning import Request
 
 T = TypeVar("T")
@@ -193,7 +192,10 @@ def of_image(
     extent = extent_of(slim)
     if from_ and recipe:
         raise UsageError("--from excludes --recipe", hint="--from keeps what the image holds; leave out one of them")
-    asked = with_recipe(asked, recipe, _say, trust=trust) if recipe else asked
+    if recipe:
+        from gb10.image.request.from_model_recipe import with_recipe  # noqa: PLC0415 - model recipes, for this option
+
+        asked = with_recipe(asked, recipe, _say, trust=trust)
     left = tuple(dict.fromkeys((*asked.without, *(without or ()))))
     mods = (*asked.mods, *(mod or ()))
     asked = replace(asked, overlay=overlay, mods=mods, mod_network=mod_network, without=left, slim=extent)

@@ -9,7 +9,7 @@ from gb10.cli.build.image_options import of_image, with_image_options
 from gb10.cli.build.plan_show import print_plan
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.errors import UsageError
-from gb10.image.build.image_build import ImageBuild
+from gb10.image.build.cache_status import check_cache, try_inputs
 from gb10.image.context import Context
 from gb10.image.plan.render import bake, dockerfile
 from gb10.image.request.planning import Request, make_plan
@@ -63,6 +63,5 @@ def plan(
     elif as_bake:
         print_json(bake(made))
     else:
-        build = ImageBuild(ctx, made)
-        unchecked = build.try_inputs()
-        print_plan(ctx, made, build.status(), unchecked=unchecked, as_json=as_json)
+        unchecked = try_inputs(ctx, made)
+        print_plan(ctx, made, check_cache(ctx, made), unchecked=unchecked, as_json=as_json)

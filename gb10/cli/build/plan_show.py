@@ -9,14 +9,13 @@ from rich.table import Table
 
 from gb10.cli.common import print_json, reported
 from gb10.cli.verb import print_table
+from gb10.core.config import variable
 from gb10.core.reporter import terminal
 from gb10.errors import UncheckedError
+from gb10.image.build.cache_status import CacheStatus
 from gb10.image.build.estimate import Needs, obstacles, step_seconds
-from gb10.image.build.image_build import CacheStatus
-from gb10.image.build.proving import received, say_received
 from gb10.image.context import Context
 from gb10.image.plan.values import Plan, Step
-from gb10.image.publish.sharing import wheel_cache
 
 NAMES: Final = 3
 """Wheels of a layer that the plan names."""
@@ -41,7 +40,10 @@ def print_plan(
     Raises ``unchecked`` afterwards; the JSON document has its reason.
     """
     problems = obstacles(ctx, plan, found.cached)
-    say_received(ctx.reporter, received(ctx, plan))
+    if plan.base:
+        from gb10.image.build.proving import received, say_received  # noqa: PLC0415 - for an image of others
+
+        say_received(ctx.reporter, received(ctx, plan))
     if as_json:
         present = {"hit": {step.name: found.cached[step.name] for step in plan.steps}, "needs": asdict(found.needs)}
         stop = {"problem": "; ".join(problems)} if problems else {}
@@ -74,9 +76,12 @@ def _print_text(ctx: Context, plan: Plan, found: CacheStatus, push: Sequence[str
         print(f"slim: {sum(rule.saved for rule in plan.slim):,.0f} MB less in the image, {len(plan.slim)} rules")
     for name in push:
         print(f"to push {name}")
-    cache = wheel_cache(ctx.env)
-    if cache and not all(found.cached[step.name] for step in plan.of_kind("wheel")):
-        print(f"a build first looks for missing wheels in {cache.repo}; this plan does not")
+    if ctx.env.get(variable("wheel-cache")):
+        from gb10.image.publish.sharing import wheel_cache  # noqa: PLC0415 - for those who have such a cache
+
+        cache = wheel_cache(ctx.env)
+        if cache and not all(found.cached[step.name] for step in plan.of_kind("wheel")):
+            print(f"a build first looks for missing wheels in {cache.repo}; this plan does not")
     for problem in problems:
         print(f"{'`image`' if plan.of_kind('image') else 'this build'} would stop: {problem}")
 

@@ -6,7 +6,6 @@ import typer
 
 from gb10.cli.build.image_options import of_wheels, with_image_options
 from gb10.cli.build.plan_show import print_plan
-from gb10.cli.build.results import wheels_document
 from gb10.cli.common import (
     BuilderOption,
     DryRunOption,
@@ -17,11 +16,9 @@ from gb10.cli.common import (
     verb_app,
     with_context,
 )
-from gb10.image.build.image_build import ImageBuild
+from gb10.image.build.cache_status import check_cache, selected, try_inputs
 from gb10.image.context import Context
-from gb10.image.publish.sharing import take_missing
 from gb10.image.request.planning import Request, make_plan
-from gb10.image.upgrade.added_packages import add_packages
 
 AddOption = Annotated[
     list[str] | None,
@@ -63,6 +60,8 @@ def wheels(
     ctx = building(ctx, builder)
     names: tuple[str, ...] = ()
     if add:
+        from gb10.image.upgrade.added_packages import add_packages  # noqa: PLC0415 - for --add
+
         added = add_packages(ctx, ctx.catalog.recipe(asked.engine), add)
         if dry_run:
             print(added.difference, end="")
@@ -71,11 +70,16 @@ def wheels(
         names = tuple(entry.name for entry in added.entries)
         ctx.reporter.say(f"{added.path}: {', '.join(names)} added and locked")
     plan = make_plan(ctx, asked).wheels_only(names)
-    build = ImageBuild(ctx, plan, rebuild or ())
+    again = selected(plan, rebuild or ())
     if dry_run:
-        unchecked = build.try_inputs()
-        print_plan(ctx, plan, build.status(), unchecked=unchecked, as_json=as_json)
+        unchecked = try_inputs(ctx, plan)
+        print_plan(ctx, plan, check_cache(ctx, plan, again), unchecked=unchecked, as_json=as_json)
         return
+    from gb10.cli.build.results import wheels_document  # noqa: PLC0415 - what compiles: a plan does without
+    from gb10.image.build.image_build import ImageBuild  # noqa: PLC0415 - the same
+    from gb10.image.publish.sharing import take_missing  # noqa: PLC0415 - the same
+
+    build = ImageBuild(ctx, plan, rebuild or ())
     build.check_engine()
     take_missing(ctx, plan, build.rebuild)  # first: a wheel from the cache needs no compiler, nor its memory
     build.check()

@@ -18,8 +18,8 @@ from gb10.cli.machine.bench_show import show
 from gb10.cli.values import ArchOption, EngineOption
 from gb10.cli.verb import print_table
 from gb10.errors import VerifyError
+from gb10.image.build.cache_status import check_cache
 from gb10.image.build.estimate import check_disk_and_memory
-from gb10.image.build.image_build import check_cache
 from gb10.image.build.stage import ready_engine
 from gb10.image.context import Context
 from gb10.image.gemm.gemm_benchmarks import (

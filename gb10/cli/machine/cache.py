@@ -11,7 +11,6 @@ from rich.table import Table
 
 from gb10.cli.causes import shortened
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
-from gb10.cli.machine.cache_share import pull, push
 from gb10.cli.verb import print_table
 from gb10.containers.buildx.build_cache import build_cache, prune
 from gb10.containers.connection import Engine
@@ -19,7 +18,6 @@ from gb10.containers.embedded.daemon import status as embedded_status
 from gb10.core.store import Store
 from gb10.core.store_gc import IN_USE, KEPT, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries, idle
 from gb10.errors import UsageError, VerifyError
-from gb10.image.build.bases import drop_unknown
 from gb10.image.context import Context
 from gb10.image.request.planning import reasons
 
@@ -43,6 +41,7 @@ KINDS: Final = {
     "kept": "notes of kept wheels",
     "urls": "diffs of URLs",
     "diffs": "parts of diffs",
+    "verdicts": "verdicts on patches",
     "environments": "unfinished environments",
     "built": "notes of builds",
     "builds": "times of builds",
@@ -94,6 +93,13 @@ app = verb_app(
 `gc` also prunes the embedded engine's build cache. It never touches the images and build cache of your own Docker.
 """,
     group=True,
+    places={
+        "ls": "",
+        "gc": "",
+        "verify": "",
+        "push": "machine.cache_share:push",
+        "pull": "machine.cache_share:pull",
+    },
 )
 
 SIZES: Final = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -235,10 +241,6 @@ def verify(*, ctx: Context, as_json: JsonOption = False) -> None:
         )
 
 
-app.command()(push)
-app.command()(pull)
-
-
 def document(entry: Entry) -> dict[str, object]:
     """An entry as data."""
     return {
@@ -256,6 +258,8 @@ def _embedded(store: Store) -> Engine | None:
 
 
 def _prune(store: Store, engine: Engine, keep: int | None, age: float | None, entries_left: int) -> int:
+    from gb10.image.build.bases import drop_unknown  # noqa: PLC0415 - what builds, for `gc` alone
+
     drop_unknown(store, engine)
     freed = prune(engine, keep=None, age=age) if age is not None else 0
     if keep is not None and entries_left + build_cache(engine) > keep:

@@ -231,7 +231,7 @@ Several logs are one story: the first error of all comes first. Errors that no r
 with the statement of the engine that printed them.
 
 Exit 12 when it found an error, 7 when no machine that you named can be read, 13 when no line of a log is an engine's
-or a kernel's.
+or a kernel's, or a container's log is empty.
 """)
 HostOption = Annotated[
     list[str] | None,

@@ -12,7 +12,7 @@ from gb10.core.installation import ROOT
 from gb10.core.printing import printable
 from gb10.core.reporter import Reporter
 from gb10.serving.claims.claim_files import load_claims
-from gb10.serving.claims.report_judging import Judged, check_release, judge_report, keep_report
+from gb10.serving.claims.report_judging import PAGE, Judged, check_release, judge_report, keep_report
 from gb10.serving.claims.selftest_report import read_report
 
 ReportArgument = Annotated[Path, typer.Argument(metavar="REPORT", help="report.json of selftest.")]
@@ -28,7 +28,7 @@ def import_report(
     as_json: JsonOption = False,
     reporter: Reporter,
 ) -> None:
-    """Add a report of a GB10 to the claims, and print what held, fell or was recorded.
+    """Add a report to the claims, and print what held and fell.
 
     \b
     ./build.py selftest import gb10-selftest/report.json
@@ -43,7 +43,8 @@ def import_report(
     judged = judge_report(read, sha256, subjects, where=str(report), machine=machine)
     path = keep_report(ROOT, judged, subjects)
     _print(judged, as_json=as_json)
-    reporter.say(f"{_summary(judged)}; {path.relative_to(ROOT) if path else 'the claims have this report'}")
+    where = f"{path.relative_to(ROOT)}, {PAGE}" if path else "the claims have this report"
+    reporter.say(f"{_summary(judged)}; {where}")
 
 
 @with_reporter
@@ -53,9 +54,9 @@ def gate(
     image: Annotated[
         str, typer.Option("--image", metavar="DIGEST", help="sha256:… of the image that is to get its tag.")
     ],
-    without: Annotated[
+    leave_out: Annotated[
         list[str] | None,
-        typer.Option("--without", metavar="STEP", help="A step that this machine cannot run; repeatable."),
+        typer.Option("--leave-out", metavar="STEP", help="A step that this machine cannot run; repeatable."),
     ] = None,
     as_json: JsonOption = False,
     reporter: Reporter,
@@ -63,17 +64,17 @@ def gate(
     """Exit 0 only if a report lets an image get its moving tag.
 
     \b
-    ./build.py selftest gate report.json --image sha256:DIGEST --without nodes
+    ./build.py selftest gate report.json --image sha256:DIGEST --leave-out nodes
 
     Exit 9 when the report is of another image, a claim fell, or a step does not hold. Exit 13 when a claim was not
-    looked at whose step is not named by --without. Nothing is written.
+    looked at whose step is not named by --leave-out. Nothing is written.
     """
     subjects = load_claims()
     read, sha256 = read_report(report, datetime.now(UTC))
     judged = judge_report(read, sha256, subjects, where=str(report))
     _print(judged, as_json=as_json)
     reporter.say(_summary(judged))
-    check_release(judged, image=image, without=without or (), subjects=subjects)
+    check_release(judged, image=image, leave_out=leave_out or (), subjects=subjects)
 
 
 def _print(judged: Judged, *, as_json: bool) -> None:

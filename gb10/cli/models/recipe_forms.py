@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from gb10.cli.models.options import (
+    GIB,
     AllowOption,
     AllowPathOption,
     IgnoreOption,
@@ -23,15 +24,18 @@ from gb10.cli.verb import print_json
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.models.issue import lines_of
+from gb10.models.memory.figures import load_figures
 from gb10.serving.deploy.deployment import RAILS, Deployment, Fabric, File
 from gb10.serving.deploy.fabric_files import check_rails
 from gb10.serving.deploy.forms import FORMS, KUBERNETES, deployment_of, image_lines
+from gb10.serving.deploy.llama_swap import llama_swap_files
 from gb10.serving.run.prepare_service import ServiceRequest, prepare_elsewhere
 from gb10.serving.run.service import ContainerSettings
 from gb10.serving.run.service_memory import cap_lines
 
 SCRIPT_FORM = "script"
-NAMES = (SCRIPT_FORM, *FORMS)
+SWAP_FORM = "llama-swap"
+NAMES = (SCRIPT_FORM, *FORMS, SWAP_FORM)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +45,8 @@ class FormWish:
     form: str = SCRIPT_FORM
     out: Path | None = None
     fabric: Fabric = field(default_factory=Fabric)
+    together: bool = False
+    """Of several models: all may run at once."""
     request: ServiceRequest = field(default_factory=ServiceRequest)
 
 
@@ -70,6 +76,9 @@ def form_wish(
     rails: Annotated[
         str, typer.Option("--rails", metavar="A,B", help="With --as k8s: interfaces of the fast link.")
     ] = ",".join(RAILS),
+    together: Annotated[
+        bool, typer.Option("--together", help="With --as llama-swap: all models may run at once.")
+    ] = False,
     trust: TrustOption = False,
     allow_path: AllowPathOption = None,
     allow: AllowOption = None,
@@ -88,11 +97,13 @@ def form_wish(
         )
     if rdma is not None and (rdma.count("/") != 1 or not all(rdma.split("/"))):
         raise UsageError(f"{rdma!r} is no resource of a device plugin", hint="write its name: --rdma rdma/shared")
+    if together and form != SWAP_FORM:
+        raise UsageError("--together is for several models behind one address", hint=f"--as {SWAP_FORM}")
     fabric = Fabric(resource=rdma, functions=functions, rails=named or RAILS)
     request = request_of(
         image=image, trust=trust, allow=allow, allow_paths=allow_path, ignore_unsupported=ignore_unsupported
     )
-    return FormWish(form=form, out=out, fabric=fabric, request=replace(request, name=name))
+    return FormWish(form=form, out=out, fabric=fabric, together=together, request=replace(request, name=name))
 
 
 def only_of_forms(wish: FormWish, settings: ContainerSettings) -> None:
@@ -123,6 +134,34 @@ def render_form(reporter: Reporter, wish: FormWish, *, as_json: bool) -> None:
         *image_lines(deployment.service.image),
         *cap_lines(deployment.service),
     ):
+        reporter.say(line)
+
+
+def render_swap(reporter: Reporter, wish: FormWish, recipes: Sequence[str], *, as_json: bool) -> None:
+    """Print or write llama-swap's file and a script for each recipe, with a port of its own. Raises UsageError."""
+    deployments = list[Deployment]()
+    for recipe in dict.fromkeys(recipes):
+        request = replace(wish.request, recipe=recipe)
+        prepared = prepare_elsewhere(reporter, os.environ, request)
+        ports = {one.service.port for one in deployments}
+        if prepared.service.port in ports:
+            port = ("port", str(max(ports) + 1))
+            request = replace(request, render=replace(request.render, overrides=(*request.render.overrides, port)))
+            reporter.say(f"{prepared.service.name}: port {port[1]}, as another has {prepared.service.port}")
+            prepared = prepare_elsewhere(Reporter({}), os.environ, request)
+        deployments.append(deployment_of(prepared, SWAP_FORM, wish.fabric))
+    total = int((load_figures()["total"].gib or 0) * GIB)
+    files = llama_swap_files(deployments, total, together=wish.together)
+    written = write(files, wish.out) if wish.out else None
+    if as_json:
+        shown = document(SWAP_FORM, deployments[0], files)
+        services = [{"name": one.service.name, "endpoint": one.service.endpoint} for one in deployments]
+        print_json({**shown, "name": SWAP_FORM, "services": services})
+    elif written is not None:
+        print(*written, sep="\n")
+    else:
+        sys.stdout.write(only_one(files).text)
+    for line in dict.fromkeys(line for one in deployments for line in image_lines(one.service.image)):
         reporter.say(line)
 
 

@@ -8,7 +8,15 @@ from typing import Annotated, Final
 import typer
 
 from gb10.cli.models.options import GIB, CapOption, GpusOption, KeepFreeOption, MemoryOption, RestartOption, settings_of
-from gb10.cli.models.recipe_forms import SCRIPT_FORM, FormWish, form_wish, only_of_forms, render_form
+from gb10.cli.models.recipe_forms import (
+    SCRIPT_FORM,
+    SWAP_FORM,
+    FormWish,
+    form_wish,
+    only_of_forms,
+    render_form,
+    render_swap,
+)
 from gb10.cli.values import RecipeArgument, override
 from gb10.cli.verb import JsonOption, inject, print_json, with_reporter
 from gb10.core.reporter import Reporter
@@ -85,7 +93,8 @@ def render(
     how: ServiceRequest,
     recipe: RecipeArgument,
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="ARGS", help="After --: more arguments of the engine.")
+        list[str] | None,
+        typer.Argument(metavar="ARGS", help="After --: more arguments of the engine. --as llama-swap: more recipes."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -98,7 +107,14 @@ def render(
     ./build.py recipe render theirs.yaml --peer sparkrun --nodes 10.0.0.1,10.0.0.2 --json
     ./build.py recipe render qwen3-0.6b --as compose --restart > compose.yaml
     ./build.py recipe render deepseek-v4-flash --as k8s --nodes spark-1,spark-2 --out deploy
+    ./build.py recipe render qwen3-0.6b gpt-oss-120b --as llama-swap --out models
     """
+    if wish.form == SWAP_FORM:
+        if request.nodes:
+            raise UsageError("llama-swap starts models on its own node", hint="leave --nodes out")
+        asked = replace(wish.request, render=request, containers=how.containers, cap=how.cap)
+        render_swap(reporter, replace(wish, request=asked), (recipe, *(arguments or ())), as_json=as_json)
+        return
     request = replace(request, arguments=tuple(arguments or ()))
     if wish.form != SCRIPT_FORM:
         asked = replace(

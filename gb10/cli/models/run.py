@@ -41,12 +41,9 @@ from gb10.image.context import Context
 from gb10.models.choose.choosing import Choice, lines
 from gb10.models.recipe_privileges import undone_by_run
 from gb10.serving.run.find_source import find_source
-from gb10.serving.run.fleet import open_fleet
 from gb10.serving.run.prepare_service import ServiceRequest, prepare_service
-from gb10.serving.run.running import running
 from gb10.serving.run.service import LEAST, Service, container_options, curl_line
 from gb10.serving.run.service_nodes import nodes_named
-from gb10.serving.run.watching import watch
 
 app = verb_app("""Run a model recipe, or a model by its name: to a healthy endpoint.
 
@@ -165,6 +162,10 @@ def run(
             ctx.reporter.say(f"read at start: {line}")
         _print_plan(ctx.reporter, service, {**more, "at_start": list(at_start)} if as_json else None)
         return
+    from gb10.serving.run.fleet import open_fleet  # noqa: PLC0415 - for a start
+    from gb10.serving.run.running import running  # noqa: PLC0415 - for a start
+    from gb10.serving.run.watching import watch  # noqa: PLC0415 - for a start
+
     with open_fleet(ctx, service.hosts) as fleet, running(ctx, fleet, prepared) as watched:
         if watched is None:
             ctx.reporter.say(f"{service.name} runs already, unchanged")

@@ -12,7 +12,6 @@ import typer
 from packaging.version import Version
 from rich.table import Table
 
-from gb10.cli.build.image_options import releases
 from gb10.cli.common import JsonOption, print_json, reported, verb_app, with_context
 from gb10.cli.values import completer, patched_sources, patches
 from gb10.cli.verb import print_table
@@ -50,6 +49,7 @@ def print_rows(ctx: Context, rows: Sequence[Row], idle: Collection[str] = ()) ->
     console = terminal(ctx.env, stderr=False)
     for source in dict.fromkeys(row.source for row in rows):
         own = [row for row in rows if row.source == source]
+        series = load_series(ctx.catalog.patches, source)
         ids = list(dict.fromkeys(verdict.patch.id for row in own for verdict in row.verdicts))
         table = Table(title=source, title_justify="left", box=None, pad_edge=False)
         table.add_column("release", no_wrap=True, min_width=max(len(str(row.version)) for row in own))
@@ -61,7 +61,7 @@ def print_rows(ctx: Context, rows: Sequence[Row], idle: Collection[str] = ()) ->
         if any(outcome_of(verdict) in SHORT for row in own for verdict in row.verdicts):
             print(LEGEND)
         for name in ids:
-            ranges = dict.fromkeys(range_of(patch) for patch in find_patches(ctx.catalog.patches, f"{source}/{name}"))
+            ranges = dict.fromkeys(range_of(patch) for patch in series if patch.id == name)
             console.print(f"\n{name}  {' or '.join(ranges)}", style="bold", soft_wrap=True)
             for line in reasons(own, name, idle):
                 console.print(f"  {line}", soft_wrap=True, highlight=False, markup=False)
@@ -335,6 +335,8 @@ def adopt(
     """
     if not ref:
         raise UsageError("patches adopt needs a release", hint="add --ref SOURCE=VERSION, for example vllm=0.33.0")
+    from gb10.cli.build.image_options import releases  # noqa: PLC0415 - planning, which no other command here needs
+
     refs = {source: parse_version(version) for source, version in releases(ref).items()}
     fates = adopt_diffs(library(ctx), place, refs)
     if write:

@@ -18,7 +18,7 @@ T = TypeVar("T", bound="Sent")
 class Sent(BaseModel):
     """A part of a document; it may hold more than is read of it."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 class SentBlob(Sent):

@@ -21,16 +21,17 @@ from gb10.core.fetch import store_paths
 from gb10.core.host import Host
 from gb10.core.reporter import Task
 from gb10.core.store import Store
-from gb10.errors import BuildError, FetchError, PatchError
+from gb10.errors import BuildError
 from gb10.image.build.bases import Bases
 from gb10.image.build.contexts import BuildContext, Lay, build_context, secret_file, tree, wheels
 from gb10.image.build.costs import asked_jobs, peaks
 from gb10.image.build.estimate import TOOLS, outlook
+from gb10.image.build.input_checks import fetch_nested, patched_source
 from gb10.image.build.package_errors import package_error
 from gb10.image.build.stage import log_path, run_build
 from gb10.image.context import Context
-from gb10.image.locked_files import fetch_files, fetch_locked
-from gb10.image.patches.patched import adds_files, patched_files
+from gb10.image.locked_files import fetch_files
+from gb10.image.patches.patched import adds_files
 from gb10.image.plan.catalog import module_path
 from gb10.image.plan.compiles import INSTALLER
 from gb10.image.plan.render import Compilers
@@ -232,39 +233,10 @@ def explained(store: Store, step: Step) -> Iterator[None]:
         raise told from error
 
 
-def fetch_nested(ctx: Context, inputs: Inputs) -> None:
-    """The nested projects of an engine's own project, from git; fetched first. Raises FetchError."""
-    for origin in inputs.origins:
-        if origin.nested:
-            try:
-                fetch_locked(ctx, [origin.file])
-            except FetchError as error:
-                raise FetchError(
-                    f"{origin.nested}: {error.message}",
-                    where=error.where,
-                    hint=f"{error.hint}\nor build without it: leave its targets out of --targets, or "
-                    f"{origin.nested} out of nested in the recipe",
-                ) from error
-
-
 def _origin(ctx: Context, origin: Origin) -> dict[str, Lay]:
     """The named contexts of an archive that is compiled: the archive, and the files that its patches change."""
     patched = {origin.patched: tree(patched_source(ctx, origin))} if origin.patches else {}
     return {origin.context: wheels(store_paths(ctx.store, [origin.file])), **patched}
-
-
-def patched_source(ctx: Context, origin: Origin) -> Mapping[str, Path | bytes]:
-    """The files that patches change in an archive that is compiled. Raises PatchError."""
-    (archive,) = store_paths(ctx.store, [origin.file])
-    changes = patched_files(ctx.catalog.patches, archive, origin.patches, ctx.reporter.say)
-    kept: dict[str, Path | bytes] = {path: content for path, content in changes.items() if content is not None}
-    if len(kept) < len(changes):
-        raise PatchError(
-            "a patch deletes files of a source that is compiled",
-            where="\n".join(changes.keys() - kept),
-            hint="empty them instead",
-        )
-    return kept
 
 
 def _note(ctx: Context, step: Step, task: Task, event: Event) -> None:

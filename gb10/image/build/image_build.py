@@ -6,44 +6,41 @@ A tag names only what was scanned.
 import json
 import platform
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from gb10.containers.connection import Engine
-from gb10.containers.images import find_image, passing_tag, require_image, tag_image
+from gb10.containers.images import passing_tag, require_image, tag_image
 from gb10.containers.packages import unpacked
-from gb10.containers.reach import connect_if_running, connect_or_start
+from gb10.containers.reach import connect_or_start
 from gb10.core.concurrency import Stop, run_in_background
 from gb10.core.files import digest
 from gb10.core.store import Store
-from gb10.errors import UncheckedError, UsageError
+from gb10.errors import UsageError
 from gb10.image.build.assemble import build_request, image_files, image_folders, image_request, upstream_folders
-from gb10.image.build.base_build import on_image_context, try_patched
+from gb10.image.build.base_build import on_image_context
 from gb10.image.build.bases import STAGES, Bases, base_tars, make_rootfs
+from gb10.image.build.cache_status import CacheStatus, check_cache, selected
 from gb10.image.build.contexts import BuildContext, build_context
 from gb10.image.build.costs import keep_speed
 from gb10.image.build.estimate import (
     ASSEMBLY,
     DOWNLOAD,
     UPSTREAM,
-    Needs,
     check_disk_and_memory,
     needs,
     outlook,
     with_forecast,
 )
-from gb10.image.build.input_checks import check_sources, try_patches, try_sources, try_targets
+from gb10.image.build.input_checks import check_sources
 from gb10.image.build.mod_layers import mod_network, mod_secrets, naming_mods, note_build, ready_emulation
 from gb10.image.build.proving import Received, prove_image, received, say_report, stored_verdict
 from gb10.image.build.stage import (
-    IN_ENGINE,
     check_builder,
     check_caches,
-    engine_folder,
     note_steps,
     one_by_one,
     ready_engine,
@@ -64,9 +61,8 @@ from gb10.image.build.wheels import (
 )
 from gb10.image.context import Context
 from gb10.image.locked_files import fetch_files
-from gb10.image.plan.dag import torch_problem
 from gb10.image.plan.render import bake
-from gb10.image.plan.values import PLACES, Plan, Step
+from gb10.image.plan.values import Plan
 from gb10.image.proof.arch_match import Verdict
 from gb10.image.proof.scans import (
     Record,
@@ -76,11 +72,6 @@ from gb10.image.proof.scans import (
     remember_layers,
     require_scanned,
 )
-
-OURS: Final = "kernels"
-"""How --rebuild names the wheels of our own kernels."""
-STORED: Final = PLACES.keys() - {"proof"}
-"""Kinds of steps with a result in the store, not in an engine."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,20 +89,6 @@ class Verified:
     hit: bool
     received: Received | None = None
     """What is wrong with the image of others that it is built on."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CacheStatus:
-    """What is cached, before any work."""
-
-    engine: Engine | None
-    """The running one."""
-    cached: Mapping[str, bool]
-    """Whether each step is a cache hit, by name."""
-    needs: Needs
-    """Of the other steps."""
-    image: Record | None = None
-    """The verified image that the engine has."""
 
 
 class ImageBuild:
@@ -138,31 +115,6 @@ class ImageBuild:
                 found = replace(found, cached=kept, needs=needs(self.ctx, self.plan, kept, found.engine))
             self._status = found
         return self._status
-
-    def check_torch(self) -> None:
-        """Raise UsageError when torch is not built with the recipe's CUDA. If that is unknown, print a note."""
-        problem, torch = torch_problem(self.plan), self.plan.torch
-        if problem:
-            raise problem
-        if torch and torch.cuda is None:
-            self.ctx.reporter.say(f"torch {torch.version}: the lock does not name its CUDA version; not checked")
-
-    def try_inputs(self) -> UncheckedError | None:
-        """Try patches on what they change, and the names of CMake targets on what the store has: for ``--dry-run``.
-
-        A wheel or archive that patches change is fetched. Returns the error to raise after the plan is shown when one
-        cannot be fetched. Raises PatchError, UsageError.
-        """
-        ctx, plan = self.ctx, self.plan
-        unchecked = (*try_patched(ctx, plan), *try_patches(ctx, plan), *try_sources(ctx, plan))
-        try_targets(ctx, plan)
-        if not unchecked:
-            return None
-        return UncheckedError(
-            "patches are not checked: what they change cannot be fetched",
-            where="\n".join(unchecked),
-            hint="run the command again with a network, or with a mirror: PIP_INDEX_URL",
-        )
 
     def check_engine(self) -> None:
         """Check a builder that the user names, also when nothing is left to build; raises EngineError.
@@ -363,53 +315,7 @@ class ImageBuild:
         )
 
 
-def check_cache(ctx: Context, plan: Plan, rebuild: Collection[str] = ()) -> CacheStatus:
-    """What is cached, before any work. Steps of ``rebuild``, and those that depend on them, are not.
-
-    Starts and changes nothing. Raises EngineError.
-    """
-    running = connect_if_running(ctx.env, ctx.store)
-    engine = replace(running, builder=ctx.builder) if running else None
-    image = find_verified_image(ctx.store, engine, plan) if engine and plan.of_kind("image") else None
-    room = engine_folder(engine) if engine else None
-    cached: dict[str, bool] = {}
-
-    def stored(step: Step) -> bool:
-        if step.kind == "base":
-            return bool(engine and plan.base and find_image(engine, plan.base.reference))
-        if step.kind in STORED:
-            return ctx.store.entry(PLACES[step.kind], step.key).exists()
-        return step.kind in IN_ENGINE and room is not None and ctx.store.entry(room, step.key).exists()
-
-    for step in plan.steps:
-        stands = all(cached[need] for need in step.needs) or step.kind in STORED
-        again = step.name in rebuild or (step.kind == "graft" and any(need in rebuild for need in step.needs))
-        cached[step.name] = not again and stands and (image is not None or stored(step))
-    return CacheStatus(engine=engine, cached=cached, needs=needs(ctx, plan, cached, engine), image=image)
-
-
 def unproven_tag(store: Store, plan: Plan) -> str:
     """The name of the plan's image before it is verified; another store's build on the same engine has another one."""
     builder = digest([platform.node(), str(store.root.resolve())])[:8]
     return f"{plan.recipe.repository}:unproven-{plan.key[:12]}.{builder}"
-
-
-def selected(plan: Plan, names: Collection[str]) -> frozenset[str]:
-    """The wheel steps that ``--rebuild NAME`` names, by wheel, by source, or as our own kernels.
-
-    Raises UsageError for a name that stands for none.
-    """
-    builds = {step.name: plan.recipe.wheels[step.name] for step in plan.of_kind("wheel")}
-    # sources that are compiled only with --targets
-    idle = {wheel.source for one, wheel in plan.recipe.wheels.items() if one not in plan.recipe.built}
-    names_of = {
-        wheel: {wheel, OURS if build.method == "extension" else build.source} for wheel, build in builds.items()
-    }
-    for name in names:
-        if not any(name in own for own in names_of.values()):
-            listed = ", ".join(sorted(set().union(*names_of.values())))
-            raise UsageError(
-                f"--rebuild {name}: the recipe builds no wheel from {name}",
-                hint=f"valid: {listed or 'none'}{f'; {name}, too, when --targets names some' if name in idle else ''}",
-            )
-    return frozenset(wheel for wheel, own in names_of.items() if own & {*names})

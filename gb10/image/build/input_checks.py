@@ -6,8 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from gb10.core.fetch import store_paths
 from gb10.core.files import Artifact
-from gb10.errors import FetchError, UsageError
-from gb10.image.build.compile import fetch_nested, patched_source
+from gb10.errors import FetchError, PatchError, UsageError
 from gb10.image.build.costs import known_targets
 from gb10.image.context import Context
 from gb10.image.locked_files import fetch_files, fetch_locked
@@ -15,7 +14,7 @@ from gb10.image.patches.graft import check_changes
 from gb10.image.patches.patched import patched_files
 from gb10.image.patches.release_files import open_stored
 from gb10.image.plan.options import PatchUse
-from gb10.image.plan.values import Plan, Step, wheel_inputs
+from gb10.image.plan.values import Inputs, Origin, Plan, Step, wheel_inputs
 from gb10.image.recipe.image_recipe import ALL
 
 WORD = re.compile(r"[A-Za-z_]\w*")
@@ -42,6 +41,35 @@ def check_sources(ctx: Context, plan: Plan) -> None:
             fetch_files(ctx, (step,))
             for origin in patched:
                 patched_source(ctx, origin)
+
+
+def fetch_nested(ctx: Context, inputs: Inputs) -> None:
+    """The nested projects of an engine's own project, from git; fetched first. Raises FetchError."""
+    for origin in inputs.origins:
+        if origin.nested:
+            try:
+                fetch_locked(ctx, [origin.file])
+            except FetchError as error:
+                raise FetchError(
+                    f"{origin.nested}: {error.message}",
+                    where=error.where,
+                    hint=f"{error.hint}\nor build without it: leave its targets out of --targets, or "
+                    f"{origin.nested} out of nested in the recipe",
+                ) from error
+
+
+def patched_source(ctx: Context, origin: Origin) -> Mapping[str, Path | bytes]:
+    """The files that patches change in an archive that is compiled. Raises PatchError."""
+    (archive,) = store_paths(ctx.store, [origin.file])
+    changes = patched_files(ctx.catalog.patches, archive, origin.patches, ctx.reporter.say)
+    kept: dict[str, Path | bytes] = {path: content for path, content in changes.items() if content is not None}
+    if len(kept) < len(changes):
+        raise PatchError(
+            "a patch deletes files of a source that is compiled",
+            where="\n".join(changes.keys() - kept),
+            hint="empty them instead",
+        )
+    return kept
 
 
 def try_sources(ctx: Context, plan: Plan) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from gb10.image.plan.render import wheel_dockerfile
 from gb10.image.plan.values import Plan, Step, wheel_inputs
 from gb10.image.proof.scans import prove_wheel
 from gb10.image.proof.wheel_files import read_manifest
+from gb10.image.request.unit_reads import READS, keep_reads
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +118,7 @@ def wheel_file(entry: Path) -> Path:
     return found[0]
 
 
-EXPORTED = ("*.whl", "manifest.json", "measured.json")
+EXPORTED = ("*.whl", "manifest.json", "measured.json", READS)
 
 
 def build_wheels(
@@ -167,6 +168,7 @@ def _compile(ctx: Context, engine: Engine, plan: Plan, step: Step, work: Path, *
     )
     job.run(ctx, engine, work)
     check_exported(work, *EXPORTED)
+    keep_reads(work, plan, step)
     wheel = wheel_file(work)
     prove_wheel(wheel)
     seal(wheel)

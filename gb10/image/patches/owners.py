@@ -232,7 +232,9 @@ def _main(releases: Releases, name: str, owners: Mapping[str, str | None], named
 
 
 def _unread(releases: Releases, source: str, path: str) -> bool:
-    """Whether nothing of an image, and no compile, reads a file."""
+    """Whether nothing of an image, and no compile, reads a file. The build of a recipe's own source may read any."""
+    if not releases.source(source).releases:
+        return False
     if releases.source(source).owns and releases.source(source).told:
         return not path.startswith(tuple(f"{folder}/" for folder in ("include", "tools/util/include")))
     layout = releases.source(source).layout

@@ -153,7 +153,7 @@ def _fields_alike(wanted: ast.AST, found: object) -> bool:
 
 def _lists_alike(wanted: list[object], found: list[object]) -> bool:
     if wanted and _is_rest(wanted[-1]):
-        return _lists_alike(wanted[:-1], found[: len(wanted) - 1]) if len(found) >= len(wanted) - 1 else False
+        return _lists_alike(wanted[:-1], found[: len(wanted) - 1])
     return len(wanted) == len(found) and all(map(_alike, wanted, found))
 
 

@@ -2,14 +2,21 @@
 
 import difflib
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
+from packaging import __version__ as packaging_version
 from packaging.version import Version
+from pydantic import ValidationError
 
+from gb10.core.fields import Model
+from gb10.core.files import digest
+from gb10.core.store import file_sha256, note_use
 from gb10.errors import EmptySelectionError, PatchError, UsageError
 from gb10.image.patches.apply import ConflictError, apply_diff, apply_patch
 from gb10.image.patches.diff import FileDiff
@@ -24,7 +31,7 @@ from gb10.image.patches.record import (
     scope_text,
 )
 from gb10.image.patches.release_files import Library, Opened, open_folder, open_release
-from gb10.image.patches.releases import Release, load_releases
+from gb10.image.patches.releases import Release, Releases, load_releases
 from gb10.image.patches.series import Patch, load_series, sources
 from gb10.image.patches.source_tree import Changed, Tree
 
@@ -236,7 +243,10 @@ def releases_in_words(count: int) -> str:
 
 
 def status(library: Library, source: str, versions: Sequence[Version], tree: Path | None = None) -> tuple[Row, ...]:
-    """The rows of a source: the pinned releases, or the requested ones. Raises PatchError, FetchError, UsageError."""
+    """The rows of a source: the pinned releases, or the requested ones. Raises PatchError, FetchError, UsageError.
+
+    The verdicts on a pinned release are kept in the store, without the files that the patches leave.
+    """
     patches = load_series(library.root, source)
     if not patches:
         raise EmptySelectionError(
@@ -246,7 +256,7 @@ def status(library: Library, source: str, versions: Sequence[Version], tree: Pat
         )
     releases = load_releases(library.root)
     if tree is not None:
-        return tuple(_row(patches, open_folder(tree, releases, source, version)) for version in versions)
+        return tuple(judged_row(patches, open_folder(tree, releases, source, version)) for version in versions)
     wanted = versions or sorted(map(Version, releases.source(source).releases))
     with (
         ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
@@ -254,14 +264,90 @@ def status(library: Library, source: str, versions: Sequence[Version], tree: Pat
     ):
 
         def row(version: Version) -> Row:
-            made = _row(patches, open_release(library, releases, source, version))
+            made = _kept_row(library, releases, patches, source, version)
             library.reporter.advance(task, 1)
             return made
 
         return tuple(pool.map(row, wanted))
 
 
-def _row(patches: Iterable[Patch], opened: Opened) -> Row:
+ROOM: Final = "verdicts"
+FILE: Final = "row.json"
+
+
+class KeptVerdict(Model):
+    """A verdict as the store keeps it: ``patch`` is the name in the series."""
+
+    patch: str
+    outcome: Outcome
+    answer: Answer | Literal["unknown-shape"]
+    found: str
+    why: str
+    left: bool
+
+
+class KeptRow(Model):
+    """The verdicts on one release, in the order of the series."""
+
+    verdicts: tuple[KeptVerdict, ...]
+
+
+def _kept_row(library: Library, releases: Releases, patches: Sequence[Patch], source: str, version: Version) -> Row:
+    """The row of a release. Of a pinned one it is made once for the content of all that decides it."""
+    pins = releases.source(source)
+    pinned = pins.pinned(version)
+    if pinned is None:
+        return judged_row(patches, open_release(library, releases, source, version))
+    chosen = {patch.name: patch for patch in variants_for(patches, version)}
+    decides = [
+        [source, str(version), pinned.model_dump_json(), pins.model_dump_json(include={"layout", "told"})],
+        [[name, patch.sha256, patch.record.model_dump_json()] for name, patch in chosen.items()],
+        _judging(),
+    ]
+    kept = library.store.entry(ROOM, digest(decides)) / FILE
+    try:
+        found = KeptRow.model_validate_json(kept.read_bytes()).verdicts
+        verdicts = tuple(
+            Verdict(
+                patch=chosen[one.patch],
+                outcome=one.outcome,
+                probe=Answered(one.answer, one.found),
+                why=one.why,
+                left=one.left,
+            )
+            for one in found
+        )
+        note_use(kept)
+        return Row(source=source, version=version, pinned=True, verdicts=verdicts, release=pinned)
+    except (FileNotFoundError, ValidationError, KeyError):  # not judged yet, or damaged
+        made = judged_row(patches, open_release(library, releases, source, version))
+    row = KeptRow(
+        verdicts=tuple(
+            KeptVerdict(
+                patch=one.patch.name,
+                outcome=one.outcome,
+                answer=one.probe.answer,
+                found=one.probe.why,
+                why=one.why,
+                left=one.left,
+            )
+            for one in made.verdicts
+        )
+    )
+    with library.store.locked(f"verdict-{kept.parent.name}"):
+        library.store.write_text(kept, row.model_dump_json(by_alias=True))
+    return made
+
+
+@lru_cache
+def _judging() -> str:
+    """Digest of what judges a patch: this folder's code, and the Python whose parser it asks."""
+    own = [(path.name, file_sha256(path)) for path in sorted(Path(__file__).parent.glob("*.py"))]
+    return digest([own, sys.version, packaging_version])
+
+
+def judged_row(patches: Iterable[Patch], opened: Opened) -> Row:
+    """What becomes of every patch of a source on a release; the verdicts have the files that the patches leave."""
     verdicts = judge_series(patches, opened.version, opened.tree)
     return Row(
         source=opened.source,

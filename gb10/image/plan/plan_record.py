@@ -205,7 +205,7 @@ Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 class Recorded(BaseModel):
     """A part of the document; a later release may write more into it."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 class RecordedCheckout(Recorded):

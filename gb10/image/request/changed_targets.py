@@ -1,13 +1,15 @@
-"""Which CMake targets read the compiled files that a commit changes, by its CMakeLists.txt and its includes.
+"""Which CMake targets read the compiled files that a commit changes, and which of their units.
 
-CMake itself does not run: conditions about the GPU's language are followed, of all others both sides count. So a target
-may be named that does not need it, but a changed file that no target is known to read is never passed over.
+Of targets that were compiled here, the compiler's own lists of what each unit read decide. Of others CMakeLists.txt and
+the includes do; CMake itself does not run: conditions about the GPU's language are followed, of all others both sides
+count. So a target may be named that does not need it, but a changed file that no target is known to read is never
+passed over.
 """
 
 import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import Final
@@ -18,9 +20,12 @@ from gb10.image.lock.moves import nested_moves
 from gb10.image.patches.places import harmless
 from gb10.image.patches.source_tree import Tree
 from gb10.image.plan.catalog import Catalog
+from gb10.image.plan.values import source_archive
 from gb10.image.recipe.image_recipe import ALL, Recipe
 from gb10.image.recipe.kernel_sets import COSTS
+from gb10.image.recipe.locked import Lock
 from gb10.image.request.any_commit import CommitChange
+from gb10.image.request.unit_reads import Reads, known_reads
 from gb10.inside.compile.cmake_nested import FOLDER
 
 MAIN: Final = "CMakeLists.txt"
@@ -45,21 +50,43 @@ OTHERS: Final = (
 """What builds for other devices set: what only they read is nothing to compile here."""
 DEEPEST: Final = 4
 """Files that one include after the other leads to."""
+NOTHING: Final[Reads] = {}
 EQUAL: Final = re.compile(r"(NOT\s+)?(?:\$\{)?(\w+)\}?\s+STREQUAL\s+\"?(\w+)\"?")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Read:
-    """The targets that read changed files, and changed files of which nobody knows who reads them."""
+    """The targets that read changed files, and changed files of which nobody knows who reads them.
+
+    ``units``: by target, the units that read them, where the compiler's lists are known.
+    """
 
     targets: tuple[str, ...]
     unknown: tuple[str, ...]
+    units: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def targets_of(tree: Tree, changed: Iterable[str]) -> Read:
-    """The targets of a tree that read these files. Pure."""
-    known = frozenset(tree.paths())
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cost:
+    """What a target was measured to take; 0 where it was not."""
+
+    units: int = 0
+    cpu_s: float = 0.0
+
+
+def targets_of(tree: Tree, changed: Iterable[str], listed: Reads = NOTHING) -> Read:
+    """The targets of a tree that read these files. ``listed``: what the compiler read of the release. Pure.
+
+    A file that the release's compile read counts by that list alone: what includes it, and did not before, is changed
+    itself. A new file, and one that no compiler reads, as a generator, counts by the text.
+    """
+    known, changed = frozenset(tree.paths()), tuple(changed)
     closures = {name: _closure(tree, files, known) for name, files in targets_with_sources(tree).items()}
+    compiled = {path for units in listed.values() for paths in units.values() for path in paths}
+    units = {
+        name: tuple(unit for unit, paths in sorted(own.items()) if not paths.isdisjoint(changed))
+        for name, own in listed.items()
+    }
     others = [files for asked in OTHERS for files in targets_with_sources(tree, asked).values()]
     elsewhere = _closure(tree, (file for files in others for file in files), known)
     found, unknown = set[str](), list[str]()
@@ -68,15 +95,21 @@ def targets_of(tree: Tree, changed: Iterable[str]) -> Read:
             continue
         if harmless(path) or path.startswith(f"{FOLDER}/"):
             continue
-        readers = {name for name, files in closures.items() if path in files}
+        readers = {name for name, own in listed.items() if any(path in paths for paths in own.values())}
+        by_text = {name for name, files in closures.items() if path in files}
+        readers |= by_text - listed.keys() if path in compiled else by_text
         found |= readers
         if not readers and path not in elsewhere:
             unknown.append(path)
-    return Read(targets=tuple(sorted(found)), unknown=tuple(unknown))
+    return Read(
+        targets=tuple(sorted(found)),
+        unknown=tuple(unknown),
+        units={name: own for name, own in units.items() if own},
+    )
 
 
-def targets_of_commit(ctx: Context, recipe: Recipe, change: CommitChange) -> tuple[str, ...]:
-    """The targets to compile of a commit, or all where they are not known; printed with what they cost.
+def targets_of_commit(ctx: Context, recipe: Recipe, lock: Lock, change: CommitChange) -> tuple[str, ...]:
+    """The targets to compile of a commit, or all where they are not known; printed with their units and the cost.
 
     Raises UsageError when the recipe compiles nothing of its engine.
     """
@@ -92,11 +125,14 @@ def targets_of_commit(ctx: Context, recipe: Recipe, change: CommitChange) -> tup
             where="\n".join(change.compiled[:10]),
             hint="name a commit that changes Python files alone, or add a wheel of method source to a recipe",
         )
-    read, most = targets_of(change.tree, change.compiled), _most(ctx.catalog, recipe.wheels[name].source)
+    source = recipe.wheels[name].source
+    listed = known_reads(ctx.store, source_archive(source, recipe, lock).sha256)
+    read, most = targets_of(change.tree, change.compiled, listed), _cost(ctx.catalog, f"{source}_all").cpu_s
     if read.unknown:
         ctx.reporter.say(
             f"targets not known yet: {_some(read.unknown)} can be read by any. At most {most:,.0f} CPU s, all targets; "
-            f"name them to compile less: --targets {','.join(read.targets) or 'A,B'}"
+            f"name them to compile less: --targets {','.join(read.targets) or 'A,B'}. Compiled once, a target is "
+            f"known: ./build.py wheels --ref {recipe.engine}={recipe.version} --targets NAME"
         )
         return (ALL,)
     if not read.targets:
@@ -105,7 +141,22 @@ def targets_of_commit(ctx: Context, recipe: Recipe, change: CommitChange) -> tup
     ctx.reporter.say(
         f"compiled: {', '.join(read.targets)}, which read {_some(change.compiled)}; all targets are {most:,.0f} CPU s"
     )
+    for target in read.targets:
+        ctx.reporter.say(_units_of(target, read, listed, _cost(ctx.catalog, target)))
     return read.targets
+
+
+def _units_of(target: str, read: Read, listed: Reads, cost: Cost) -> str:
+    """How much of a target reads what differs."""
+    if target not in listed:
+        bound = f": at most {cost.units}, {cost.cpu_s:,.0f} CPU s" if cost.units else ""
+        return f"units of {target} that read it are not known yet{bound}; compiled once here, they are"
+    own, units = read.units.get(target, ()), len(listed[target])
+    seconds = f", about {cost.cpu_s * len(own) / cost.units:,.0f} CPU s" if cost.units else ""
+    return (
+        f"{len(own)} of {units} units of {target} read it, by the compiler's own list{seconds} "
+        f"({_some(own)}); the compile cache has the others, unless it was cleared"
+    )
 
 
 def check_pins(ctx: Context, recipe: Recipe, change: CommitChange, targets: Sequence[str]) -> None:
@@ -128,10 +179,9 @@ def check_pins(ctx: Context, recipe: Recipe, change: CommitChange, targets: Sequ
             )
 
 
-def _most(catalog: Catalog, source: str) -> float:
-    """CPU seconds of all targets of a source, as they were measured; 0 where they were not."""
-    costs = tomllib.loads(catalog.contents[COSTS].decode())
-    return float(costs.get(f"{source}_all", {}).get("cpu_s", 0))
+def _cost(catalog: Catalog, name: str) -> Cost:
+    row = tomllib.loads(catalog.contents[COSTS].decode()).get(name, {})
+    return Cost(units=int(row.get("units", 0)), cpu_s=float(row.get("cpu_s", 0)))
 
 
 def _say_nested(ctx: Context, recipe: Recipe, change: CommitChange) -> None:

@@ -82,7 +82,7 @@ def nearest_wheel(ctx: Context, recipe: Recipe, named: GitCommit, layout: Layout
             pages = [kept_links(ctx.store, urls[one.commit], recipe.engine) for one in past]
     rows = []
     for one, links in zip(past, pages, strict=True):
-        version = _newest(recipe, links)
+        version = newest_version(recipe, links)
         if version:
             wheel = CommitWheel(commit=one.commit, version=version, index=urls[one.commit], git=named.url)
             installed, compiled = counted(layout, one.differ)
@@ -91,7 +91,7 @@ def nearest_wheel(ctx: Context, recipe: Recipe, named: GitCommit, layout: Layout
     return Asked(best=best, why_none=why_none)
 
 
-def _newest(recipe: Recipe, links: Iterable[Link]) -> str | None:
+def newest_version(recipe: Recipe, links: Iterable[Link]) -> str | None:
     """The newest version of a page that has a wheel for each platform of the image, built for its CUDA."""
     found: dict[Version, list[str]] = {}
     for link in links:

@@ -5,15 +5,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.version import Version
 from pydantic import ValidationError
 
 from gb10.errors import Gb10Error, UsageError
 from gb10.image.context import Context, build_architecture
-from gb10.image.lock.base_lock import build_inputs, check_on_image, lock_in_memory
 from gb10.image.lock.lockfile import check_lock, load_any, load_lock, load_recipe, lock_path
-from gb10.image.lock.offered import full_release, is_short, links_of
 from gb10.image.mods.declaration import RECORD, require_fit
 from gb10.image.mods.read import FoundMod, find_mod
 from gb10.image.patches.releases import load_releases
@@ -27,26 +26,14 @@ from gb10.image.recipe.image_recipe import Recipe, WheelBuild
 from gb10.image.recipe.locked import Lock
 from gb10.image.recipe.on_image import ImageBase, OnImage, derived
 from gb10.image.recipe.slim_rules import Extent
-from gb10.image.request.any_commit import CommitChange, change_of_commit, no_longer_needed
-from gb10.image.request.changed_targets import check_pins, targets_of_commit
 from gb10.image.request.checkouts import START, GitCommit, marked, own_sources, parse_commit, split_refs
-from gb10.image.request.commit_wheels import keep_wheels
-from gb10.image.request.from_image import (
-    Over,
-    beside,
-    check_from,
-    plain_engine,
-    plan_over,
-    refuse_options,
-    release_of,
-    require_engine,
-)
 from gb10.image.request.given_diffs import by_source, from_web, with_urls, with_wholes
-from gb10.image.request.kernel_choice import chosen_kernels, served_model, with_model, with_set, with_warmup_run
 from gb10.image.request.kernel_probe import fitting_sets
-from gb10.image.request.nearest_release import Nearest, nearest_release
 from gb10.image.request.optional_layers import drop_optional_layers
-from gb10.image.request.refs import fit_release, recipe_of_release, require_cuda, without_idle_kernels
+
+if TYPE_CHECKING:
+    from gb10.image.request.any_commit import CommitChange
+    from gb10.image.request.nearest_release import Nearest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,10 +77,13 @@ class Request:
 def make_plan(ctx: Context, request: Request) -> Plan:
     """The plan of a request. Only ``--ref`` and URLs ask others, once; the store keeps the results.
 
-    Raises UsageError for a bad recipe or arch, LockStaleError for a stale lock.
+    What few requests need is imported for them: a plan takes a second. Raises UsageError for a bad recipe or arch,
+    LockStaleError for a stale lock.
     """
     arch = parse_arch(request.arch)
     if request.base:
+        from gb10.image.request.from_image import check_from, plain_engine  # noqa: PLC0415 - for --from
+
         engine = plain_engine(request.engine) if request.named_engine else None
         asked = OnImage(base=ImageBase(image=check_from(request.base)), engine=engine)
         return _plan_on(ctx, request, asked, _locked_base(ctx, request, asked, arch), "--engine")
@@ -111,6 +101,8 @@ def make_plan(ctx: Context, request: Request) -> Plan:
     if changed and not refs:
         refs = {recipe.engine: recipe.version}
     if refs:
+        from gb10.image.request.refs import fit_release, require_cuda, without_idle_kernels  # noqa: PLC0415 - for --ref
+
         wheel = nearest.wheel if nearest else None
         fitted = fit_release(ctx, recipe, lock, refs, without, changed=changed, wheel=wheel)
         if nearest and changed:
@@ -120,13 +112,16 @@ def make_plan(ctx: Context, request: Request) -> Plan:
         require_cuda(recipe, lock, path)
         recipe = without_idle_kernels(ctx, recipe)
     recipe, lock = drop_optional_layers(recipe, lock, without)
-    change = change_of_commit(ctx, recipe, lock, target, commit) if commit else None
-    targets = request.targets or (targets_of_commit(ctx, recipe, change) if change else ())
-    if change:
+    change, targets = None, request.targets
+    if commit:
+        from gb10.image.request.any_commit import change_of_commit  # noqa: PLC0415 - for a commit
+        from gb10.image.request.changed_targets import check_pins, targets_of_commit  # noqa: PLC0415 - the same
+
+        change = change_of_commit(ctx, recipe, lock, target, commit)
+        targets = targets or targets_of_commit(ctx, recipe, lock, change)
         check_pins(ctx, recipe, change, targets)
     recipe = with_targets(recipe, targets)
-    served = served_model(ctx, request.model, request.served_with)
-    recipe, toolkit = _with_kernels(ctx, request, recipe, lock, served)
+    recipe, toolkit, served = _with_kernels(ctx, request, recipe, lock)
     toolkit = fitting_sets(ctx, recipe, lock, toolkit)
     options = Options(
         arch=arch,
@@ -140,7 +135,10 @@ def make_plan(ctx: Context, request: Request) -> Plan:
         without=tuple(sorted(without)),
         slim=request.slim,
     )
-    options = replace(options, served=with_warmup_run(ctx, recipe, toolkit, options, served))
+    if served:
+        from gb10.image.request.kernel_choice import with_warmup_run  # noqa: PLC0415 - for a model
+
+        options = replace(options, served=with_warmup_run(ctx, recipe, toolkit, options, served))
     _, commits = split_refs(request.refs)
     others = tuple(text for text in commits if commit is None or not text.startswith(f"{recipe.engine}="))
     given = replace(request, sources=(*request.sources, *others))
@@ -150,6 +148,8 @@ def make_plan(ctx: Context, request: Request) -> Plan:
 
 def _locked_base(ctx: Context, request: Request, given: OnImage, arch: Arch) -> Lock:
     """The lock of what ``--from`` names: a tag is resolved now, and printed."""
+    from gb10.image.lock.base_lock import lock_in_memory  # noqa: PLC0415 - for --from
+
     lock = lock_in_memory(ctx, given, request.platform or arch.platform)
     if "@" not in given.base.image and lock.base:
         ctx.reporter.say(f"--from {given.base.image} is {lock.base.reference}")
@@ -158,6 +158,9 @@ def _locked_base(ctx: Context, request: Request, given: OnImage, arch: Arch) -> 
 
 def _plan_of_file(ctx: Context, request: Request, given: OnImage, path: Path) -> Plan:
     """The plan of a recipe file on an image of others, by its lock."""
+    from gb10.image.lock.base_lock import check_on_image  # noqa: PLC0415 - for an image of others
+    from gb10.image.request.from_image import beside  # noqa: PLC0415 - the same
+
     lock = load_lock(lock_path(path))
     check_on_image(given, lock, path)
     if request.platform and request.platform != given.platform:
@@ -176,6 +179,15 @@ def _plan_of_file(ctx: Context, request: Request, given: OnImage, path: Path) ->
 
 def _plan_on(ctx: Context, request: Request, given: OnImage, lock: Lock, named: str) -> Plan:
     """The plan of a request on an image of others. Raises UsageError for options that are for our own images."""
+    from gb10.image.lock.base_lock import build_inputs  # noqa: PLC0415 - for an image of others
+    from gb10.image.request.from_image import (  # noqa: PLC0415 - the same
+        Over,
+        plan_over,
+        refuse_options,
+        release_of,
+        require_engine,
+    )
+
     refuse_options(_of_recipes(request))
     if lock.base is None:
         raise UsageError("the lock names no image", hint="lock it again: ./build.py lock --engine FILE")
@@ -207,7 +219,7 @@ def _of_recipes(request: Request) -> dict[str, bool]:
     }
 
 
-def _say_derived(ctx: Context, old: Lock, new: Lock, nearest: Nearest) -> None:
+def _say_derived(ctx: Context, old: Lock, new: Lock, nearest: "Nearest") -> None:
     """Print what a commit requires otherwise, and the wheels of the image that differ for it."""
     before, after = ({wheel.name: wheel.version for wheel in lock.wheels.image["arm64"]} for lock in (old, new))
     names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
@@ -216,8 +228,15 @@ def _say_derived(ctx: Context, old: Lock, new: Lock, nearest: Nearest) -> None:
     ctx.reporter.say(f"derived lock, against that of {nearest.release}: {', '.join(wheels) or 'the same wheels'}")
 
 
-def _release(ctx: Context, request: Request) -> tuple[Path, dict[str, str], GitCommit | None, Nearest | None]:
+def _release(ctx: Context, request: Request) -> "tuple[Path, dict[str, str], GitCommit | None, Nearest | None]":
     """The recipe's file, the releases that ``--ref`` names, the commit that it names of the engine, its release."""
+    if not request.refs:
+        return ctx.catalog.recipe(request.engine), {}, None, None
+    from gb10.image.lock.offered import full_release, is_short, links_of  # noqa: PLC0415 - for --ref
+    from gb10.image.request.commit_wheels import keep_wheels  # noqa: PLC0415 - for --ref
+    from gb10.image.request.nearest_release import nearest_release  # noqa: PLC0415 - for --ref
+    from gb10.image.request.refs import recipe_of_release  # noqa: PLC0415 - for --ref
+
     refs, _ = split_refs(request.refs)
     path = recipe_of_release(ctx, request.engine, refs)
     recipe = load_recipe(path)
@@ -248,7 +267,7 @@ def _with_patches(
     *,
     toolkit: Toolkit,
     options: Options,
-    change: CommitChange | None = None,
+    change: "CommitChange | None" = None,
 ) -> Options:
     """The options with the patches of ours and of the request, in the order in which they are applied.
 
@@ -261,6 +280,8 @@ def _with_patches(
     planning = partial(plan_patches, ctx.catalog.patches, recipe, lock, options.target, toolkit=toolkit)
     gone = left_out(ctx.catalog.patches, request.without_patches, planning(())) if request.without_patches else ()
     if change:
+        from gb10.image.request.any_commit import no_longer_needed  # noqa: PLC0415 - for a commit
+
         had = set(no_longer_needed(ctx, change, recipe)) & {use.patch for use in planning(())}
         gone = tuple(sorted({*gone, *had}))
     planned = planning(diffs.texts, without=gone)
@@ -271,17 +292,25 @@ def _with_patches(
     return replace(options, patches=patches, unpatched=gone)
 
 
-def _with_kernels(
-    ctx: Context, request: Request, recipe: Recipe, lock: Lock, served: Served | None
-) -> tuple[Recipe, Toolkit]:
-    """Recipe and toolkit with the kernel set of the request."""
+def _with_kernels(ctx: Context, request: Request, recipe: Recipe, lock: Lock) -> tuple[Recipe, Toolkit, Served | None]:
+    """Recipe and toolkit with the kernel set of the request, and the model that chooses it."""
     toolkit = ctx.catalog.toolkit
+    if not (request.kernels or request.model or request.served_with):
+        return recipe, toolkit, None
+    from gb10.image.request.kernel_choice import (  # noqa: PLC0415 - for kernels that the request chooses
+        chosen_kernels,
+        served_model,
+        with_model,
+        with_set,
+    )
+
+    served = served_model(ctx, request.model, request.served_with)
     if request.kernels and served:
         raise UsageError("--kernels and --for-model both choose the kernels", hint="choose one of them")
     if served:
         chosen = chosen_kernels(ctx, recipe, lock, json.loads(served.config), dict(served.options))
-        return with_model(ctx, recipe, toolkit, served, chosen)
-    return with_set(recipe, request.kernels) if request.kernels else recipe, toolkit
+        return *with_model(ctx, recipe, toolkit, served, chosen), served
+    return with_set(recipe, request.kernels) if request.kernels else recipe, toolkit, None
 
 
 def with_targets(recipe: Recipe, targets: tuple[str, ...]) -> Recipe:

@@ -30,6 +30,36 @@ def write_manifest(options: argparse.Namespace, targets: list[str], left_out: di
     (options.out / "manifest.json").write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
+def write_reads(options: argparse.Namespace, targets: list[str]) -> None:
+    """OUT/reads.json: by target and unit, the files of the project that the compiler read: its own list, as ninja kept
+    it."""
+    listed = subprocess.run(
+        ["ninja", "-C", str(options.work), "-t", "deps"], check=True, capture_output=True, text=True
+    ).stdout
+    root, found = options.source.resolve(), dict[str, dict[str, list[str]]]()
+    for made, read in read_lists(listed).items():
+        target, _, unit = made.partition(".dir/")
+        name = target.rpartition("/")[2]
+        if name in targets:
+            paths = {Path(options.work, path).resolve() for path in read}
+            own = sorted(path.relative_to(root).as_posix() for path in paths if path.is_relative_to(root))
+            found.setdefault(name, {})[unit.rpartition(".")[0]] = own
+    (options.out / "reads.json").write_text(json.dumps(found, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def read_lists(listed: str) -> dict[str, list[str]]:
+    """``ninja -t deps``: a line for each object, then an indented one for each file that was read."""
+    found: dict[str, list[str]] = {}
+    made = ""
+    for line in listed.splitlines():
+        if line.startswith(" "):
+            found[made].append(line.strip())
+        elif line:
+            made = line.partition(": #deps ")[0]
+            found[made] = []
+    return found
+
+
 def codes_of(options: argparse.Namespace, target: str) -> list[str]:
     """The GPU code of a target: none, or some that the arch runs without compiling it; raises SystemExit.
 

@@ -8,7 +8,7 @@ The project configures itself, as upstream builds it, with these handed in. CUTL
 the project names, or ``--accepted`` must name that one. torch: the target's, by its CMake files; what the project asks
 torch itself for is read from the target's sources, since nothing of the target runs. Of the nested projects, which it
 fetches from git, those that ``--nested`` names (cmake_nested.py); the others are left out. ``all`` stands for every
-target that is compiled then. Writes OUT/<path in the wheel>, OUT/manifest.json and WORK/measured.json.
+target that is compiled then. Writes OUT/<path in the wheel>, OUT/manifest.json, OUT/reads.json and WORK/measured.json.
 """
 
 import argparse
@@ -45,6 +45,7 @@ def main() -> None:
     for target in targets:
         cmake(options, "--install", str(options.work), "--component", target, "--prefix", str(options.out))
     cmake_manifest.write_manifest(options, targets, left_out)
+    cmake_manifest.write_reads(options, targets)
     write_measured(options.work, cmake_manifest.target_of)
 
 

@@ -13,6 +13,7 @@ Writes one wheel to OUT, and WORK/measured.json.
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from gb10.inside.compile.compilers import cache_settings, write_measured
 from gb10.inside.compile.package_backend import refused
 
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+NEEDED = re.compile(r"#error C\+\+(\d\d) or later compatible compiler is required")
 COMPILER = Path(__file__).with_name("package_compiler.py")
 HOOK = "from gb10.inside.compile.build_python import answer_for_target\n\nanswer_for_target()\n"
 INCLUDE = Path("/usr/include")
@@ -120,6 +122,8 @@ def lay_out_compilers(options: argparse.Namespace) -> None:
         "arch": options.arch,
         "foreign": str(options.out / FOREIGN),
         "gencode": f"-gencode={options.gencode}",
+        "torch": str(options.site / "torch/include"),
+        "standard": least_standard(options.site),
         "environment": cache_settings(options.work, options.source, real, options.cxx),
     }
     config.write_text(json.dumps(told), encoding="utf-8")
@@ -128,6 +132,13 @@ def lay_out_compilers(options: argparse.Namespace) -> None:
     for kind, path in wrappers.items():
         path.write_text(f'#!/bin/sh\nexec {sys.executable} -IS {COMPILER} {config} {kind} "$@"\n', encoding="utf-8")
         path.chmod(0o755)
+
+
+def least_standard(site: Path) -> int:
+    """The C++ standard that torch's headers need, by their own words; 0 where they name none."""
+    path = site / "torch/include/ATen/ATen.h"
+    found = NEEDED.search(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None
+    return int(found[1]) if found else 0
 
 
 def write_build_files(options: argparse.Namespace) -> None:

@@ -5,8 +5,8 @@
 A package's build chooses GPUs in many ways: a list of its own, a variable, the GPU of the machine. So nvcc's words for
 them are replaced by the arch of the image here, where all ways meet. A call whose list has nothing that a GPU of this
 arch runs is for other GPUs: it stays as its author wrote it, and FOREIGN notes its code, so that pack_package.py knows
-whence it comes. Also replaced: the compiler that nvcc takes for host code, by the target's. Several threads are left
-out: ccache gives up, and there is one arch.
+whence it comes. Also replaced: the compiler that nvcc takes for host code, by the target's, and a C++ standard that is
+older than the headers of torch need, by theirs. Several threads are left out: ccache gives up, and there is one arch.
 """
 
 import json
@@ -34,6 +34,9 @@ instruction, and doubles ptxas' time."""
 TO_PTX = ("-ptx", "--ptx")
 COMPILES = ("-c", "--compile", "-dc", "--device-c", "-dw", "--device-w")
 NATIVE = re.compile(r"-m(?:arch|cpu|tune)=native")
+STANDARD = re.compile(r"(--?std=)?((?:c|gnu)\+\+)(0x|1y|1z|2a|2b|\d\d)")
+DRAFTS = {"0x": 11, "1y": 14, "1z": 17, "2a": 20, "2b": 23, "98": 0, "03": 0}
+"""C++ standards that do not sort as their numbers do."""
 CODE = re.compile(r"\b(sm|compute|lto)_(\d+)(\d)([af]?)")
 LINK = ("-Wl,--strip-all", "-Wl,--build-id=none", "-Wl,--as-needed")
 
@@ -46,6 +49,7 @@ def main() -> int:
     if native:
         print(f"error: {native} compiles for the machine that builds, not for the image's", file=sys.stderr)
         return 1
+    words = with_standard(words, config["torch"], config["standard"])
     if kind == "nvcc":
         others = foreign(words, config["arch"])
         if others:
@@ -54,6 +58,24 @@ def main() -> int:
     elif "-shared" in words and not set(words) & {*COMPILES}:
         words = [*words, *LINK]
     return run([config[kind], *words], config["environment"])
+
+
+def with_standard(words: Sequence[str], torch: str, least: int) -> list[str]:
+    """The words of a call that reads torch's headers, with no older C++ than these need; it is printed.
+
+    ``torch``: the folder of the headers. 0: they do not say what they need.
+    """
+    if not least or not any(torch in word for word in words):
+        return [*words]
+    made = [*words]
+    for index, word in enumerate(words):
+        found = STANDARD.fullmatch(word)
+        if found is None or not (found[1] or words[index - 1 : index] in (["-std"], ["--std"])):
+            continue
+        if DRAFTS.get(found[3], int(found[3]) if found[3].isdecimal() else 0) < least:
+            made[index] = f"{found[1] or ''}{found[2]}{least}"
+            print(f"{found[2]}{found[3]} is compiled as {found[2]}{least}, which torch's headers need", file=sys.stderr)
+    return made
 
 
 def foreign(words: Sequence[str], arch: str) -> list[str]:

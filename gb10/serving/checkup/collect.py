@@ -18,7 +18,6 @@ from gb10.serving.checkup.collect_containers import (
     scanner_for,
     sentence,
 )
-from gb10.serving.checkup.endpoint_probe import probe_endpoint
 from gb10.serving.checkup.engine_source import explained
 from gb10.serving.checkup.saved_logs import SavedLog
 from gb10.serving.cluster.probing import each_machine, not_whole, read_node, script_output
@@ -161,6 +160,8 @@ def _asked(
     found, failed = (dict.fromkeys(request.urls), []) if request.urls else _running(containers)
     if not found:
         return (), (*failed, "no endpoint is known to ask: name one with --url")
+    from gb10.serving.checkup.endpoint_probe import probe_endpoint  # noqa: PLC0415 - a tenth of a second for logs
+
     asked = []
     for url in found:
         keyed = bool(request.urls) or is_this_machine(url)

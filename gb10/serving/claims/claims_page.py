@@ -8,8 +8,15 @@ from gb10.serving.claims.claim_schema import Claim, Report, Result, Subject, res
 HEAD: Final = """# What gb10 claims, and what a GB10 has shown of it
 
 Made from `recipes/claims/` (`make check` fails when it is stale). Pages name a claim by its id. Each claim has how it
-is checked without a GB10, which step of `selftest` checks it on one, and what must come out. An owner's report becomes
-a file below it (`selftest import`).
+is checked without a GB10, which step of `selftest` checks it on one, and what must come out.
+
+You have a Spark? The first command takes up to an hour, the second adds its report here: send both files that it names
+as a pull request.
+
+```console
+$ ./build.py selftest run --model DIR --out mine
+$ ./build.py selftest import mine/report.json
+```
 
 """
 TABLE: Final = "| id | claim | without a GB10 | on a GB10 | must come out | state |\n|---|---|---|---|---|---|\n"

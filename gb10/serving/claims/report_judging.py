@@ -138,15 +138,15 @@ def keep_report(root: Path, judged: Judged, subjects: Sequence[Subject]) -> Path
     return path
 
 
-def check_release(judged: Judged, *, image: str, without: Collection[str], subjects: Sequence[Subject]) -> None:
+def check_release(judged: Judged, *, image: str, leave_out: Collection[str], subjects: Sequence[Subject]) -> None:
     """Raise VerifyError unless an image may get its moving tag by this report, UncheckedError for what is left out.
 
-    ``without`` names steps that this machine cannot run.
+    ``leave_out`` names steps that this machine cannot run.
     """
     if not re.fullmatch(r"sha256:[0-9a-f]{64}", image):
         raise UsageError(f"{image!r} is no digest", hint="write sha256:… as selftest and `image` print it")
     steps = {claim.step for claim in chain.from_iterable(one.claims for one in subjects) if claim.step}
-    unknown = sorted(set(without) - steps)
+    unknown = sorted(set(leave_out) - steps)
     if unknown:
         raise UsageError(f"no step {unknown[0]!r} checks a claim", hint=f"the steps: {', '.join(sorted(steps))}")
     if judged.kept.image != image:
@@ -162,5 +162,5 @@ def check_release(judged: Judged, *, image: str, without: Collection[str], subje
             f"{len(judged.fell)} claims fell, {len(judged.broken)} steps do not hold: the tag stays where it is",
             where="\n".join((*fallen, *broken)),
         )
-    excused = {claim.id for claim in chain.from_iterable(one.claims for one in subjects) if claim.step in without}
+    excused = {claim.id for claim in chain.from_iterable(one.claims for one in subjects) if claim.step in leave_out}
     refuse_unchecked([row for row in judged.unchecked if row.what not in excused])

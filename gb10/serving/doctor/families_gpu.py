@@ -476,7 +476,8 @@ def kernel_call_fails(case: Case) -> Verdict | None:
     """A call of a kernel that its library refuses, by the file that calls or by what the message names."""
     last = next((one for one in reversed(case.raised.frames) if one.package not in ("", "torch")), None)
     named = re.search(r"[Cc]heck failed|[Cc]ould not|[Ff]ailed|[Ii]nvalid|[Uu]nsupported|[Cc]annot", case.text)
-    by_file = last is not None and CALLS_A_KERNEL.search(last.file) is not None
+    operator = any(one.file.endswith("torch/_ops.py") for one in case.raised.frames[-2:])
+    by_file = operator or (last is not None and CALLS_A_KERNEL.search(last.file) is not None)
     by_name = named is not None and NAMES_A_KERNEL.search(case.text.partition("\n")[0]) is not None
     if case.raised.name not in OF_THE_GPU or not (by_file or (by_name and not case.raised.frames)):
         return None

@@ -142,6 +142,32 @@ def address_of_another_network(case: Case) -> Verdict | None:
     )
 
 
+OF_A_PARENT: Final = re.compile(
+    r"/multiprocessing/(?:synchronize|shared_memory|reduction|resource_sharer|managers)\.py$"
+)
+
+
+def objects_of_another_process(case: Case) -> Verdict | None:
+    """Semaphores and shared memory of a parent process that is not there: it ended, or it is on another node."""
+    if case.raised.name not in ("FileNotFoundError", "ConnectionRefusedError", "EOFError", "AuthenticationError"):
+        return None
+    if not any(OF_A_PARENT.search(frame.file) for frame in case.raised.frames[-3:]):
+        return None
+    return Verdict(
+        code="objects-of-another-process",
+        meaning=(
+            "A worker was handed a semaphore or shared memory of another process, and it is not there: the parent has "
+            "ended, or it runs on another node or in another container, where /dev/shm is another one."
+        ),
+        action=(
+            "If the parent ended first, its log has the cause. On several nodes multiprocessing needs one parent on "
+            "each node: start the engine on each (--nnodes 2 --node-rank …, --distributed-executor-backend mp), or let "
+            "Ray do it (--distributed-executor-backend ray). A newer image may have another default than before."
+        ),
+        evidence="where Python opens the object again; spark-arena/recipe-registry#13",
+    )
+
+
 def port_is_taken(case: Case) -> Verdict | None:
     """A port that another process listens on."""
     found = IN_USE.search(f"{case.raised.type}: {case.text}")
@@ -306,4 +332,4 @@ def hub(case: Case) -> Verdict | None:
     return Verdict(code=code, meaning=meaning, action=action, evidence="exceptions of huggingface_hub and requests")
 
 
-NETWORK_FAMILIES: Final = (port_is_taken, hub, roce_address, address_of_another_network)
+NETWORK_FAMILIES: Final = (port_is_taken, objects_of_another_process, hub, roce_address, address_of_another_network)

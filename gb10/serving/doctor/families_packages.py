@@ -404,6 +404,7 @@ def model_is_too_new(case: Case) -> Verdict | None:
 
 ARGUMENTS: Final = re.compile(
     r"^(?P<called>[\w.<>]{1,120})\(\) (?:got an unexpected keyword argument ['\"](?P<name>\w{1,80})['\"]"
+    r"|got multiple values for (?:keyword )?argument ['\"](?P<twice>\w{1,80})['\"]"
     r"|(?:missing|takes) .{1,120}arguments?)"
 )
 WITHOUT: Final = re.compile(r"^(?:type object )?'(?P<type>\w{1,80})' (?:object )?has no attribute '(?P<name>\w{1,80})'")
@@ -444,6 +445,9 @@ def parts_of_different_releases(case: Case) -> Verdict | None:
     take = f"Take a newer release{f' ({newer.version} is the next)' if newer else ''}"
     if arguments:
         called = arguments["called"].removesuffix(".__init__")
+        theirs = called.split(".")[0]
+        if "." in called and theirs != last.package and theirs.isidentifier() and theirs[:1].islower():
+            return _different_times(case, last.package, theirs, f"{called} takes other arguments than it was given")
         what = f"{called} with {arguments['name']}" if arguments["name"] else f"{called} with other arguments"
         return Verdict(
             code="package-of-another-time",
@@ -487,6 +491,38 @@ def _wanting(case: Case, file: str | None = None) -> str:
     return next((one for one in reversed(case.packages) if one not in STANDARD), "The package")
 
 
+BUILDS: Final = re.compile(
+    r"(?:^|/)(?:setup|build|conanfile|build_backend|_build\w*)\.py$|/pip-\w+-\w+/|setuptools/build_meta"
+)
+OF_X86: Final = re.compile(r"cpu|instruct|march|arch|platform|avx|simd|neon|machine", re.I)
+
+
+def build_script_fails(case: Case) -> Verdict | None:
+    """A package's own build script that does not get on with this machine."""
+    own = next((one for one in reversed(case.raised.frames) if BUILDS.search(one.file)), None)
+    if own is None or case.raised.name in ("CalledProcessError", "KeyboardInterrupt"):
+        return None
+    cpu = OF_X86.search(f"{own.function} {case.text}")
+    return Verdict(
+        code="build-script-fails",
+        meaning=(
+            f"The build script of the package ({own.path}:{own.line} in {own.function or 'its body'}) stops with "
+            f"{case.raised.text[:200]}: "
+            + (
+                "it looks for features of an x86-64 CPU (flags in /proc/cpuinfo), and a GB10 is ARM (aarch64)."
+                if cpu
+                else "it does not find what it expects of this machine, or of torch, nvcc or setuptools here."
+            )
+        ),
+        action=(
+            "Take a release of the package that has a wheel for aarch64 (or names ARM in its notes); else read the "
+            "script at this line: it often has a variable or switch for another CPU. --no-build-isolation gives it the "
+            "torch that is there."
+        ),
+        evidence="the frame in the build script; ktransformers#1265",
+    )
+
+
 PACKAGE_FAMILIES: Final = (
     library_of_another_cuda,
     torch_for_cpus,
@@ -496,5 +532,5 @@ PACKAGE_FAMILIES: Final = (
     model_is_too_new,
     not_installed,
 )
-LATE_PACKAGE_FAMILIES: Final = (packages_of_different_times, parts_of_different_releases)
+LATE_PACKAGE_FAMILIES: Final = (packages_of_different_times, parts_of_different_releases, build_script_fails)
 """Those that speak only when no other family does."""

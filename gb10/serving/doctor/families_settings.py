@@ -54,6 +54,8 @@ OPTIONS: Final = {
 REFUSED: Final = re.compile(
     r"[Ss]elected backend (?:\w+\.)?(?P<name>\w{2,60}) is not valid|No valid (?P<kind>[\w ]{2,30}?) "
     r"backend found|(?P<option>\w{2,30}_backend)=['\"]?(?P<value>\w{2,60})['\"]? is not supported"
+    r"|[Bb]ackend ['\"](?P<chosen>\w{2,60})['\"] (?:does not|cannot|is not)(?: be)? "
+    r"(?:support|used|available|valid)\w{0,4}"
     r"|(?P<other>[\w -]{2,50}?) (?:backend )?(?:is not supported|does not support|not supported) (?:for|"
     r"with|by|on) (?P<what>[\w .,'-]{2,80})"
 )
@@ -301,7 +303,7 @@ def backend_refused(case: Case) -> Verdict | None:
     if found is None or (found["other"] and not BACKENDS.search(f"{case.text} {case.raised.frames[-1:]}")):
         return None
     parts = found.groupdict()
-    name = parts["name"] or parts["value"] or (parts["other"] or "").strip()
+    name = parts["name"] or parts["value"] or parts["chosen"] or (parts["other"] or "").strip()
     why = (
         reason["reason"].rstrip("]}.") + "]"
         if reason

@@ -241,12 +241,24 @@ def _of_exception(log: str, scan: Scan, raised: Raised) -> _Event:
     own = next((one for one in reversed(about.frames) if one.package not in BASE), None)
     if own and own is not about.frames[-1]:
         at = f"{at}, called by {_place(own)}"
-    feature, leave = ("", "") if verdict else part_of(about.frames)
-    note = f"It was raised where the engine makes {feature}. {leave}" if feature else ""
+    note = "" if verdict else _raised_by(about)
     return _Event(
         log, about.line, raised.moment, verdict, about.text, head=about.text, chain=others, raised_at=at, note=note,
         raised=raised, lines=raised.lines,
     )  # fmt: skip
+
+
+def _raised_by(raised: Raised) -> str:
+    """Whose code raised an error that no rule knows, what that part is for, and what to try; empty without frames."""
+    own = next((one for one in reversed(raised.frames) if one.package not in BASE), None)
+    if own is None:
+        return ""
+    feature, leave = part_of(raised.frames)
+    part = f", in its part for {feature}" if feature else ""
+    return (
+        f"It comes from {own.package}'s own code{part}. {leave} A newer release of {own.package} is the other thing to "
+        "try, or the release that this model or recipe names."
+    ).replace("  ", " ")
 
 
 def _place(frame: Frame) -> str:

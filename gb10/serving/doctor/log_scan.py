@@ -10,7 +10,7 @@ from typing import Final
 
 from packaging.version import InvalidVersion, Version
 
-from gb10.core.linear_regex import LinearMatch
+from gb10.core.linear_regex import LinearMatch, linear
 from gb10.core.log_words import FOLLOWS, is_trouble
 from gb10.serving.doctor.doctor_rule import DoctorRule, LogSign, specifier
 from gb10.serving.doctor.image_record import ImageRecord
@@ -27,6 +27,8 @@ MANY: Final = 20_000
 """Lines with the same text that are looked at, each."""
 CONTINUED: Final = 2000
 """Lines of trouble whose messages are read on."""
+ASKED: Final = 2000
+"""Lines without a word of trouble that are compared with the errors of tools."""
 MORE: Final = 12
 """Lines of a message after its first."""
 BRANCHES: Final = ("╰", "│", "├", "└")
@@ -47,11 +49,25 @@ TOOL_TEXTS: Final = (
         b"NCCL WARN",
     ),
     *(b"Killed", b"oom", b"OOM", b"already in use", b"[code=", b"undefined reference", b"has no wheels", b"compiled "),
-    *(b"137", b"nodes are available", b"exceeds available", b"version mismatch", b"does not exist", b"Not building "),
+    *(
+        b"code 137",
+        b"status 137",
+        b"code: 137",
+        b"(137)",
+        b"nodes are available",
+        b"exceeds available",
+        b"version mismatch",
+        b"does not exist",
+        b"Not building ",
+    ),
     *(b"AER: ", b"soft lockup", b"not signed", b"PUBKEY", b"status=", b"externally", b"tool choice", b"alternate"),
-    *(b"No solution found", b"Not found: ", b"ssh: "),
+    *(b"No solution found", b"Not found: ", b"ssh: ", b"not found", b"not available", b"Assertion", b"panicked at"),
+    *(b"no instances", b"magic", b"missing tensor", b"cannot be larger", b"SIGSEGV", b" install ", b"core dumped"),
+    *(b"Unable to", b"nable to create", b"refused", b"bad value"),
 )
 """Texts of lines that may be a tool's error, though no word of them speaks of trouble."""
+ANY_TOOL: Final = linear("|".join(re.escape(text.decode()) for text in TOOL_TEXTS))
+"""Most blocks of a log have none of these texts: one look instead of one for each."""
 ENGINE_MARKS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "vllm": (b"vLLM API server version", b"Initializing a V1 LLM engine", b"(EngineCore", b"-packages/vllm/"),
     "sglang": (b"server_args=ServerArgs(", b"sglang.launch_server", b"-packages/sglang/", b"/sglang/srt/"),
@@ -167,10 +183,13 @@ class Scanner:
         for rule in rules:
             for sign in rule.log:
                 self._signs.setdefault(sign.has.encode(), []).append((rule, sign))
+        others = frozenset((*self._signs, *TROUBLE, *self._stages.texts, *FACT_TEXTS))
         self._seen = dict.fromkeys((*self._signs, *TROUBLE, *TOOL_TEXTS, *self._stages.texts, *FACT_TEXTS), 0)
+        self._common = tuple(text for text in self._seen if text in others or text not in TOOL_TEXTS)
         self._hits: list[Hit] = []
         self._trouble: list[Line] = []
         self._repeats: Line | None = None
+        self._asked = 0
         self._runs: dict[tuple[str, LogSign], list[Hit]] = {}
         self._last: Moment | None = None
         self._lines = 0
@@ -183,7 +202,8 @@ class Scanner:
         """Look at whole lines."""
         wanted: dict[tuple[int, int], set[bytes]] = {}
         self._go_on(block, 0)
-        for text in self._seen:
+        tools = ANY_TOOL.search(block.decode("latin-1")) is not None
+        for text in self._seen if tools else self._common:
             at = block.find(text)
             while at >= 0 and self._seen[text] < MANY:
                 start, end = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at)
@@ -221,11 +241,16 @@ class Scanner:
         if hits:
             return
         if (not texts.isdisjoint(TROUBLE) and is_trouble(line.text)) or (
-            not texts.isdisjoint(TOOL_TEXTS) and self._tools(line.text)
+            not texts.isdisjoint(TOOL_TEXTS) and self._is_of_a_tool(line.text)
         ):
             self._trouble.append(line)
         elif self._repeats is None and FOLLOWS.search(line.text):
             self._repeats = line
+
+    def _is_of_a_tool(self, text: str) -> bool:
+        """Whether a line is a tool's error, for so many lines as may be asked about: each takes up to a millisecond."""
+        self._asked += 1
+        return self._asked <= ASKED and self._tools(text)
 
     def _go_on(self, block: bytes, at: int) -> None:
         """Read on in the message of the last line of trouble, as long as lines are indented deeper than it."""

@@ -65,17 +65,27 @@ def check_room(service: Service, found: Iterable[Found], machines: Mapping[str, 
     A service claims its limit, or, where the sizes of its model are not known, the part that its command names.
     """
     for host, total in ((host, machine.memory) for host, machine in machines.items()):
-        own = service.settings.memory or int(service.share * total)
+        own = claimed(service, total)
         others = [one for one in found if one.host == host and one.state.runs and one.labels.service != service.name]
         taken = sum(one.labels.memory or int(one.labels.share * total) for one in others)
         known = own if service.settings.memory or taken else 0  # alone, a part of the GPU's memory says nothing here
-        if known and taken + own > total - min(SYSTEM, total // 8):
+        if known and taken + own > room(total):
             names = ", ".join(sorted({one.labels.service for one in others}))
             raise UsageError(
                 f"{host} has {_gib(total)}, and the services there may then use {_gib(taken + own)}",
                 where=f"already there: {names}, {_gib(taken)}" if others else None,
                 hint="stop one of them, or let each use less: --set gpu_memory_utilization=0.4, --memory GIB",
             )
+
+
+def claimed(service: Service, total: int) -> int:
+    """Bytes of a node that a service claims: its limit, else the part that its command names; zero for neither."""
+    return service.settings.memory or int(service.share * total)
+
+
+def room(total: int) -> int:
+    """Bytes of a node beside its system."""
+    return total - min(SYSTEM, total // 8)
 
 
 def _gib(amount: int) -> str:

@@ -48,7 +48,7 @@ python3 -P -m gb10.inside.compile.cmake_targets --source /source --targets _C_on
     --machine aarch64 --work /build --out /built --jobs 2
 python3 -P -m gb10.inside.compile.pack_targets --built /built --project small --version 1.2.3 \
     --key <key> --machine aarch64 --epoch 315532800 --out /wheel
-cp /built/manifest.json /build/measured.json /wheel/
+cp /built/manifest.json /built/reads.json /build/measured.json /wheel/
 ccache --show-stats
 COMPILE
 

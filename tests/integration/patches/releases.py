@@ -10,7 +10,7 @@ from gb10.image.context import Context, open_context
 from gb10.image.patches.release_files import Opened, open_release
 from gb10.image.patches.releases import load_releases
 from gb10.image.patches.series import Patch, load_series
-from gb10.image.patches.verdict import Row, changes_of, judge, judge_series, status
+from gb10.image.patches.verdict import Row, changes_of, judge, judge_series, judged_row
 
 
 @lru_cache
@@ -28,7 +28,8 @@ def opened(source: str, version: str) -> Opened:
 @lru_cache
 def rows_of(source: str) -> tuple[Row, ...]:
     """Every patch of a source on every release of the supported window."""
-    return status(library(ctx()), source, [])
+    patches, pins = load_series(ctx().catalog.patches, source), load_releases(ctx().catalog.patches).source(source)
+    return tuple(judged_row(patches, opened(source, version)) for version in sorted(pins.releases, key=Version))
 
 
 def original(source: str, version: str, path: str) -> str:

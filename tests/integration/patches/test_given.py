@@ -9,8 +9,8 @@ from packaging.version import Version
 
 from gb10.core.fetch import store_paths
 from gb10.errors import PatchError
-from gb10.image.build.compile import patched_source
-from gb10.image.build.image_build import ImageBuild
+from gb10.image.build.cache_status import try_inputs
+from gb10.image.build.input_checks import patched_source
 from gb10.image.locked_files import fetch_locked
 from gb10.image.patches.patched import patched_files
 from gb10.image.patches.series import load_series
@@ -167,8 +167,8 @@ def test_a_dry_run_judges_a_diff_with_the_paths_of_a_container(tmp_path: Path) -
     """The wheel and the source archive that it changes are fetched for that."""
     place = f"usr/local/lib/python3.12/dist-packages/{KERNELS}"
     text = changed("flashinfer", FLASHINFER, KERNELS, "[128, 32, 128]", "[128, 32, 64]", place=place)
-    assert ImageBuild(ctx(), planned(tmp_path, text)).try_inputs() is None
+    assert try_inputs(ctx(), planned(tmp_path, text)) is None
     stale = text.replace(b"[128, 32, 128]", b"[128, 32, 129]", 1)
     with pytest.raises(PatchError, match=r"pr\.diff does not apply") as caught:
-        ImageBuild(ctx(), planned(tmp_path, stale)).try_inputs()
+        try_inputs(ctx(), planned(tmp_path, stale))
     assert "the context changed" in str(caught.value.where)

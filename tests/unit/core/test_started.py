@@ -57,7 +57,7 @@ def test_errors_and_talk_show_the_name(capsys: pytest.CaptureFixture[str], monke
     assert json.loads(shown.out)["error"]["hint"] == "gb10 lock writes it"
 
 
-@pytest.mark.parametrize("words", [[], ["lock"], ["cache", "push"], ["engine", "up"]])
+@pytest.mark.parametrize("words", [[], ["lock"], ["cache", "push"], ["recipe", "lint"], ["engine", "up"]])
 def test_help_shows_the_name(
     words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

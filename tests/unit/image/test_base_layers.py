@@ -297,5 +297,8 @@ def test_a_record_that_is_not_read_may_be_no_text() -> None:
 
 
 def test_records_of_a_header_are_bounded() -> None:
+    records = b"8 a=bcd\n" * 4096
+    whole = header(flag=b"x", size=b"%011o\0" % len(records)) + records + header(path=b"ping")
+    assert read_layer(iter([whole])).paths == ("ping",)
     with pytest.raises(VerifyError, match="more than 4,096 records"):
         read_layer(iter([header(flag=b"x", size=b"%011o\0" % (1 << 16)) + b"8 a=bcd\n" * (1 << 13)]))

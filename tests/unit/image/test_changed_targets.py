@@ -104,6 +104,39 @@ def test_what_reads_a_changed_file(
     assert (found.targets, found.unknown) == (targets, unknown)
 
 
+LISTED = {
+    "_C": {
+        "csrc/a.cu": frozenset({"csrc/a.cu", "csrc/common.h"}),
+        "csrc/sm120.cu": frozenset({"csrc/sm120.cu", "csrc/deep/one.cuh", "csrc/deep/two.cuh", "csrc/nobody.cu"}),
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "targets", "units"),
+    [
+        (["csrc/deep/two.cuh"], ("_C",), {"_C": ("csrc/sm120.cu",)}),
+        (["csrc/common.h"], ("_C", "_moe_C"), {"_C": ("csrc/a.cu",)}),  # of _moe_C the text decides
+        (["csrc/nobody.cu"], ("_C",), {"_C": ("csrc/sm120.cu",)}),  # by a macro, which the text does not show
+        (["csrc/ops.h"], ("_C",), {}),  # in no list: the text decides
+        (["csrc/moe/gen/generate.py"], ("_moe_C",), {}),
+        (["csrc/a.cu", "csrc/deep/one.cuh"], ("_C",), {"_C": ("csrc/a.cu", "csrc/sm120.cu")}),
+    ],
+)
+def test_the_compilers_own_lists_come_before_the_text(
+    tree: Folder, changed: list[str], targets: tuple[str, ...], units: dict[str, tuple[str, ...]]
+) -> None:
+    found = targets_of(tree, changed, LISTED)
+    assert (found.targets, found.unknown, found.units) == (targets, (), units)
+
+
+def test_a_file_that_the_lists_have_is_not_read_by_a_target_whose_text_alone_includes_it(tree: Folder) -> None:
+    """Both sides of a condition count in the text; the compiler saw one."""
+    listed = {**LISTED, "_moe_C": {"csrc/moe/topk.cu": frozenset({"csrc/moe/topk.cu"})}}
+    assert targets_of(tree, ["csrc/common.h"]).targets == ("_C", "_moe_C")
+    assert targets_of(tree, ["csrc/common.h"], listed).targets == ("_C",)
+
+
 def test_a_hostile_project_ends(tree: Folder) -> None:
     """Loops of includes, unending parentheses and quotes, sets that double: bounded, and no error."""
     start, main = time.process_time(), tree.root / "CMakeLists.txt"

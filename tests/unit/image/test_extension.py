@@ -15,7 +15,7 @@ from packaging.utils import parse_wheel_filename
 
 from gb10.core.files import Checkout
 from gb10.errors import UsageError
-from gb10.image.build.image_build import selected
+from gb10.image.build.cache_status import selected
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.options import Options

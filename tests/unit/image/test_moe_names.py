@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import EmptySelectionError, UsageError
+from gb10.image.moe import input_files
 from gb10.image.moe.expected import Look, expected_verdict, nearest, used_rows
 from gb10.image.moe.input_files import read_input_files
 from gb10.image.moe.tuned_name import format_tuned_name, parse_tuned_name, read_table
@@ -144,3 +145,18 @@ def test_the_table_knows_two_engines() -> None:
     assert set(read_table(ROOT, "sglang").families) == {"moe", "dense", "lora"}
     with pytest.raises(UsageError, match="does not know the engine 'trt'"):
         read_table(ROOT, "trt")
+
+
+@pytest.mark.parametrize("kind", ["files", "folders"])
+def test_too_many_files_or_folders_are_refused(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_files, "MOST", 2)
+    for number in range(2):
+        (tmp_path / f"{number}.json").write_text("{}", encoding="ascii")
+        (tmp_path / f"{number}").mkdir()
+    assert len(read_input_files(tmp_path).files) == 2
+    if kind == "files":
+        (tmp_path / "more.json").write_text("{}", encoding="ascii")
+    else:
+        (tmp_path / "more").mkdir()
+    with pytest.raises(UsageError, match="holds more than 2 files"):
+        read_input_files(tmp_path)

@@ -7,8 +7,8 @@ import pytest
 
 from gb10.cli.build.plan_show import print_plan
 from gb10.core.fetch import stored
+from gb10.image.build.cache_status import CacheStatus
 from gb10.image.build.estimate import needs, obstacles
-from gb10.image.build.image_build import CacheStatus
 from gb10.image.context import Context, open_context
 from gb10.image.request.planning import Request, make_plan
 from gb10.sources.debian import mirror

@@ -111,6 +111,13 @@ def test_what_nothing_reads_is_left_out_and_named() -> None:
         divide(diff("setup.py", "requirements/cuda.txt"), "pr.diff", RELEASES, "vllm")
 
 
+def test_the_build_of_a_package_reads_all_of_its_files() -> None:
+    releases = RELEASES.with_own({"mamba-ssm": "mamba-ssm"})
+    found = divide(diff("setup.py", "csrc/a.cu", "tools/make.py"), "p", releases, "mamba-ssm")
+    assert [one.path for one in found.parts[0].diffs] == ["setup.py", "csrc/a.cu", "tools/make.py"]
+    assert found.unread == ()
+
+
 @pytest.mark.parametrize("path", ["v1/attention/backends/mla/triton_mla.py", "vlm/a.py", "src/engine/a.py"])
 def test_a_python_file_at_no_path_of_the_source_is_not_called_compiled(path: str) -> None:
     with pytest.raises(UsageError, match=f"{path}, which is no path of vllm") as caught:

@@ -7,9 +7,15 @@ from pathlib import Path
 import pytest
 
 from gb10.inside.compile import package_compiler
-from gb10.inside.compile.package_compiler import device_words, foreign, output
+from gb10.inside.compile.package import least_standard
+from gb10.inside.compile.package_compiler import device_words, foreign, output, with_standard
 
-CONFIG = {"c++": "cross-g++", "gencode": "-gencode=arch=compute_121a,code=sm_121a"}
+CONFIG = {
+    "c++": "cross-g++",
+    "gencode": "-gencode=arch=compute_121a,code=sm_121a",
+    "torch": "/site/torch/include",
+    "standard": 20,
+}
 ALL = "-gencode arch=compute_75,code=sm_75 -gencode arch=compute_90,code=sm_90 -gencode arch=compute_120,code=sm_120"
 
 
@@ -35,6 +41,37 @@ def test_one_arch_one_host_compiler_and_no_threads_come_out(asked: str) -> None:
     found = called(f"-I/a {asked} -c a.cu -o a.o")
     assert found[:3] == ["-ccbin", "cross-g++", CONFIG["gencode"]]
     assert found[3:] == ["-I/a", "-c", "a.cu", "-o", "a.o", "-objtemp", "-frandom-seed=a.o"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "called"),
+    [
+        ("-std=c++17", "-std=c++20"),
+        ("--std=gnu++14", "--std=gnu++20"),
+        ("-std c++1z", "-std c++20"),
+        ("-std=c++98 -std=c++2a", "-std=c++20 -std=c++2a"),
+        ("-std=c++23", "-std=c++23"),
+        ("-std=c11", "-std=c11"),
+        ("-DX=c++17", "-DX=c++17"),
+    ],
+)
+def test_no_older_standard_than_torchs_headers_need(
+    asked: str, called: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in ("-I/site/torch/include", "-isystem /site/torch/include/torch/csrc/api/include"):
+        found = with_standard(f"{folder} {asked} -c a.cpp".split(), "/site/torch/include", 20)
+        assert " ".join(found) == f"{folder} {called} -c a.cpp"
+    assert ("which torch's headers need" in capsys.readouterr().err) == (asked != called)
+    assert with_standard(asked.split(), "/site/torch/include", 20) == asked.split()  # it does not read torch
+    assert with_standard(f"-I/site/torch/include {asked}".split(), "/site/torch/include", 0)[1:] == asked.split()
+
+
+def test_the_standard_is_what_torchs_own_header_says(tmp_path: Path) -> None:
+    assert least_standard(tmp_path) == 0
+    header = tmp_path / "torch/include/ATen/ATen.h"
+    header.parent.mkdir(parents=True)
+    header.write_text("#pragma once\n#error C++20 or later compatible compiler is required to use ATen.\n", "utf-8")
+    assert least_standard(tmp_path) == 20
 
 
 def test_words_for_other_programs_stay_as_they_are() -> None:
@@ -71,6 +108,7 @@ def test_ptx_is_made_for_what_it_names() -> None:
         "",
         ALL,
         "-gencode arch=compute_120a,code=sm_120a",
+        "-gencode arch=compute_121a,code=sm_121a",
         "-arch=sm_80",  # keeps PTX, which the driver compiles
         "-gencode arch=compute_90,code=compute_90",
         "-gencode=arch=compute_80,code=[sm_80,compute_80]",
@@ -89,6 +127,7 @@ def test_a_call_that_reaches_our_gpu_is_compiled(asked: str) -> None:
         ("-gencode arch=compute_90a,code=compute_90a", "compute_90a"),
         ("-gencode arch=compute_100f,code=sm_100f -gencode arch=compute_110,code=sm_110", "sm_100f"),
         ("-gencode arch=compute_130,code=compute_130", "compute_130"),
+        ("-gencode arch=compute_122a,code=sm_122a", "compute_122a, sm_122a"),
     ],
 )
 def test_a_call_for_other_gpus_alone_is_seen(asked: str, named: str) -> None:

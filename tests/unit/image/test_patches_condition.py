@@ -45,7 +45,19 @@ def test_a_definition_on_one_line_begins_after_what_stands_before_it() -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "count"),
-    [("f(_)", 3), ("f(...)", 5), ("f()", 1), ("f(é)", 2), ("return _", 3), ("_", None), ("class K: ...", 0)],
+    [
+        ("f(_)", 3),
+        ("f(...)", 5),
+        ("f()", 1),
+        ("f(é)", 2),
+        ("return _", 3),
+        ("_", None),
+        ("class K: ...", 0),
+        ("f(é, ...)", 2),
+        ("f(1, ...)", 1),
+        ("f(1, 2, ...)", 1),
+        ("f(1, 2, 3, ...)", 0),
+    ],
 )
 def test_a_pattern_counts_what_looks_like_it(pattern: str, count: int | None) -> None:
     every = sum(isinstance(node, ast.expr) for node in ast.walk(ast.parse(TEXT)))

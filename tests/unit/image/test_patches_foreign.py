@@ -11,7 +11,7 @@ from gb10.cli import main
 from gb10.containers.embedded.daemon import Place
 from gb10.core.store import Store
 from gb10.errors import Gb10Error, PatchError, UncheckedError, UsageError
-from gb10.image.build.image_build import ImageBuild
+from gb10.image.build.cache_status import try_inputs
 from gb10.image.context import Context, open_context
 from gb10.image.patches.foreign import apply_foreign, find_foreign, load_foreign
 from gb10.image.patches.places import placed
@@ -111,13 +111,13 @@ def test_patches_of_a_wheel_that_cannot_be_fetched_are_unchecked(tmp_path: Path)
     (tmp_path / "pr.diff").write_text(PYTHON)
     ctx = offline(tmp_path)
     plan = make_plan(ctx, Request(engine="vllm", arch="12.1f", patches=(f"{tmp_path}/pr.diff",)))
-    unchecked = ImageBuild(ctx, plan).try_inputs()
+    unchecked = try_inputs(ctx, plan)
     assert isinstance(unchecked, UncheckedError)
     assert unchecked.code == 13
     assert str(unchecked.where).startswith(
         "the patches of vllm: vllm-0.33.0-cp38-abi3-manylinux_2_28_aarch64.whl is on"
     )
-    assert ImageBuild(ctx, make_plan(ctx, Request(engine="vllm", arch="12.1f"))).try_inputs() is None
+    assert try_inputs(ctx, make_plan(ctx, Request(engine="vllm", arch="12.1f"))) is None
 
 
 def test_patches_of_an_archive_that_cannot_be_fetched_are_unchecked(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_patches_of_an_archive_that_cannot_be_fetched_are_unchecked(tmp_path: Pa
     request = Request(
         engine="vllm", arch="12.1f", patches=(f"vllm={tmp_path}/pr.diff",), targets=("_C_stable_libtorch",)
     )
-    unchecked = ImageBuild(ctx, make_plan(ctx, request)).try_inputs()
+    unchecked = try_inputs(ctx, make_plan(ctx, request))
     assert "the patches of what vllm compiles: vllm-0.33.0.tar.gz is on none" in str(unchecked and unchecked.where)
 
 

@@ -1,14 +1,20 @@
 """What a probe answers, what a maintainer must mend, and the patches that a name means."""
 
+import hashlib
 import json
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from packaging.version import Version
 
-from gb10.errors import PatchError, UsageError
+from gb10.core.reporter import Reporter
+from gb10.core.store import Store
+from gb10.errors import FetchError, PatchError, UsageError
 from gb10.image.patches.record import Condition, Record
+from gb10.image.patches.release_files import Library
+from gb10.image.patches.releases import PINS
 from gb10.image.patches.series import Patch
 from gb10.image.patches.source_tree import Folder
 from gb10.image.patches.verdict import (
@@ -22,6 +28,7 @@ from gb10.image.patches.verdict import (
     refuse,
     releases_in_words,
     remedy,
+    status,
     troubles,
 )
 from tests.unit.image.test_patches_series import PATCH, RECORD, SOURCE, series
@@ -147,3 +154,74 @@ def test_a_name_of_two_sources_names_both(patch: Patch, tmp_path: Path) -> None:
 
 def test_releases_are_counted_in_words() -> None:
     assert [releases_in_words(count) for count in (0, 1, 2)] == ["0 releases", "1 release", "2 releases"]
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Library:
+    """A series of one patch, and a store with the source archive of the one release that is pinned."""
+    series(tmp_path)
+    (tmp_path / "a.py").write_text(SOURCE, encoding="utf-8")
+    archive = tmp_path / "demo-1.5.tar.gz"
+    with tarfile.open(archive, "w:gz") as out:
+        out.add(tmp_path / "a.py", "demo-1.5/demo/a.py")
+    content = archive.read_bytes()
+    pin = {"filename": archive.name, "sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+    source = {"projects": ["demo"], "layout": {"packages": ["demo"]}, "releases": {"1.5": pin}}
+    (tmp_path / "patches" / PINS).write_text(json.dumps({"sources": {"demo": source}}), encoding="utf-8")
+    store = Store(tmp_path / "store")
+    folder = store.entry("downloads", str(pin["sha256"]))
+    folder.mkdir(parents=True)
+    archive.rename(folder / archive.name)
+    env = {"HOME": str(tmp_path), "PIP_INDEX_URL": tmp_path.as_uri(), "PIP_CONFIG_FILE": "/dev/null"}
+    return Library(root=tmp_path / "patches", store=store, env=env, reporter=Reporter(env, verbosity=-1))
+
+
+def forget_release(library: Library) -> None:
+    """Without its file, a release can be judged no more: what is said of it was kept."""
+    for room in ("downloads", "trees"):
+        for path in library.store.root.glob(f"{room}/*/*"):
+            path.unlink()
+
+
+def said(library: Library) -> list[tuple[str, str, str, str]]:
+    (row,) = status(library, "demo", [])
+    return [(one.patch.name, one.outcome, one.probe.why, one.why) for one in row.verdicts]
+
+
+def test_a_verdict_is_kept(library: Library) -> None:
+    first = said(library)
+    assert first == [("0001-zeros.patch", "applies", "f starts from chance", "f starts from chance")]
+    forget_release(library)
+    assert said(library) == first
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("0001-zeros.patch", "zeros(3)", "zeros(4)"),
+        ("0001-zeros.patch", ">=1.0,<2.0", ">=1.0,<1.2"),
+        ("0001-zeros.yaml", "starts from chance", "begins by chance"),
+        ("0001-zeros.yaml", "count: 1", "count: 2"),
+        (f"../{PINS}", '"size": ', '"size": 1'),
+        (f"../{PINS}", '"packages": ["demo"]', '"packages": ["demo"], "in-wheel": {"src": "demo"}'),
+    ],
+)
+def test_no_kept_verdict_is_stale(library: Library, file: str, old: str, new: str) -> None:
+    said(library)
+    forget_release(library)
+    path = library.root / "demo" / file
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(FetchError):
+        status(library, "demo", [])
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"verdicts": [{"patch": "other.patch"}]}', "\0"])
+def test_a_damaged_verdict_is_made_again(library: Library, text: str) -> None:
+    first = said(library)
+    (kept,) = library.store.root.glob("verdicts/*/row.json")
+    whole = kept.read_bytes()
+    kept.write_text(text, encoding="utf-8")
+    assert said(library) == first
+    assert kept.read_bytes() == whole

@@ -7,8 +7,8 @@ import pytest
 
 from gb10.cli.build.plan_show import print_plan
 from gb10.cli.patch.mods import fit, listed
+from gb10.image.build.cache_status import CacheStatus
 from gb10.image.build.estimate import needs
-from gb10.image.build.image_build import CacheStatus
 from gb10.image.context import open_context
 from gb10.image.mods.read import find_mod
 from gb10.image.plan.catalog import ROOT
@@ -75,3 +75,17 @@ def test_a_program_has_no_layers_to_slim(tmp_path: Path, capsys: pytest.CaptureF
     there = {step.name: False for step in plan.steps}
     print_plan(ctx, plan, CacheStatus(engine=None, cached=there, needs=needs(ctx, plan, there, None)), as_json=False)
     assert "slim" not in capsys.readouterr().out
+
+
+def test_what_is_cached_takes_no_seconds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path), "COLUMNS": "160"}, verbosity=-1)
+    plan = make_plan(ctx, Request(engine="vllm", arch="12.1f"))
+    there = {step.name: step.kind == "wheel" for step in plan.steps}
+    print_plan(ctx, plan, CacheStatus(engine=None, cached=there, needs=needs(ctx, plan, there, None)), as_json=False)
+    _, head, *lines = capsys.readouterr().out.splitlines()
+    end = head.index("about s") + len("about s")
+    rows = dict(zip(there, (line[end - 7 : end].strip() for line in lines), strict=False))
+    assert {name: bool(seconds) for name, seconds in rows.items()} == {name: not hit for name, hit in there.items()}

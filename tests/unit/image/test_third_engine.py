@@ -9,7 +9,7 @@ import pytest
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store
 from gb10.errors import UsageError
-from gb10.image.build.image_build import selected
+from gb10.image.build.cache_status import selected
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import base_digest, input_digest, load_lock, load_recipe, lock_path, write_lock
 from gb10.image.patches.patched import patched_files

@@ -85,6 +85,15 @@ def test_the_share_is_no_larger_than_the_requests_need() -> None:
     assert why["gpu_memory_utilization"].startswith("the smallest share whose cache holds all requests")
 
 
+def test_what_else_runs_on_a_node_lowers_the_share() -> None:
+    shares = {}
+    for gib in (0, 8, 16):
+        machine = Machine(figures=load_figures(), services=gib << 30)
+        shares[gib] = choose(files_of("openai/gpt-oss-120b"), machine, CONTAINERS).launch.fraction or 0.0
+    assert shares[0] == 0.85
+    assert 0.75 < shares[16] < shares[8] < 0.85
+
+
 def test_nodes_are_the_fewest_and_divide_the_heads() -> None:
     assert chosen("zai-org/GLM-4.7-FP8").launch.nodes == 4
     assert chosen("zai-org/GLM-4.7-FP8", nodes=8).launch.nodes == 8

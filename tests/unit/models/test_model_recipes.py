@@ -301,9 +301,10 @@ def test_a_recipe_that_cannot_be_found_is_a_usage_error(name: str, tmp_path: Pat
     assert name != "a name like one of ours" or "qwen3-0.6b" in str(caught.value)
 
 
-def test_bytes_that_are_no_text_are_a_usage_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"a: 1\nb: \xff\n", b"\n\xff"])
+def test_bytes_that_are_no_text_are_a_usage_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.yaml"
-    path.write_bytes(b"a: 1\nb: \xff\n")
+    path.write_bytes(content)
     with pytest.raises(UsageError, match="not UTF-8") as caught:
         load_file(RecipeFile(path))
     assert "x.yaml:2" in str(caught.value)

@@ -183,3 +183,7 @@ def test_only_a_server_that_no_launch_follows_was_left_behind() -> None:
     assert leftover_server([begun, launch("A", 0, 1)]) is None
     assert leftover_server([]) is None
     assert leftover_server(['{"kind": "begun", "pid": 1, "started": 0}']) is None
+
+
+def test_a_line_of_a_journal_has_tenths_of_seconds() -> None:
+    assert json.loads(Outcome(result=Result.FAIL, facts={}, seconds=61.26).line("a", 0, 1))["seconds"] == 61.3

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from gb10.serving.doctor.diagnosing import Evidence, diagnose
 from gb10.serving.doctor.diagnosis import Finding
@@ -16,8 +17,15 @@ from gb10.serving.doctor.families import verdict_of
 from gb10.serving.doctor.image_record import ImageRecord
 from gb10.serving.doctor.log_exceptions import Raised
 from gb10.serving.doctor.log_scan import Scanner
-from gb10.serving.doctor.rule_files import is_tool_error, load_doctor_rules, load_releases, load_stages
+from gb10.serving.doctor.rule_files import (
+    is_tool_error,
+    load_doctor_rules,
+    load_releases,
+    load_stages,
+    load_tool_errors,
+)
 from gb10.serving.doctor.symbol_names import owner_of, readable_symbol
+from gb10.serving.doctor.tool_errors import ToolError
 
 CASES = Path(__file__).parents[2] / "cases"
 REPORTS: list[dict[str, Any]] = [
@@ -42,6 +50,49 @@ def found(*logs: str, image: ImageRecord | None = None) -> tuple[Finding, ...]:
 
 def said(one: Finding) -> str:
     return f"{one.words(one.rule.meaning)} {one.words(one.rule.action)} {one.value}" if one.rule else ""
+
+
+def spoken(one: Finding) -> str:
+    """What doctor says of a finding, without the line that it quotes."""
+    return f"{one.words(one.rule.meaning)} {one.words(one.rule.action)}" if one.rule else ""
+
+
+LATER: list[dict[str, Any]] = yaml.safe_load((CASES / "later.yaml").read_text(encoding="utf-8"))
+SOUND: list[dict[str, Any]] = yaml.safe_load((CASES / "sound.yaml").read_text(encoding="utf-8"))
+
+
+def test_the_half_that_was_worked_on_is_half_of_the_reports() -> None:
+    assert len(WIDE) == len({one["source"] for one in WIDE}) == 70
+    assert len(DRAWN) == 35
+
+
+@pytest.mark.parametrize("report", [*WIDE, *LATER], ids=lambda one: f"{one['id']} {one['source']}")
+def test_a_report_of_another_tool_gets_its_cause(report: dict[str, Any]) -> None:
+    texts = [spoken(one) for one in found(report["log"])]
+    assert report.get("missed", False) is not any(
+        all(re.search(wanted, text, re.IGNORECASE) for wanted in report["right"]) for text in texts
+    ), texts
+
+
+@pytest.mark.parametrize("sound", SOUND, ids=lambda one: f"{one['id']} {one['source']}")
+def test_a_run_without_a_fault_has_no_error(sound: dict[str, Any]) -> None:
+    assert [(one.code, one.value) for one in found(sound["log"]) if one.level == "error"] == []
+
+
+def test_each_kind_of_error_of_a_tool_names_its_groups_and_is_seen_by_a_report() -> None:
+    seen = {one.code for report in (*WIDE, *LATER) for one in found(report["log"])}
+    kinds = {one.code for one in load_tool_errors()}
+    assert len(kinds & seen) >= 30
+    with pytest.raises(ValidationError, match="has no group other"):
+        ToolError(code="some-tool", match="a (?P<one>b)", meaning="{one}", action="{other}", evidence="none")
+
+
+def test_lines_that_are_indented_deeper_belong_to_their_message() -> None:
+    log = "error: No solution found when resolving dependencies:\n  ╰─▶ Because only x==1 is\n      here.\nnext line\n"
+    (one,) = found(log)
+    assert one.code == "requirements-contradict"
+    assert "Because only x==1 is here." in spoken(one)
+    assert "next line" not in spoken(one)
 
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda one: f"{one['id']} {one['source']}")

@@ -197,7 +197,7 @@ def unsure(report: dict[str, Any]) -> None:
     step(report, "gemm")["result"] = "not checked"
 
 
-SINGLE = ["--without", "nodes", "--without", "bandwidth", "--without", "rank-death"]
+SINGLE = ["--leave-out", "nodes", "--leave-out", "bandwidth", "--leave-out", "rank-death"]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ SINGLE = ["--without", "nodes", "--without", "bandwidth", "--without", "rank-dea
         (lambda _: None, ["--image", f"sha256:{'cd' * 32}"], 9, "of another image"),
         (lambda r: r.update(image=None), [], 9, "no digest"),
         (lambda _: None, ["--image", "latest"], 2, "is no digest"),
-        (lambda _: None, ["--without", "node"], 2, "no step 'node'"),
+        (lambda _: None, ["--leave-out", "node"], 2, "no step 'node'"),
         (lambda r: r["machine"].update(gpu="NVIDIA H200"), [], 2, "about a GB10"),
         (lambda r: r.update(steps=[]), [], 13, "not checked"),
     ],

@@ -344,9 +344,12 @@ def test_the_first_process_hands_a_signal_on_and_ends_what_is_left(place: Path, 
         child.send_signal(signal.SIGTERM)
         out, _ = child.communicate(timeout=20)
     assert (out.splitlines()[-1], child.returncode) == ("bye", 5)
-    left = Path(f"/proc/{kept.read_text().strip()}")
-    for _ in range(100):  # it is ended; the process that takes orphans must still notice
-        if not left.exists():
+    left = Path(f"/proc/{kept.read_text().strip()}/stat")
+    for _ in range(100):
+        try:
+            if left.read_text().rpartition(")")[2].split()[0] == "Z":  # ended; who takes orphans has not noticed
+                return
+        except (FileNotFoundError, ProcessLookupError):
             return
         time.sleep(0.05)
     raise AssertionError(left)

@@ -1,0 +1,84 @@
+"""What a verb loads before it prints: modules of ours, files of the checkout. Counts, which no busy machine changes.
+
+A number may fall freely. One that must rise says that every start of this verb becomes slower: import what few calls
+need where they need it.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gb10.containers.embedded.daemon import Place
+from gb10.core.store import Store
+from gb10.image.plan.catalog import ROOT
+
+COUNT = """
+import contextlib, io, json, os, sys
+root, reads = os.getcwd() + os.sep, []
+sys.path.insert(0, root)
+
+def note(event, given):
+    if event == "open" and str(given[0]).startswith(root) and not str(given[0]).endswith((".py", ".pyc")):
+        reads.append(str(given[0])[len(root):])
+
+sys.addaudithook(note)
+from gb10.cli import main
+with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
+    code = main(sys.argv[1:])
+modules = [name for name in sys.modules if name.startswith("gb10.")]
+print(json.dumps({"code": code, "modules": modules, "reads": reads}))
+"""
+LOG = "tests/unit/data/doctor/healthy/made-kernel.log"
+
+
+def loaded(tmp_path: Path, verb: str) -> tuple[set[str], list[str]]:
+    """The modules of ours that a verb loads, and the files of the checkout that it opens, in an empty store."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("GB10_", "DOCKER_", "XDG_"))}
+    env = own | {
+        "HOME": str(tmp_path),
+        "GB10_CACHE_DIR": str(tmp_path / "store"),
+        "DOCKER_HOST": Place(Store(tmp_path / "store")).endpoint.host,  # known not to run
+        "GB10_DEBIAN_MIRROR": "http://mirror.invalid/debian",
+    }
+    call = [sys.executable, "-c", COUNT, *verb.split()]
+    done = subprocess.run(call, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert found["code"] == 0, done.stderr
+    return set(found["modules"]), found["reads"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "modules", "files"),
+    [
+        ("patches show sglang/0001-jit-arch-suffix", 80, 30),
+        ("cache ls", 112, 140),
+        ("plan", 128, 115),
+        ("image --dry-run", 128, 115),
+        ("wheels --rebuild flashinfer --dry-run", 128, 115),
+        ("run qwen3-0.6b --dry-run --no-gpus", 175, 6),
+        ("recipe list", 108, 30),
+        ("recipe lint qwen3-0.6b", 108, 8),
+        ("recipe memory qwen3-0.6b", 108, 8),
+        (f"doctor --log {LOG}", 165, 14),
+    ],
+)
+def test_a_verb_loads_what_it_needs(tmp_path: Path, verb: str, modules: int, files: int) -> None:
+    names, reads = loaded(tmp_path, verb)
+    assert len(names) <= modules, sorted(names)
+    assert len(set(reads)) <= files, sorted(set(reads))
+
+
+def test_a_plan_builds_nothing_and_asks_no_hub(tmp_path: Path) -> None:
+    names, _ = loaded(tmp_path, "image --dry-run")
+    others = ("gb10.image.build.image_build", "gb10.models.registries", "gb10.sources.hub", "gb10.serving")
+    assert not [name for name in names if name.startswith(others)]
+
+
+@pytest.mark.parametrize("verb", ["recipe list", "recipe lint qwen3-0.6b", f"doctor --log {LOG}"])
+def test_a_file_is_read_once(tmp_path: Path, verb: str) -> None:
+    _, reads = loaded(tmp_path, verb)
+    assert sorted(set(reads)) == sorted(reads)
