@@ -260,12 +260,14 @@ def against(scene: Scene) -> Outcome:
     if scene.other_launcher is None:
         raise NotCheckedError("nothing to compare with: --against REF")
     env = scene.ctx.env
-    ours = [answers.text_of(one) for one in answers.ask(scene.endpoint, env, answers.QUESTIONS, 128)]
-    again = [answers.text_of(one) for one in answers.ask(scene.endpoint, env, answers.QUESTIONS, 128)]
+    ours, again = (
+        [answers.text_of(answers.ask(scene.endpoint, env, [one], 128)[0]) for one in answers.QUESTIONS]
+        for _ in range(2)
+    )
     scene.end_server()
     try:
         scene.server = scene.stack.enter_context(scene.other_launcher())
-        found = answers.ask(scene.endpoint, env, answers.QUESTIONS, 128)
+        found = [answers.ask(scene.endpoint, env, [one], 128)[0] for one in answers.QUESTIONS]
     except Gb10Error as error:
         raise NotCheckedError(f"the other server did not start: {error.message}") from error
     finally:
