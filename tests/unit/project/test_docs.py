@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from gb10.cli.app import VERBS, app, respelled
 from gb10.cli.typer_click import Command, Context
+from gb10.cli.verb import Subcommands
 from tests.unit.project.test_layers import ORDER, WINGS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -63,6 +64,9 @@ def command(words: list[str]) -> tuple[str, Command | None]:
         if below is None:
             return name, None
         found, words = below, words[1:]
+    # `selftest --quick` is `selftest run --quick`
+    if isinstance(found, Subcommands) and found.default and words and words[0].startswith("-"):
+        return command([*name.split()[1:], found.default, *words])
     return name, found
 
 
