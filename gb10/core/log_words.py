@@ -58,10 +58,14 @@ def _by_llama(line: str) -> bool:
     return before is not None and before["llama"] == "E"
 
 
+def is_remark(line: str) -> bool:
+    """Whether the program that wrote a line calls it a warning or less."""
+    before = PREFIX.match(line)
+    return " NCCL INFO " in line or (before is not None and next(filter(None, before.groups()), None) in QUIET)
+
+
 def _loud(line: str) -> str | None:
     """The text of a line that is no remark; None for one that is."""
-    if " NCCL INFO " in line:
-        return None
     before = PREFIX.match(line)
-    level, rest = (next(filter(None, before.groups()), None), line[before.end() :]) if before else (None, line)
-    return None if level in QUIET or WARNS.search(rest) else NOTHING.sub("", rest)
+    rest = line[before.end() :] if before else line
+    return None if is_remark(line) or WARNS.search(rest) else NOTHING.sub("", rest)

@@ -11,7 +11,7 @@ from typing import Final
 from packaging.version import InvalidVersion, Version
 
 from gb10.core.linear_regex import LinearMatch, linear
-from gb10.core.log_words import FOLLOWS, is_trouble
+from gb10.core.log_words import FOLLOWS, is_remark, is_trouble
 from gb10.serving.doctor.doctor_rule import DoctorRule, LogSign, specifier
 from gb10.serving.doctor.image_record import ImageRecord
 from gb10.serving.doctor.log_exceptions import ExceptionReader, Raised
@@ -300,6 +300,9 @@ class Scanner:
         explained = {hit.line.number for hit in hits}
         left = (hit.line for hit in self._hits if hit.line.number not in explained and is_trouble(hit.line.text))
         trouble = {line.number: line for line in (*self._trouble, *left)}
+        start = self._stages.start(self._tail.decode("utf-8", "replace"))
+        if start.is_ready:  # what was a warning before was none of a fault: vLLM for the CPU starts without Triton
+            trouble = {number: line for number, line in trouble.items() if not is_remark(line.text)}
         return Scan(
             hits=tuple(sorted(hits, key=lambda hit: hit.line.number)),
             trouble=tuple(trouble[number] for number in sorted(trouble)),
@@ -307,7 +310,7 @@ class Scanner:
             size=self._size,
             cut=cut,
             raised=self._exceptions.found(),
-            start=self._stages.start(self._tail.decode("utf-8", "replace")),
+            start=start,
             facts=self._facts.facts(),
             lines=self._lines,
             last=self._last,
@@ -381,9 +384,10 @@ def scan_log(
     rules: Sequence[DoctorRule],
     missing: Callable[[str], str | None] = lambda library: None,
     marks: Sequence[StageMark] = (),
+    tools: Callable[[str], bool] = lambda text: False,
 ) -> Scan:
     """The findings of one log."""
-    scanner = Scanner(rules, missing, marks)
+    scanner = Scanner(rules, missing, marks, tools=tools)
     for block in whole_lines(blocks):
         scanner.feed(block)
     return scanner.scan()

@@ -33,7 +33,7 @@ from gb10.serving.doctor.log_judging import remedy_of
 from gb10.serving.doctor.log_scan import LONGEST, MANY, Scan, last_lines_of, scan_log, whole_lines
 from gb10.serving.doctor.log_time import Moment, moment_of
 from gb10.serving.doctor.masking import masked, masked_environment
-from gb10.serving.doctor.rule_files import left_out, load_doctor_rules, load_slim_rules
+from gb10.serving.doctor.rule_files import is_tool_error, left_out, load_doctor_rules, load_slim_rules, load_stages
 from gb10.serving.guard.canary import AnswerKind, Canary, CanaryAnswer, Fact
 from gb10.serving.guard.finding import Judgement, Verdict
 from gb10.serving.load.canary_batch import CanaryBatch
@@ -47,7 +47,12 @@ HEAD, WORKER = ((DATA / f"{name}.log").read_text(encoding="utf-8") for name in (
 
 
 def scanned(text: str | bytes, image: ImageRecord | None = None) -> Scan:
-    return scan_log([text.encode() if isinstance(text, str) else text], fitting(RULES, image)[0])
+    return scan_log(
+        [text.encode() if isinstance(text, str) else text],
+        fitting(RULES, image)[0],
+        marks=load_stages().mark,
+        tools=is_tool_error,
+    )
 
 
 def diagnosed(**logs: str) -> Diagnosis:
