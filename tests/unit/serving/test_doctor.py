@@ -5,6 +5,7 @@ import io
 import json
 import tarfile
 import time
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -46,13 +47,12 @@ DATA = Path(__file__).parents[1] / "data/doctor"
 HEAD, WORKER = ((DATA / f"{name}.log").read_text(encoding="utf-8") for name in ("head", "worker"))
 
 
+def of_blocks(blocks: Iterable[bytes], image: ImageRecord | None = None) -> Scan:
+    return scan_log(blocks, fitting(RULES, image)[0], marks=load_stages().mark, tools=is_tool_error)
+
+
 def scanned(text: str | bytes, image: ImageRecord | None = None) -> Scan:
-    return scan_log(
-        [text.encode() if isinstance(text, str) else text],
-        fitting(RULES, image)[0],
-        marks=load_stages().mark,
-        tools=is_tool_error,
-    )
+    return of_blocks([text.encode() if isinstance(text, str) else text], image)
 
 
 def diagnosed(**logs: str) -> Diagnosis:
@@ -103,7 +103,7 @@ def test_what_counts_as_an_error(line: str, trouble: bool) -> None:
 @pytest.mark.parametrize("size", [1, 7, 64, 1000])
 def test_where_a_log_is_cut_into_blocks_decides_nothing(size: int) -> None:
     data = (HEAD + WORKER).encode()
-    assert scan_log((data[at : at + size] for at in range(0, len(data), size)), RULES) == scanned(data)
+    assert of_blocks(data[at : at + size] for at in range(0, len(data), size)) == scanned(data)
 
 
 def test_blocks_end_with_lines_and_a_line_without_end_is_bounded() -> None:
