@@ -3,7 +3,7 @@
 The model's name decides how it behaves: ``dies`` ends with a traceback while it loads, ``garbage`` answers floods,
 ``breaks`` fails at its first request,
 ``eats`` takes memory until something stops it, ``gulps`` does so at gigabytes a second, ``slow`` is healthy after a
-while. As the real one, a headless worker
+while, ``phased`` says how far it is as vLLM does. As the real one, a headless worker
 connects to the head and does not notice that it is gone.
 """
 
@@ -129,4 +129,8 @@ if options.headless:
 if "eats" in NAME or "gulps" in NAME:
     how = (8 << 20, 0.25) if "eats" in NAME else (16 << 20, 0.0)
     threading.Thread(target=eat, args=how, daemon=True).start()
+if "phased" in NAME:
+    for line in ("vLLM API server version 0.33.0", "Starting to load model", "Application startup complete."):
+        print(f"INFO 11-27 10:00:00 [stand_in.py:1] {line}", flush=True)
+        time.sleep(0.3)
 ThreadingHTTPServer((options.host, options.port), Page).serve_forever()

@@ -92,6 +92,18 @@ def nodes_of(*engines: Engine) -> tuple[str, str]:
     return "--nodes", ",".join(engine.endpoint.host for engine in engines)
 
 
+def test_the_phases_of_a_start_are_said_and_kept_with_the_service(engine: Engine, tmp_path: Path) -> None:
+    _, _, said = called("run", str(recipe(tmp_path, "phased")), *CPU, "--detach")
+    assert re.search(r"phased: ready after 0:0\d: import 0:0\d, config 0:0\d, load 0:0\d; first answer after", said)
+    start = json.loads(ran("status", "--json"))["services"][0]["start"]
+    assert start["ready_s"] == pytest.approx(sum(start["phases_s"].values()), abs=0.1)
+    assert start["phases_s"]["config"] >= 0.2
+    assert start["first_answer_s"] > 0
+    assert "    ready after 0:0" in ran("status")
+    _, _, other = called("run", str(recipe(tmp_path, "small")), *CPU, "--detach", "--set", "port=8765")
+    assert "the phases of its start are not known, its log shows no line" in other
+
+
 def test_a_service_from_start_to_stop(engine: Engine, tmp_path: Path) -> None:
     path = str(recipe(tmp_path, "small"))
     endpoint, curl = build_py("run", path, *CPU, "--detach", env=dict(os.environ)).splitlines()

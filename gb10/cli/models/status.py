@@ -15,7 +15,8 @@ from gb10.serving.run.existing import Found
 from gb10.serving.run.health import is_healthy
 from gb10.serving.run.overview import Overview, look_at, not_looked_at, why
 from gb10.serving.run.service_url import url_on
-from gb10.serving.run.watching import ending_of, guard_reports, watch, watched_service
+from gb10.serving.run.start_phases import StartPhases
+from gb10.serving.run.watching import ending_of, guard_reports, starts_of, watch, watched_service
 
 app = verb_app("""Show the services of this machine or of other nodes: their ranks, and whether the endpoint is healthy.
 
@@ -31,6 +32,7 @@ a container name are shown, and not asked.
 Exit 12 when a service is not healthy, 7 when a node does not answer, 2 when nodes of a service were not looked at.
 """)
 Reports = Mapping[str, list[str]]
+Starts = Mapping[str, StartPhases]
 Health = Literal["healthy", "not healthy", "not known"]
 UNKNOWN: Final = "not known"
 
@@ -59,17 +61,19 @@ def status(
                 raise problem
             watch(watched_service(seen.fleet, name, services[name]), lambda: False)
         seen.clear_notes(of=name)
-        reports = guard_reports(seen.fleet, [one for ranks in services.values() for one in ranks])
+        every = [one for ranks in services.values() for one in ranks]
+        reports, starts = guard_reports(seen.fleet, every), starts_of(seen.fleet, every)
     urls = {service: _url(ranks) for service, ranks in services.items()}
     health = {service: _health(ranks, urls[service], seen) for service, ranks in services.items()}
     if as_json:
         documents = [
-            _document(ranks, urls[service], health[service], reports, seen) for service, ranks in services.items()
+            _document(ranks, urls[service], health[service], reports, starts, seen=seen)
+            for service, ranks in services.items()
         ]
         print_json({"schema": "gb10/status/v1", "services": documents, "silent": silent_document(seen)})
     else:
         for service, ranks in services.items():
-            _print(ranks, urls[service], health[service], reports, seen)
+            _print(ranks, urls[service], health[service], reports, starts, seen=seen)
         for node, error in seen.silent.items():
             print(printable(f"{node} does not answer: {why(error)}"))
         if not services:
@@ -92,7 +96,7 @@ def _health(ranks: Sequence[Found], url: str | None, seen: Overview) -> Health:
 
 
 def _document(
-    ranks: Sequence[Found], url: str | None, health: Health, reports: Reports, seen: Overview
+    ranks: Sequence[Found], url: str | None, health: Health, reports: Reports, starts: Starts, *, seen: Overview
 ) -> dict[str, object]:
     labels = ranks[0].labels
     return {
@@ -101,12 +105,15 @@ def _document(
         "runtime": labels.runtime,
         "endpoint": url,
         "healthy": health == "healthy",
+        "start": next((starts[one.state.id].document for one in ranks if one.state.id in starts), None),
         "ranks": [{**found_document(one), "guard": reports.get(one.state.id, [])} for one in ranks],
         "not_looked_at": list(seen.unseen(ranks)),
     }
 
 
-def _print(ranks: Sequence[Found], url: str | None, health: Health, reports: Reports, seen: Overview) -> None:
+def _print(
+    ranks: Sequence[Found], url: str | None, health: Health, reports: Reports, starts: Starts, *, seen: Overview
+) -> None:
     labels = ranks[0].labels
     print(printable(f"{labels.service}  {url or 'no endpoint'}  {health}  {labels.model}"))
     for one in ranks:
@@ -117,7 +124,7 @@ def _print(ranks: Sequence[Found], url: str | None, health: Health, reports: Rep
             else ending_of(state.code, out_of_memory=state.out_of_memory)
         )
         print(printable(f"  rank {one.labels.rank}  {one.host}  {state.name}  {how}"))
-        for line in reports.get(state.id, ()):
+        for line in (*reports.get(state.id, ()), *([starts[state.id].line] if state.id in starts else ())):
             print(printable(f"    {line}"))
     for node in seen.lost(ranks):
         print(printable(f"  {node} does not answer"))

@@ -29,10 +29,11 @@ SHOWN: Final = 6000
 
 
 class StageText(Model):
-    """What takes long in a stage, and what to look at when it does not end."""
+    """What takes long in a stage, what to look at when it does not end, and what makes it shorter."""
 
     usual: str
     look: str
+    shorten: str = ""
 
 
 class StageMark(Model):

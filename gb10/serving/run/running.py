@@ -12,6 +12,7 @@ from gb10.core.reporter import Reporter, clock
 from gb10.errors import EndpointError, Gb10Error, ServeError, UsageError
 from gb10.image.context import Context
 from gb10.models.memory.estimating import NAMES
+from gb10.serving.doctor.rule_files import load_stages
 from gb10.serving.guard.finding import Verdict
 from gb10.serving.run.existing import Found, check_room, of_service, runs_unchanged, services_on
 from gb10.serving.run.fleet import Fleet, on_all_nodes, on_all_nodes_collect_errors
@@ -20,6 +21,7 @@ from gb10.serving.run.notes import note_nodes
 from gb10.serving.run.ports import check_port
 from gb10.serving.run.prepare_service import PreparedService
 from gb10.serving.run.service import Service
+from gb10.serving.run.start_phases import keep_phases
 from gb10.serving.run.starting import end_all, ready_images, started
 from gb10.serving.run.watching import LINES, Watched, cause_of, died, watch
 
@@ -68,7 +70,9 @@ def running(
         )
         try:
             _healthy(ctx.reporter, service, watched, prepared.request.patience)
+            began = time.monotonic()
             _check_answer(ctx, service, watched)
+            _say_phases(ctx.reporter, service, watched, time.monotonic() - began)
         except BaseException:
             watched.keep_logs()
             raise
@@ -126,6 +130,22 @@ def _healthy(reporter: Reporter, service: Service, watched: Watched, patience: f
             return is_healthy(service.endpoint)
 
         watch(watched, ready)
+
+
+def _say_phases(reporter: Reporter, service: Service, watched: Watched, first_answer: float) -> None:
+    """Say how long each phase of the start took, by the head's log, and keep it for ``status``; it is no condition."""
+    head, stages = next(iter(watched.fleet)), load_stages()
+    found = on_all_nodes_collect_errors(
+        lambda host, engine: keep_phases(engine, watched.containers[host], stages, first_answer),
+        {head: watched.fleet[head]},
+    )[head]
+    if found is None or isinstance(found, Gb10Error):
+        why = f": {found.message}" if found else ", its log shows no line that begins or ends one"
+        reporter.say(f"{service.name}: the phases of its start are not known{why}")
+        return
+    reporter.say(f"{service.name}: {found.line}")
+    if advice := found.advice(stages):
+        reporter.say(f"{service.name}: {advice}")
 
 
 def _last_line(watched: Watched) -> str:

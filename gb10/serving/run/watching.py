@@ -14,6 +14,7 @@ from gb10.serving.doctor.log_judging import remedy_of
 from gb10.serving.run.existing import Found
 from gb10.serving.run.fleet import Fleet, on_all_nodes, on_all_nodes_collect_errors
 from gb10.serving.run.service import Service
+from gb10.serving.run.start_phases import StartPhases, kept_phases
 from gb10.serving.run.starting import end_all
 
 GUARDED: Final = 99
@@ -183,6 +184,19 @@ def guard_reports(fleet: Fleet, found: Sequence[Found]) -> dict[str, list[str]]:
 
     done = on_all_nodes_collect_errors(read, {host: engine for host, engine in fleet.items() if on[host]})
     return {name: lines for part in done.values() if isinstance(part, dict) for name, lines in part.items()}
+
+
+def starts_of(fleet: Fleet, found: Sequence[Found]) -> dict[str, StartPhases]:
+    """How long the starts of the heads that run took, by container; of a node that does not answer, nothing."""
+    heads = [one for one in found if one.state.runs and one.labels.rank == 0]
+    on = {host: [one.state.id for one in heads if one.host == host] for host in fleet}
+
+    def read(host: str, engine: Engine) -> dict[str, StartPhases]:
+        kept = {container: kept_phases(engine, container) for container in on[host]}
+        return {container: phases for container, phases in kept.items() if phases}
+
+    done = on_all_nodes_collect_errors(read, {host: engine for host, engine in fleet.items() if on[host]})
+    return {name: phases for part in done.values() if isinstance(part, dict) for name, phases in part.items()}
 
 
 def watch(watched: Watched, until: Callable[[], bool]) -> None:
