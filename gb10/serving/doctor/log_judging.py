@@ -57,7 +57,10 @@ CAUSE_IS_ELSEWHERE: Final = Verdict(
 )
 OF_A_CHILD: Final = frozenset(("CalledProcessError", "RetryError", "SubprocessError", "BackendCompilerFailed"))
 """What is raised because a program, or one more try, failed: what that printed says more."""
-OF_A_PROGRAM: Final = re.compile(r"returned non-zero exit status|compilation terminated|build stopped: subcommand")
+OF_A_PROGRAM: Final = re.compile(
+    r"returned non-zero exit status|compilation terminated|build stopped: subcommand"
+    r"|\bFAILED: (?:\[code=\d{1,3}\] )?\S+\.o\b"
+)
 NO_MODULE: Final = re.compile(r"No module named '([\w.]{3,80})'")
 NO_MEMORY: Final = "driver-out-of-memory"
 USED_UP: Final = (
