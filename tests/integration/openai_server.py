@@ -301,12 +301,18 @@ def event(*, delta: dict[str, str], finish_reason: str | None = None) -> str:
     return f"data: {json.dumps({'object': 'chat.completion.chunk', 'choices': [choice]}, ensure_ascii=False)}\n\n"
 
 
+class Server(ThreadingHTTPServer):
+    """Python's own queue is 5 connections long, and the kernel resets those beyond it."""
+
+    request_queue_size = 128
+    daemon_threads = True
+
+
 @contextmanager
 def serving(rate: float = 0.0, pieces: int = 0, key: str = "") -> Iterator[tuple[str, State]]:
     """A server on a free port while the context lasts: its URL and its state."""
     state = State(rate=rate, pieces=pieces, key=key)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"state": state}))
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), type("Bound", (Handler,), {"state": state}))
     thread = Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     try:
@@ -336,7 +342,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="the one model that it lists")
     asked = parser.parse_args()
     state = State(rate=asked.rate, spread=asked.spread, only=asked.only, start=started(asked.starts))
-    ThreadingHTTPServer(("127.0.0.1", asked.port), type("Bound", (Handler,), {"state": state})).serve_forever()
+    Server(("127.0.0.1", asked.port), type("Bound", (Handler,), {"state": state})).serve_forever()
 
 
 if __name__ == "__main__":

@@ -189,8 +189,8 @@ def test_ctrl_c_leaves_nothing_running_and_resume_goes_on(tmp_path: Path) -> Non
     code, document, _ = selftest(
         out, "--resume", "--launch", launch, "--most", "30", *steps("first-request", "batches")
     )
-    assert (code in (0, 9), document["steps"][1]["result"]) == (True, "holds")
-    assert results(document)["batches"] != "not checked"
+    assert code == 0
+    assert set(results(document).values()) == {"holds"}
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on this machine")
