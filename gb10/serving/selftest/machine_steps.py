@@ -236,8 +236,10 @@ def limits(scene: Scene) -> Outcome:
     return judged(wrong, f"{SHARED_MEMORY:,} B and {SM_COUNT} SMs", claims)
 
 
+LOW_MHZ: Final = 1000
+"""A GB10 below it, under load, is stuck in its low-power state: the claim power.clock."""
 LOW_SHARE: Final = 0.5
-"""Of the GPU's highest clock, under load: below it a machine is stuck. A GB10 that is stuck runs at a third."""
+"""The same for another GPU, of its highest clock."""
 
 
 def power(scene: Scene) -> Outcome:
@@ -249,15 +251,15 @@ def power(scene: Scene) -> Outcome:
         "power.bf16": Figure(round(float(found["tflops"]), 1), "TFLOPS"),
     }
     scene.keep("power.json", dict(found))
-    return power_outcome(found, claims)
+    return power_outcome(found, claims, low=LOW_MHZ if scene.machine.is_gb10 else LOW_SHARE * found["most"])
 
 
-def power_outcome(found: Any, claims: dict[str, Figure]) -> Outcome:  # noqa: ANN401 - a line of the program
-    """What the figures say. Pure."""
+def power_outcome(found: Any, claims: dict[str, Figure], *, low: float) -> Outcome:  # noqa: ANN401 - the program's line
+    """What the figures say; below ``low`` MHz a machine is stuck. Pure."""
     if found["use"] < 50:
         return unchecked(f"the GPU was busy for {found['use']} % of the time: the load was none", claims)
     share = found["clock"] / found["most"]
-    if share < LOW_SHARE:
+    if found["clock"] < low:
         return broken(
             f"{found['clock']} MHz under load, {share:.0%} of {found['most']} MHz, at {found['watts']:.0f} W: stuck "
             "at low power? Take the power cable off for some minutes; a reboot does not help",

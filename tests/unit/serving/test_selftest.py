@@ -12,6 +12,7 @@ import pytest
 
 from gb10.errors import BuildError, UsageError
 from gb10.image.plan.catalog import ROOT
+from gb10.serving.claims.claim_files import load_claims
 from gb10.serving.selftest import machine_steps, node_steps, server_steps
 from gb10.serving.selftest.answers import captured_sizes, parting, sizes
 from gb10.serving.selftest.cleaning import Cleaner
@@ -226,10 +227,12 @@ GOOD_POWER = {"clock": 2418, "most": 3003, "watts": 62.0, "use": 98, "tflops": 9
 
 
 def test_a_machine_that_is_stuck_at_low_power_is_found() -> None:
-    assert machine_steps.power_outcome(GOOD_POWER, {}).result is Result.HOLDS
-    stuck = machine_steps.power_outcome({**GOOD_POWER, "clock": 851, "watts": 14.0}, {})
+    assert machine_steps.power_outcome(GOOD_POWER, {}, low=1000).result is Result.HOLDS
+    stuck = machine_steps.power_outcome({**GOOD_POWER, "clock": 851, "watts": 14.0}, {}, low=1000)
     assert stuck.result is Result.BROKEN and "851 MHz" in stuck.why
-    assert machine_steps.power_outcome({**GOOD_POWER, "use": 3}, {}).result is Result.UNCHECKED
+    claim = next(one for subject in load_claims() for one in subject.claims if one.id == "power.clock")
+    assert claim.must.least == machine_steps.LOW_MHZ
+    assert machine_steps.power_outcome({**GOOD_POWER, "use": 3}, {}, low=1000).result is Result.UNCHECKED
 
 
 def library(name: str, counts: dict[str, int], wrong: list[dict[str, Any]]) -> dict[str, Any]:
