@@ -217,7 +217,7 @@ def test_a_tag_is_resolved_once_and_the_lock_keeps_it_when_it_moves(
         (("--platform", OTHER), f"is not for {OTHER}"),
         (("--ref", "vllm=0.33.0"), "--from excludes --ref"),
         (("--engine", "sglang"), "does not hold sglang"),
-        (("--kernels", "core"), "--kernels compiles no kernels for an image of others yet"),
+        (("--kernels", "core"), "holds no FlashInfer: no kernels are compiled for it"),
         (("--without", "b12x"), "--from excludes --without"),
     ],
 )

@@ -1,7 +1,7 @@
 """Reading an image of others: its manifest, each layer once, then what its Python finds. Nothing is unpacked or run."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -78,16 +78,46 @@ def files_of(ctx: Context, base: BaseImage, paths: Sequence[str], *, engine: Eng
     """
     source = _source(ctx, engine, base.reference, base.platform)
     tree = FileTree(_layers(ctx, source))
+    found = {path: tree.find(path) for path in dict.fromkeys(paths)}
+    return _contents(ctx, source, {path: node for path, node in found.items() if isinstance(node, File)}, MOST_BYTES)
+
+
+def folders_of(
+    ctx: Context,
+    base: BaseImage,
+    folders: Mapping[str, Sequence[str]],
+    *,
+    wanted: Callable[[str], bool],
+    most: int,
+    engine: Engine | None = None,
+) -> dict[str, bytes]:
+    """Whole folders of a base in its registry, each under its own name: of several places the first that is a folder.
+
+    ``wanted`` chooses files by that name. Raises as ``files_of``.
+    """
+    source = _source(ctx, engine, base.reference, base.platform)
+    tree = FileTree(_layers(ctx, source))
+    files = dict[str, File]()
+    for name, places in folders.items():
+        place = next((one for one in places if tree.is_folder(one)), None)
+        for path in tree.files(place) if place else ():
+            inside = f"{name}/{path.removeprefix(f'{tree.real(place or path)}/')}"
+            found = tree.find(path)
+            if isinstance(found, File) and wanted(inside):
+                files[inside] = found
+    return _contents(ctx, source, files, most)
+
+
+def _contents(ctx: Context, source: Source, files: Mapping[str, File], most: int) -> dict[str, bytes]:
+    """The bytes of files by their names; together not more than ``most``."""
     wanted = dict[int, dict[int, list[str]]]()
-    for path in dict.fromkeys(paths):
-        found = tree.find(path)
-        if isinstance(found, File):
-            wanted.setdefault(found.layer, {}).setdefault(found.number, []).append(path)
+    for name, file in files.items():
+        wanted.setdefault(file.layer, {}).setdefault(file.number, []).append(name)
     contents = dict[str, bytes]()
     for layer, rows in sorted(wanted.items()):
         blob = source.layers[layer]
         blocks = source.repository().stream(blob.digest, blob.size)
-        left = MOST_BYTES - sum(map(len, contents.values()))
+        left = most - sum(map(len, contents.values()))
         read, digest = contents_of(blocks, {number: names[0] for number, names in rows.items()}, left, ctx.stop.check)
         if digest != blob.digest:
             raise _other_bytes(source, blob)

@@ -86,9 +86,18 @@ class FileTree:
         found = self.find(path)
         return tuple(sorted(found)) if isinstance(found, Folder) else ()
 
+    def files(self, path: str) -> Iterator[str]:
+        """The paths of all that is no folder below the folder at a path; links below it are not followed."""
+        real, top = self.real(path), self.find(path)
+        if real is not None and isinstance(top, Folder):
+            yield from (place for place, node in self._below(real.rstrip("/"), top) if not isinstance(node, Folder))
+
     def walk(self) -> Iterator[tuple[str, Node]]:
         """Every path with what is there, links not followed."""
-        ahead: list[tuple[str, Folder]] = [("", self.root)]
+        yield from self._below("", self.root)
+
+    def _below(self, path: str, top: Folder) -> Iterator[tuple[str, Node]]:
+        ahead: list[tuple[str, Folder]] = [(path, top)]
         while ahead:
             above, folder = ahead.pop()
             for name, node in folder.items():

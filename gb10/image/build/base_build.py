@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -29,12 +29,13 @@ from gb10.image.build.contexts import (
     write_tree,
 )
 from gb10.image.build.mod_layers import mod_network, mod_secrets
+from gb10.image.build.wheels import wheel_file
 from gb10.image.context import Context
 from gb10.image.lock.base_lock import NEWEST_GLIBC
 from gb10.image.locked_files import fetch_files
 from gb10.image.patches.on_base import apply_on
 from gb10.image.patches.patched import diffs_by_hand
-from gb10.image.plan.base_plan import PLACER
+from gb10.image.plan.base_plan import PLACER, laid_over
 from gb10.image.plan.plan_record import record
 from gb10.image.plan.render import dockerfile
 from gb10.image.plan.steps import MOD_RUNNER
@@ -80,7 +81,7 @@ def _patch(ctx: Context, plan: Plan) -> dict[str, bytes]:
     base = plan.lock.base
     if base is None:
         return {}
-    diffs = given_diffs(ctx, base, plan.options.patches)
+    diffs = given_diffs(ctx, base, laid_over(plan.options))
     changed = apply_on(diffs, on_base(base), partial(read_base_files, ctx, base))
     for one in diffs:
         ctx.reporter.detail(f"{one.name}: applied to {len(one.files)} files")
@@ -111,14 +112,16 @@ def stored_files(store: Store, step: Step) -> dict[str, Path]:
 def _make(ctx: Context, plan: Plan, step: Step, work: Path) -> None:
     if step.kind == "added":
         fetch_files(ctx, (step,))
-        install_added(ctx.store, plan.lock.base, step, work)
+        compiled = [need for need in map(plan.step, step.needs) if need.kind == "wheel"]
+        made = [wheel_file(ctx.store.entry("wheels", need.key)) for need in compiled]
+        install_added(plan.lock.base, [*store_paths(ctx.store, step.files), *made], work)
         return
     changed = _patch(ctx, plan)
     write_tree(work / FILES, {path.removeprefix("/"): content for path, content in changed.items()})
 
 
-def install_added(store: Store, base: BaseImage | None, step: Step, work: Path) -> None:
-    """Unpack locked wheels where the image's Python looks first; its programs go where that Python lies.
+def install_added(base: BaseImage | None, files: Sequence[Path], work: Path) -> None:
+    """Unpack wheels where the image's Python looks first; its programs go where that Python lies.
 
     Nothing of the image runs, and nothing is resolved. Raises BuildError.
     """
@@ -131,7 +134,7 @@ def install_added(store: Store, base: BaseImage | None, step: Step, work: Path) 
             hint="take another image",
         )
     place = work / "wheels"
-    wheels(store_paths(store, step.files))(place)
+    wheels(files)(place)
     unpack_wheels(place, work / FILES, base, uv_platform=_uv_name(base), cache=work / "cache")
     for folder in (place, work / "cache"):
         shutil.rmtree(folder)

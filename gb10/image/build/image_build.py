@@ -20,6 +20,7 @@ from gb10.core.concurrency import Stop, run_in_background
 from gb10.core.files import digest
 from gb10.core.store import Store
 from gb10.errors import UsageError
+from gb10.image.base.base_sources import ready_sources
 from gb10.image.build.assemble import build_request, image_files, image_folders, image_request, upstream_folders
 from gb10.image.build.base_build import on_image_context
 from gb10.image.build.bases import STAGES, Bases, base_tars, make_rootfs
@@ -72,6 +73,7 @@ from gb10.image.proof.scans import (
     remember_layers,
     require_scanned,
 )
+from gb10.image.recipe.locked import LockedPart
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,6 +142,7 @@ class ImageBuild:
 
         The engine is started only when something must be compiled.
         """
+        self._ready_sources()
         grafts = self._early_grafts()
         compiled = build_wheels(self.ctx, self.plan, self._connect, rebuild=self.rebuild)
         keep_speed(self.ctx)
@@ -200,6 +203,10 @@ class ImageBuild:
         """
         ctx, plan = replace(self.ctx, stop=Stop()), self.plan
         if plan.base:
+            self._ready_sources()
+            check_sources(ctx, plan)
+            for wheel in build_wheels(ctx, plan, lambda: engine, rebuild=self.rebuild):
+                show_in_checkout(ctx, wheel)
             with on_image_context(ctx, plan, plan.base, engine if upstream else None, self.rebuild_id) as context:
                 yield context
             return
@@ -227,6 +234,16 @@ class ImageBuild:
     def _connect(self) -> Engine:
         """The engine that builds, started when needed, its builder checked."""
         return check_builder(self.ctx, ready_engine(self.ctx))
+
+    def _ready_sources(self) -> None:
+        """The sources that kernels for an image of others are compiled from, read out of it where the store lacks them.
+
+        Raises UsageError, PublishError, VerifyError.
+        """
+        absent = [step for step in self.plan.of_kind("wheel") if not self.ctx.store.entry("wheels", step.key).exists()]
+        for source in self.plan.lock.sdists.values() if absent or self.rebuild else ():
+            if isinstance(source, LockedPart) and self.plan.base:
+                ready_sources(self.ctx, self.plan.base, source)
 
     def _early_grafts(self) -> tuple[Wheel, ...]:
         """What comes first: a patch or a target's name that does not fit stops before anything is compiled."""

@@ -142,7 +142,8 @@ def received(ctx: Context, plan: Plan) -> Received | None:
     if plan.base is None:
         return None
     below = below_of(ctx, plan.base)
-    found = as_received(below, _subject(ctx, plan, {}, ()))
+    # of the image alone: what is compiled for it says nothing of it, and may not exist yet
+    found = as_received(below, planned_subject(plan, [], ctx.catalog.allowances))
     return Received(reference=plan.base.reference, read=below.read, findings=tuple(found))
 
 

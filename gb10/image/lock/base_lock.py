@@ -16,14 +16,16 @@ from gb10.core.fields import Architecture, requirement_name
 from gb10.core.files import digest
 from gb10.errors import LockStaleError, UsageError
 from gb10.image.base.base_reading import inspect_base
+from gb10.image.base.base_sources import locked_flashinfer
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.lock.relock import BASE, added_wheels, main_index
-from gb10.image.lock.resolver import Platform, Resolver
+from gb10.image.lock.resolver import Platform, Resolver, platform_of
 from gb10.image.plan.base_plan import asked_base, lock_on
 from gb10.image.plan.catalog import DEFAULT_ENGINE
 from gb10.image.recipe.base_image import BaseImage
 from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.kernel_sets import target_wheels
 from gb10.image.recipe.locked import Lock, LockedWheel
 from gb10.image.recipe.on_image import OnImage, derived
 
@@ -51,6 +53,7 @@ def given_digest(given: OnImage) -> str:
             "engine": given.engine,
             "requirements": sorted(given.requirements),
             "constraints": sorted(given.constraints),
+            **({"kernels": True} if given.kernels else {}),
         }
     )
 
@@ -66,6 +69,74 @@ def lock_in_memory(ctx: Context, given: OnImage, platform: str) -> Lock:
     """The lock of what ``--from`` names, for a platform: a tag is resolved now. Raises as ``inspect_base``."""
     base = read_base(ctx, given, platform)
     return lock_on(base, build_inputs(ctx)[1], given_digest(given), asked=asked_base(given))
+
+
+TVM_FFI: Final = "apache-tvm-ffi"
+"""Whose headers FlashInfer's kernels are compiled with, and which loads them: the image's release is taken."""
+
+
+def with_kernel_inputs(ctx: Context, lock: Lock, old: Lock | None = None) -> Lock:
+    """The lock with what FlashInfer's kernels are compiled from: the sources that the image holds, CUDA's headers of
+    the compiler's release, and the tools of the build stages.
+
+    Raises UsageError for an image whose CUDA is older than the compiler or not known, FetchError, as ``inspect_base``.
+    """
+    base, (build, given) = lock.base, build_inputs(ctx)
+    if base is None:
+        raise ValueError("kernels for an image need a lock that holds one")
+    source = locked_flashinfer(ctx, base)
+    _check_cuda(base, build)
+    target: Architecture = "arm64" if base.platform == "linux/arm64" else "amd64"
+    names = {name for wheel in build.wheels.values() if wheel.method == "aot" for name in wheel.headers}
+    names |= {name for kernels in ctx.catalog.toolkit.kernel_sets.values() for name in target_wheels(kernels)}
+    headers = tuple(wheel for wheel in given.wheels.image[target] if wheel.name in names)
+    tools = _tools(ctx, base, build, given, old)
+    return lock.model_copy(
+        update={
+            "sdists": {source.name: source},
+            "headers": headers,
+            "wheels": lock.wheels.model_copy(update={"tools": tools}),
+        }
+    )
+
+
+def _check_cuda(base: BaseImage, build: Recipe) -> None:
+    """Raise UsageError when what gb10's compiler makes is for another CUDA than the image's."""
+    wanted = [int(part) for part in build.cuda.split(".")]
+    found = [int(part) for part in base.cuda.split(".")] if base.cuda not in ("", "none") else []
+    if not found or found[0] != wanted[0] or found < wanted:
+        what = f"CUDA {base.cuda}" if found else "no CUDA that could be read"
+        raise UsageError(
+            f"kernels are compiled by CUDA {build.cuda}, and the torch of {base.reference} has {what}",
+            hint=f"build on an image with CUDA {build.cuda} or a later {wanted[0]}.x, or leave out --kernels",
+        )
+
+
+def _tools(
+    ctx: Context, base: BaseImage, build: Recipe, given: Lock, old: Lock | None
+) -> dict[Architecture, tuple[LockedWheel, ...]]:
+    """The tools of the build stages, on each building machine, with the image's release of tvm-ffi."""
+    held = base.installed.get(TVM_FFI)
+    if held is None:
+        raise UsageError(
+            f"{base.reference} holds no {TVM_FFI}, which loads FlashInfer's kernels", hint="leave out --kernels"
+        )
+    own = {requirement_name(text) for text in build.tools}
+    found = dict[Architecture, tuple[LockedWheel, ...]]()
+    for name, wheels in given.wheels.tools.items():
+        kept = (*wheels, *(old.wheels.tools[name] if old else ()))
+        one = next((one for one in kept if (one.name, one.version) == (TVM_FFI, held.version)), None)
+        made = (one,) if one else _tool(ctx, build, f"{TVM_FFI}=={held.version}", name)
+        found[name] = (*(wheel for wheel in wheels if wheel.name in own and wheel.name != TVM_FFI), *made)
+    return {name: tuple(sorted(wheels, key=lambda one: one.name)) for name, wheels in found.items()}
+
+
+def _tool(ctx: Context, build: Recipe, requirement: str, architecture: Architecture) -> tuple[LockedWheel, ...]:
+    """One wheel of the index for a building machine. Raises UsageError, FetchError."""
+    index = main_index(ctx.env)
+    resolver = Resolver(ctx.store, ctx.env, index.url, build)
+    platform = platform_of(build.base.suite, build.python, architecture)
+    return added_wheels(index.session, resolver.resolve((requirement,), platform, {}, "--no-deps"))
 
 
 def check_on_image(given: OnImage, lock: Lock, path: Path) -> None:
@@ -92,8 +163,10 @@ def lock_on_image(ctx: Context, given: OnImage, path: Path, upgrade: tuple[str, 
         if given.base.image != base.reference:
             ctx.reporter.say(f"{given.base.image} is {base.reference}")
     build_recipe, build = build_inputs(ctx)
-    wheels = _added(ctx, derived(given, base, build_recipe), base, old, upgrade) if given.requirements else ()
-    return lock_on(base, build, given_digest(given), wheels, asked_base(given))
+    plain = given.model_copy(update={"kernels": None})
+    wheels = _added(ctx, derived(plain, base, build_recipe), base, old, upgrade) if given.requirements else ()
+    made = lock_on(base, build, given_digest(given), wheels, asked_base(given))
+    return with_kernel_inputs(ctx, made, old) if given.kernels else made
 
 
 def kept_base(given: OnImage, old: Lock) -> BaseImage | str:

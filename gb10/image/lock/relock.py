@@ -26,6 +26,7 @@ from gb10.image.recipe.locked import (
     Lock,
     LockedCheckout,
     LockedDebs,
+    LockedPart,
     LockedSdist,
     LockedSources,
     LockedWheel,
@@ -197,7 +198,7 @@ def resolve_lock(
     _check_names(upgrade, old)
     index = main_index(env)
     keep_base = old and old.base_digest == base_digest(recipe) and BASE not in upgrade
-    sdists: dict[str, LockedSdist | LockedSources | LockedCheckout] = {
+    sdists: dict[str, LockedSdist | LockedSources | LockedCheckout | LockedPart] = {
         **lock_sdists(recipe, index, store),
         **lock_checkouts(recipe, old, store, env),
     }
@@ -275,7 +276,9 @@ def lock_checkouts(recipe: Recipe, old: Lock | None, store: Store, env: Mapping[
     return found
 
 
-def _kept(source: Source, file: LockedSdist | LockedSources | LockedCheckout | None) -> LockedCheckout | None:
+def _kept(
+    source: Source, file: LockedSdist | LockedSources | LockedCheckout | LockedPart | None
+) -> LockedCheckout | None:
     """The locked commit, if the recipe still names it: its content cannot change, a tag's can."""
     same = isinstance(file, LockedCheckout) and file.input_digest == source_digest(source)
     return file if same and source.commit and isinstance(file, LockedCheckout) else None

@@ -11,11 +11,11 @@ from typing import Final
 from gb10.core.fields import ARCHITECTURES
 from gb10.core.files import Artifact, digest
 from gb10.errors import UsageError
-from gb10.image.plan.compiles import BLANK, INSTALLER, PATCHER
-from gb10.image.plan.options import Options
+from gb10.image.plan.compiles import BLANK, INSTALLER, PATCHER, wheel_step, with_headers
+from gb10.image.plan.options import Options, PatchUse
 from gb10.image.plan.plan_record import record
 from gb10.image.plan.render import dockerfile, environment
-from gb10.image.plan.steps import CHANGED, MOD_RUNNER, SCANNER, rootfs
+from gb10.image.plan.steps import CHANGED, MOD_RUNNER, SCANNER, rootfs, tools_step
 from gb10.image.plan.values import Plan, Step, Toolkit, artifacts, on_each_machine
 from gb10.image.recipe.base_image import BaseImage
 from gb10.image.recipe.image_recipe import Recipe
@@ -72,19 +72,23 @@ def plan_on_image(given: OnImage, build: Recipe, lock: Lock, toolkit: Toolkit, o
         raise ValueError("a plan on an image needs a lock that holds one")
     base, recipe = lock.base, derived(given, lock.base, build)
     check_base(base, options)
-    tools = rootfs("build", lock.debs.build[options.build], lock, toolkit)
+    recipe = with_headers(recipe, toolkit)
+    stages = rootfs("build", lock.debs.build[options.build], lock, toolkit)
     below = base_step(base)
+    tools = (tools_step(recipe, lock, toolkit, options.build, stages),) if recipe.built else ()
     draft = Plan(
         recipe=recipe,
         lock=lock,
         options=options,
-        steps=(tools, below),
+        steps=(stages, below, *tools),
         key=BLANK,
         tags=on_image_tags(recipe, options, BLANK),
         on=given,
     )
-    own = (*_added(draft, below, toolkit), *_patched(draft, below, toolkit))
-    draft = replace(draft, steps=(*draft.steps, *own))
+    wheels = tuple(wheel_step(name, draft, toolkit, *tools) for name in sorted(recipe.built))
+    built = (_built(draft, wheel, below, toolkit) for wheel in wheels)
+    own = (*_added(draft, below, toolkit), *built, *_patched(draft, below, toolkit))
+    draft = replace(draft, steps=(*draft.steps, *wheels, *own))
     mods = _mods(draft, toolkit, (below, *own))
     draft = replace(draft, steps=(*draft.steps, *mods))
     image = _image(draft, toolkit, (below, *own, *mods))
@@ -145,13 +149,12 @@ def _added(draft: Plan, below: Step, toolkit: Toolkit) -> tuple[Step, ...]:
     wheels = draft.lock.wheels.image[draft.options.target]
     if not wheels or draft.base is None:
         return ()
-    place = [draft.base.site_packages[:1], draft.base.interpreter, draft.base.python, draft.base.glibc]
-    own = [toolkit.digests_of(PLACER, *UNPACKING), toolkit.uv]
+    inputs = [[wheel.sha256 for wheel in wheels], *_placing(draft.base, toolkit)]
     return (
         Step(
             name=ADDED,
             kind="added",
-            key=digest([ADDED, below.key, [wheel.sha256 for wheel in wheels], place, own]),
+            key=digest([ADDED, below.key, *inputs]),
             needs=(below.name,),
             files=artifacts(draft.recipe, wheels),
             about=", ".join(f"{wheel.name} {wheel.version}" for wheel in wheels),
@@ -159,9 +162,27 @@ def _added(draft: Plan, below: Step, toolkit: Toolkit) -> tuple[Step, ...]:
     )
 
 
+def _built(draft: Plan, wheel: Step, below: Step, toolkit: Toolkit) -> Step:
+    """The layer of a wheel that is compiled for the base."""
+    where = _placing(draft.base, toolkit) if draft.base else []
+    return Step(
+        name=f"layer-{wheel.name}",
+        kind="added",
+        key=digest([ADDED, below.key, wheel.key, *where]),
+        needs=(below.name, wheel.name),
+        about="the wheel built here",
+    )
+
+
+def _placing(base: BaseImage, toolkit: Toolkit) -> list[object]:
+    """What decides where the files of a wheel lie in a base."""
+    place = [base.site_packages[:1], base.interpreter, base.python, base.glibc]
+    return [place, [toolkit.digests_of(PLACER, *UNPACKING), toolkit.uv]]
+
+
 def _patched(draft: Plan, below: Step, toolkit: Toolkit) -> tuple[Step, ...]:
     """The layer of patched files; their texts are those of the base, so its key stands for them."""
-    uses = draft.options.patches
+    uses = laid_over(draft.options)
     if not uses:
         return ()
     inputs = [part for use in uses for part in (use.source, *use.inputs)]
@@ -174,6 +195,11 @@ def _patched(draft: Plan, below: Step, toolkit: Toolkit) -> tuple[Step, ...]:
             about=", ".join(use.name for use in uses),
         ),
     )
+
+
+def laid_over(options: Options) -> tuple[PatchUse, ...]:
+    """The patches of files that a base holds; those of what is compiled alone change no file of it."""
+    return tuple(use for use in options.patches if use.installable)
 
 
 def _mods(draft: Plan, toolkit: Toolkit, below: tuple[Step, ...]) -> tuple[Step, ...]:

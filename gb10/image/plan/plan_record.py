@@ -361,7 +361,8 @@ class RecordedPlan(Recorded):
 
     def installs(self, step: RecordedStep) -> bool:
         """Whether a compiled wheel is a layer of its own; libraries of an engine's project go into its graft."""
-        return any(one.name == f"layer-{step.name}" and not one.files for one in self.of_kind("layer"))
+        layers = (*self.of_kind("layer"), *self.of_kind("added"))
+        return any(one.name == f"layer-{step.name}" and not one.files for one in layers)
 
 
 def recorded_plan(document: Any) -> RecordedPlan | None:  # noqa: ANN401 - whatever JSON holds

@@ -372,7 +372,7 @@ def source_archive(source: str, recipe: Recipe, lock: Lock) -> Artifact:
 
 def target_headers(names: Iterable[str], lock: Lock, options: Options) -> tuple[LockedWheel, ...]:
     """The image's wheels with the target's headers and libraries. Raises UsageError for a name that is not locked."""
-    image = {wheel.name: wheel for wheel in lock.wheels.image[options.target]}
+    image = {wheel.name: wheel for wheel in (*lock.wheels.image[options.target], *(lock.headers or ()))}
     unknown = [name for name in names if name not in image]
     if unknown:
         raise UsageError(

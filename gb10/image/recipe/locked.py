@@ -7,7 +7,7 @@ import datetime
 from typing import Annotated, Any, Final, Literal
 
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
-from pydantic import AfterValidator
+from pydantic import AfterValidator, StringConstraints
 
 from gb10.core.fields import (
     ARCHITECTURES,
@@ -68,6 +68,12 @@ class LockedCheckout(IndexFile):
     input_digest: Sha256
 
 
+class LockedPart(IndexFile):
+    """The sources of a project as an image of others holds them, packed; ``base`` is the digest of that image."""
+
+    base: Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+
 def _both(sets: dict[Architecture, Any]) -> dict[Architecture, Any]:
     absent = [name for name in ARCHITECTURES if name not in sets]
     if absent:
@@ -112,7 +118,9 @@ class Lock(Model):
     created: datetime.date
     debs: LockedDebs
     wheels: LockedWheels
-    sdists: dict[Name, LockedSdist | LockedSources | LockedCheckout]
+    sdists: dict[Name, LockedSdist | LockedSources | LockedCheckout | LockedPart]
+    headers: tuple[LockedWheel, ...] | None = None
+    """On an image of others: the wheels with CUDA's headers and libraries that its kernels are compiled with."""
     base: BaseImage | None = None
     """The image of others that it is built on, as it was read; its Debian packages are for the build stages alone."""
     asked: AskedBase | None = None

@@ -6,11 +6,12 @@ from pydantic import Field, StringConstraints
 
 from gb10.core.fields import Model, Name, Requirements, Variable
 from gb10.image.recipe.base_image import BaseImage
-from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.image_recipe import Recipe, Source, WheelBuild
 
 Repository = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([._/-][a-z0-9]+)*$")]
 Reference = Annotated[str, StringConstraints(pattern=r"^[^\s@]+(@sha256:[0-9a-f]{64})?$", max_length=500)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+FLASHINFER: Final = "flashinfer-python"
 NO_ENGINE: Final = "image"
 """How an image without an engine that we know is named."""
 
@@ -38,7 +39,9 @@ class OnImage(Model):
     constraints: Requirements = ()
     env: dict[Variable, Annotated[str, Field(max_length=1 << 12)]] = {}
     patches: tuple[Text, ...] = ()
-    """Diffs, by their paths beside the recipe; laid over the image before those of the command line."""
+    """Diffs, by their paths beside the recipe, or the names of our series; before those of the command line."""
+    kernels: Name | None = None
+    """The set of FlashInfer's kernels that are compiled for the image, from the sources that it holds."""
     mods: tuple[Text, ...] = ()
     """Mods, by name or by their paths beside the recipe; baked before those of the command line."""
 
@@ -49,12 +52,13 @@ def derived(given: OnImage, base: BaseImage, build: Recipe) -> Recipe:
     An image without Python or torch gives no version of either: these fields are empty then. Pure.
     """
     engine = base.engine or NO_ENGINE
+    compiled = _compiled(given, build)
     return build.model_copy(
         update={
             "engine": engine,
             "version": base.version or base.reference.rpartition("sha256:")[2][:12],
             "repository": given.repository or f"gb10/{engine}",
-            "python": base.python,
+            "python": build.python if compiled else base.python,
             "cuda": "" if base.cuda == "none" else base.cuda,
             "requirements": given.requirements,
             "constraints": given.constraints,
@@ -63,8 +67,8 @@ def derived(given: OnImage, base: BaseImage, build: Recipe) -> Recipe:
             "indexes": {},
             "commit_wheels": None,
             "tools": (),
-            "sources": {},
-            "wheels": {},
+            "sources": {build.wheels[name].source: _flashinfer(base) for name in compiled},
+            "wheels": compiled,
             "patches": (),
             "layers": (),
             "env": given.env,
@@ -74,3 +78,19 @@ def derived(given: OnImage, base: BaseImage, build: Recipe) -> Recipe:
             "command": base.command,
         }
     )
+
+
+def _compiled(given: OnImage, build: Recipe) -> dict[str, WheelBuild]:
+    """FlashInfer's kernels, as ``build`` compiles them, of the set that is asked for."""
+    if given.kernels is None:
+        return {}
+    return {
+        name: wheel.model_copy(update={"kernels": given.kernels})
+        for name, wheel in build.wheels.items()
+        if wheel.method == "aot"
+    }
+
+
+def _flashinfer(base: BaseImage) -> Source:
+    """The FlashInfer that the image holds."""
+    return Source(sdist=f"{FLASHINFER}=={base.installed[FLASHINFER].version}")

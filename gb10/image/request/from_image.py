@@ -3,27 +3,33 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from packaging.version import InvalidVersion, Version
 
 from gb10.containers.reference import is_reference
+from gb10.core.fields import Architecture
 from gb10.errors import UsageError
 from gb10.image.context import Context, build_architecture
-from gb10.image.lock.base_lock import build_inputs
+from gb10.image.lock.base_lock import build_inputs, present_in
 from gb10.image.patches.diff import check_size
 from gb10.image.patches.foreign import find_foreign
 from gb10.image.patches.on_base import GivenDiff, OnBase, place_diff
 from gb10.image.patches.releases import load_releases
+from gb10.image.patches.selection import left_out, plan_patches
+from gb10.image.patches.series import load_series, sources
 from gb10.image.plan.base_plan import plan_on_image
-from gb10.image.plan.options import Mod, Options, Overlay, PatchUse
-from gb10.image.plan.values import Plan
+from gb10.image.plan.options import Mod, Options, Overlay, PatchUse, Served
+from gb10.image.plan.values import Plan, Toolkit
 from gb10.image.recipe.arch import Arch
 from gb10.image.recipe.base_image import BaseImage
-from gb10.image.recipe.locked import Lock
-from gb10.image.recipe.on_image import NO_ENGINE, OnImage
+from gb10.image.recipe.locked import Lock, LockedWheel
+from gb10.image.recipe.on_image import NO_ENGINE, OnImage, derived
 from gb10.image.request.given_diffs import from_web, named_source
+from gb10.image.request.kernel_choice import with_model
+from gb10.image.request.kernel_probe import fitting_sets
 
 
 def on_base(base: BaseImage) -> OnBase:
@@ -42,11 +48,19 @@ def given_diffs(ctx: Context, base: BaseImage, uses: Sequence[PatchUse]) -> tupl
     """The planned diffs, each with the places of its files. Raises PatchError, also for one that has changed."""
     releases, on, found = load_releases(ctx.catalog.patches), on_base(base), []
     for use in uses:
-        text = Path(use.path or "").read_bytes()
-        if hashlib.sha256(text).hexdigest() != use.sha256:
+        text = Path(use.path).read_bytes() if use.path else _of_series(ctx, use)
+        if use.path and hashlib.sha256(text).hexdigest() != use.sha256:
             raise UsageError(f"{use.name} changed while it was used", where=use.path, hint="run the command again")
         found.append(place_diff(text, use.name, on, releases, use.source if use.source in releases.sources else None))
     return tuple(found)
+
+
+def _of_series(ctx: Context, use: PatchUse) -> bytes:
+    """The text of a planned patch of ours. Raises UsageError for one that has changed."""
+    patch = next((one for one in load_series(ctx.catalog.patches, use.source) if one.name == use.name), None)
+    if patch is None or patch.sha256 != use.sha256:
+        raise UsageError(f"patches/{use.source}/{use.name} changed while it was used", hint="run the command again")
+    return patch.text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,25 +71,108 @@ class Over:
     patches: tuple[str, ...] = ()
     overlay: Overlay | None = None
     mods: tuple[Mod, ...] = ()
+    without_patches: tuple[str, ...] = ()
+    served: Served | None = None
+    """The model whose kernels are compiled; its set takes the place of the recipe's."""
 
 
 def plan_over(ctx: Context, given: OnImage, lock: Lock, over: Over) -> Plan:
     """The plan of ``given`` on the image that its lock holds. Raises UsageError, PatchError, FetchError."""
-    base = lock.base
+    base, build = lock.base, build_inputs(ctx)[0]
     if base is None:
         raise UsageError("the lock names no image", hint="lock it again: ./build.py lock --engine FILE")
     if over.mods and not base.interpreter:
         raise UsageError(f"mods run by Python, and {base.reference} has none", hint="lay files over it: --overlay DIR")
+    toolkit = ctx.catalog.toolkit
+    if given.kernels:
+        recipe = derived(given, base, build)
+        if over.served:
+            ctx.reporter.say("kernels are chosen by the model's config alone: the engine of an image is not asked")
+            recipe, toolkit = with_model(ctx, recipe, toolkit, over.served, None)
+            given = given.model_copy(update={"kernels": next(iter(recipe.wheels.values())).kernels})
+        toolkit = fitting_sets(ctx, recipe, lock, toolkit)
+    names = [text for text in over.patches if is_series(ctx, text)]
+    diffs = [text for text in over.patches if text not in names]
+    series = _series(ctx, given, lock, toolkit=toolkit, names=names, without=over.without_patches)
     options = Options(
         arch=over.arch,
         platform=base.platform,
         build=build_architecture(),
         overlay=over.overlay,
-        patches=_uses(ctx, base, over.patches),
+        patches=(*series.uses, *_uses(ctx, base, diffs)),
         mods=over.mods,
+        unpatched=series.without,
+        kernels=given.kernels,
         slim="none",
     )
-    return plan_on_image(given, build_inputs(ctx)[0], lock, ctx.catalog.toolkit, options)
+    return plan_on_image(given, build, lock, toolkit, options)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Series:
+    """Our patches that an image gets, and those that are left out by name."""
+
+    uses: tuple[PatchUse, ...]
+    without: tuple[str, ...]
+
+
+def is_series(ctx: Context, text: str) -> bool:
+    """Whether ``--patch`` names a series of ours, and no file."""
+    return text in sources(ctx.catalog.patches) and not Path(text).exists()
+
+
+def _series(
+    ctx: Context, given: OnImage, lock: Lock, *, toolkit: Toolkit, names: Sequence[str], without: Sequence[str]
+) -> Series:
+    """The patches of our series that are for what the image holds; FlashInfer's always, where it is compiled.
+
+    Raises UsageError for a series of what the image does not hold, PatchError.
+    """
+    base, build = lock.base, build_inputs(ctx)[0]
+    chosen = tuple(dict.fromkeys((*names, *([COMPILED] if given.kernels else ()))))
+    if base is None or not (chosen or without):
+        return Series(uses=(), without=())
+    known = load_releases(ctx.catalog.patches)
+    for name in names:
+        if not any(project in base.installed for project in known.source(name).projects):
+            raise UsageError(
+                f"--patch {name}: {base.reference} does not hold {name}",
+                hint="leave it out, or name a diff as ./NAME if a file is meant",
+            )
+    recipe = derived(given, base, build).model_copy(update={"patches": chosen})
+    planned = partial(
+        plan_patches, ctx.catalog.patches, recipe, with_held(lock, base), target_of(base), (), toolkit=toolkit
+    )
+    gone = left_out(ctx.catalog.patches, without, planned()) if without else ()
+    uses = planned(without=gone)
+    for name in names:
+        own = [use.name.removesuffix(".patch") for use in uses if use.source == name]
+        held = next(base.installed[project] for project in known.source(name).projects if project in base.installed)
+        ctx.reporter.say(f"our patches for {held.name} {held.version}: {', '.join(own) or 'none is for this release'}")
+    return Series(uses=uses, without=gone)
+
+
+def target_of(base: BaseImage) -> Architecture:
+    """The architecture of an image."""
+    return "arm64" if base.platform == "linux/arm64" else "amd64"
+
+
+def with_held(lock: Lock, base: BaseImage) -> Lock:
+    """The lock with what the image holds in place of wheels: by these releases the patches of a series are chosen."""
+    target = target_of(base)
+    held = tuple(
+        LockedWheel(
+            name=name,
+            version=one.version,
+            filename=f"{name.replace('-', '_')}-{Version(one.version)}-py3-none-any.whl",
+            sha256="0" * 64,
+            size=0,
+        )
+        for name, one in base.installed.items()
+        if name in present_in(base)
+    )
+    image = {**lock.wheels.image, target: held}
+    return lock.model_copy(update={"wheels": lock.wheels.model_copy(update={"image": image})})
 
 
 def _uses(ctx: Context, base: BaseImage, texts: Sequence[str]) -> tuple[PatchUse, ...]:
@@ -106,7 +203,8 @@ def _uses(ctx: Context, base: BaseImage, texts: Sequence[str]) -> tuple[PatchUse
     return tuple(found)
 
 
-KERNELS: Final = "the image's own are used; to change them, lay files over it (--overlay) or change it (--mod)"
+COMPILED: Final = "flashinfer"
+"""The series that belongs to the sources of kernels."""
 
 
 def beside(path: Path, names: Sequence[str]) -> tuple[str, ...]:
@@ -138,8 +236,6 @@ def refuse_options(given: Mapping[str, bool]) -> None:
     wrong = next((name for name, there in given.items() if there), None)
     if wrong is None:
         return
-    if wrong in ("--kernels", "--for-model"):
-        raise UsageError(f"{wrong} compiles no kernels for an image of others yet", hint=KERNELS)
     raise UsageError(f"--from excludes {wrong}", hint="--from keeps what the image holds; leave out one of them")
 
 

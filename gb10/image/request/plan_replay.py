@@ -25,7 +25,7 @@ from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import PLAIN, Layout, Recipe, Source
 from gb10.image.recipe.kernel_sets import SetFile
 from gb10.image.recipe.locked import Lock
-from gb10.image.recipe.on_image import OnImage
+from gb10.image.recipe.on_image import OnImage, derived
 from gb10.image.recipe.slim_rules import Extent
 
 LARGEST: Final = 16 << 20
@@ -203,7 +203,10 @@ def plan_again(catalog: Catalog, record: Record, given: Given, folder: Path) -> 
         if inputs.lock.base is None:
             raise UsageError("the record of the plan names no image to build on", hint=NEWER)
         build = load_recipe(catalog.recipe(DEFAULT_ENGINE))
-        return plan_on_image(inputs.recipe, build, inputs.lock, catalog.toolkit, options)
+        toolkit = catalog.toolkit
+        if inputs.recipe.kernels:
+            toolkit = with_kernels(toolkit, derived(inputs.recipe, inputs.lock.base, build), inputs.kernels)
+        return plan_on_image(inputs.recipe, build, inputs.lock, toolkit, options)
     recipe = with_servers(catalog, inputs.recipe)
     return plan_image(recipe, inputs.lock, with_kernels(catalog.toolkit, recipe, inputs.kernels), options)
 

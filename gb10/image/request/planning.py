@@ -181,7 +181,7 @@ def _plan_of_file(ctx: Context, request: Request, given: OnImage, path: Path) ->
 
 def _plan_on(ctx: Context, request: Request, given: OnImage, lock: Lock, named: str) -> Plan:
     """The plan of a request on an image of others. Raises UsageError for options that are for our own images."""
-    from gb10.image.lock.base_lock import build_inputs  # noqa: PLC0415 - for an image of others
+    from gb10.image.lock.base_lock import build_inputs, with_kernel_inputs  # noqa: PLC0415 - for an image of others
     from gb10.image.request.from_image import (  # noqa: PLC0415 - the same
         Over,
         plan_over,
@@ -189,19 +189,31 @@ def _plan_on(ctx: Context, request: Request, given: OnImage, lock: Lock, named: 
         release_of,
         require_engine,
     )
+    from gb10.image.request.kernel_choice import served_model  # noqa: PLC0415 - the same
 
     refuse_options(_of_recipes(request))
-    if lock.base is None:
+    base = lock.base
+    if base is None:
         raise UsageError("the lock names no image", hint="lock it again: ./build.py lock --engine FILE")
-    require_engine(lock.base, given.engine, named)
-    engine, version = release_of(lock.base)
-    recipe = derived(given, lock.base, build_inputs(ctx)[0])
+    if request.kernels and request.model:
+        raise UsageError("--kernels and --for-model both choose the kernels", hint="choose one of them")
+    served = served_model(ctx, request.model, request.served_with)
+    wanted = request.kernels or ("core" if served else given.kernels)
+    given = given.model_copy(update={"kernels": wanted})
+    if wanted and lock.headers is None:
+        lock = with_kernel_inputs(ctx, lock)
+    base = lock.base or base
+    require_engine(base, given.engine, named)
+    engine, version = release_of(base)
+    recipe = derived(given.model_copy(update={"kernels": None}), base, build_inputs(ctx)[0])
     recipe = recipe.model_copy(update={"engine": engine, "version": version})  # for mods alone
     over = Over(
         arch=parse_arch(request.arch),
         patches=request.patches,
         overlay=_overlay(request.overlay),
         mods=_mods(ctx.catalog, request, recipe),
+        without_patches=request.without_patches,
+        served=served,
     )
     return plan_over(ctx, given, lock, over)
 
@@ -212,10 +224,7 @@ def _of_recipes(request: Request) -> dict[str, bool]:
         "--ref": bool(request.refs),
         "--source": bool(request.sources),
         "--targets": bool(request.targets),
-        "--kernels": bool(request.kernels),
-        "--for-model": bool(request.model),
         "--without": bool(request.without),
-        "--without-patch": bool(request.without_patches),
         "--recipe": bool(request.serves),
         "--slim all": request.slim == "all",
     }

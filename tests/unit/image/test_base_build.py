@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import uv
 
-from gb10.core.fetch import stored
+from gb10.core.fetch import store_paths, stored
 from gb10.core.files import Artifact
 from gb10.core.store import Store
 from gb10.errors import BuildError
@@ -46,7 +46,7 @@ def test_nothing_is_written_outside_the_folder_of_the_step(tmp_path: Path) -> No
     work.mkdir(parents=True)
     hostile = base(site_packages=("/../../../../out/lib/python3.12/site-packages",))
     with pytest.raises(BuildError, match="leads out of it"):
-        install_added(Store(tmp_path / "store"), hostile, Step(name="added", kind="added", key="0" * 64), work)
+        install_added(hostile, [], work)
     assert [path.name for path in tmp_path.rglob("out")] == []
 
 
@@ -61,7 +61,7 @@ def test_programs_start_by_the_image_s_python_whatever_the_path_of_ours(
     store, work = Store(tmp_path / "store"), tmp_path / "work"
     work.mkdir()
     step = added(store, tmp_path, SCRIPTS)
-    install_added(store, base(interpreter=interpreter, site_packages=VENV), step, work)
+    install_added(base(interpreter=interpreter, site_packages=VENV), store_paths(store, step.files), work)
     programs = work / FILES / "opt/venv/bin"
     assert {path.name for path in programs.iterdir()} == {"ab", "own", "plain"}
     begin = script_start(interpreter)
@@ -91,4 +91,4 @@ def test_a_program_that_names_our_python_elsewhere_is_refused(tmp_path: Path) ->
     work.mkdir()
     step = added(store, tmp_path, {"odd": f"#!/bin/sh\nexec {sys.executable}\n"})
     with pytest.raises(BuildError, match="names the Python of this machine"):
-        install_added(store, base(site_packages=VENV), step, work)
+        install_added(base(site_packages=VENV), store_paths(store, step.files), work)
