@@ -26,7 +26,16 @@ alive() {
 
 end() {
   trap '' HUP INT PIPE TERM
-  [ -z "$children" ] || kill $children 2>/dev/null || true
+  set +u
+  kill $children $! 2>/dev/null || true # a signal may come before the last one is in the list
+  for pid in $children $!; do # a shell that has not yet become its program loses the signal
+    tries=0
+    while alive "$pid" && [ "$tries" -lt 200 ] && kill "$pid" 2>/dev/null; do
+      sleep 0.05
+      tries=$((tries + 1))
+    done
+    alive "$pid" && kill -KILL "$pid" 2>/dev/null || true
+  done
   wait
   rm -rf "$work"
 }
@@ -50,7 +59,8 @@ log: {level: info, accesslog: {disabled: true}}
 storage: {filesystem: {}, maintenance: {uploadpurging: {enabled: false}}}
 http: {addr: "127.0.0.1:0", secret: $(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')}
 END
-"$program" serve "$work/config.yml" >"$work/registry.log" 2>&1 8>&- &
+: >"$work/registry.log" # it is read before the registry's process may have opened it
+"$program" serve "$work/config.yml" >>"$work/registry.log" 2>&1 8>&- &
 registry=$!
 children=$registry
 port=

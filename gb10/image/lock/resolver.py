@@ -175,9 +175,14 @@ def check_origin(named: Mapping[str, frozenset[Link]], project: str, link: Link)
     """Raise FetchError for a file that the project's named index lacks: uv used another index."""
     if project not in named:
         return
-    hashes = {unquote(one.filename): one.sha256 for one in named[project]}
-    name = unquote(link.filename)
-    if name not in hashes or (hashes[name] or link.sha256) != link.sha256:
+    offered = {unquote(one.filename): one for one in named[project]}
+    one = offered.get(unquote(link.filename))
+    same = one is not None and (
+        one.sha256 == link.sha256
+        if one.sha256
+        else unquote(one.url).partition("#")[0] == unquote(link.url).partition("#")[0]
+    )
+    if not same:
         raise FetchError(
             f"{link.filename} is not from the index that the recipe names for {project}",
             where=f"sha256 {link.sha256}",

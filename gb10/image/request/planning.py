@@ -1,7 +1,7 @@
 """Planning: read recipe and lock, refuse a stale lock, resolve the command-line options, plan."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from gb10.image.recipe.image_recipe import Recipe, WheelBuild
 from gb10.image.recipe.locked import Lock
 from gb10.image.recipe.on_image import ImageBase, OnImage, derived
 from gb10.image.recipe.slim_rules import Extent
-from gb10.image.request.checkouts import START, GitCommit, marked, own_sources, parse_commit, split_refs
+from gb10.image.request.checkouts import START, GitCommit, OwnSource, marked, own_sources, parse_commit, split_refs
 from gb10.image.request.given_diffs import by_source, from_web, with_urls, with_wholes
 from gb10.image.request.kernel_probe import fitting_sets, for_engine
 from gb10.image.request.optional_layers import drop_optional_layers
@@ -121,8 +121,12 @@ def make_plan(ctx: Context, request: Request) -> Plan:
         targets = targets or targets_of_commit(ctx, recipe, lock, change)
         check_pins(ctx, recipe, change, targets)
     recipe = with_targets(recipe, targets)
-    changed_engine = bool(commit) or any(text.startswith(f"{recipe.engine}=") for text in request.sources)
-    recipe = for_engine(ctx, recipe, ctx.catalog.toolkit, changed=changed_engine)
+    _, commits = split_refs(request.refs)
+    others = tuple(text for text in commits if commit is None or not text.startswith(f"{recipe.engine}="))
+    sources = own_sources(ctx, recipe, lock, target, (*request.sources, *others))
+    sources = (change.own, *sources) if change else sources
+    changed_engine = any(one.source == recipe.engine and one.diffs for one in sources)
+    recipe = for_engine(ctx, recipe, ctx.catalog.toolkit, changed=bool(commit) or changed_engine)
     recipe, toolkit, served = _with_kernels(ctx, request, recipe, lock)
     toolkit = fitting_sets(ctx, recipe, lock, toolkit)
     options = Options(
@@ -141,10 +145,7 @@ def make_plan(ctx: Context, request: Request) -> Plan:
         from gb10.image.request.kernel_choice import with_warmup_run  # noqa: PLC0415 - for a model
 
         options = replace(options, served=with_warmup_run(ctx, recipe, toolkit, options, served))
-    _, commits = split_refs(request.refs)
-    others = tuple(text for text in commits if commit is None or not text.startswith(f"{recipe.engine}="))
-    given = replace(request, sources=(*request.sources, *others))
-    options = _with_patches(ctx, given, recipe, lock, toolkit=toolkit, options=options, change=change)
+    options = _with_patches(ctx, request, recipe, lock, toolkit=toolkit, options=options, own=sources, change=change)
     return plan_image(recipe, lock, toolkit, options)
 
 
@@ -278,14 +279,13 @@ def _with_patches(
     *,
     toolkit: Toolkit,
     options: Options,
+    own: Sequence[OwnSource],
     change: "CommitChange | None" = None,
 ) -> Options:
     """The options with the patches of ours and of the request, in the order in which they are applied.
 
     A whole commit comes first: our patches are for what it leaves, those that it has already are left out.
     """
-    own = own_sources(ctx, recipe, lock, options.target, request.sources)
-    own = (change.own, *own) if change else own
     given, urls = from_web(ctx, request.patches)
     diffs = by_source(ctx, recipe, lock, options.target, [*(text for source in own for text in source.by_hand), *given])
     planning = partial(plan_patches, ctx.catalog.patches, recipe, lock, options.target, toolkit=toolkit)

@@ -21,6 +21,7 @@ from gb10.serving.claims.claims_page import claims_page
 from gb10.serving.claims.selftest_report import Measured, SelftestReport, StepOfReport
 
 GB10: Final = "GB10"
+CAPABILITY: Final = "12.1"
 PAGE: Final = "docs/claims.md"
 
 
@@ -46,8 +47,12 @@ def judge_report(
     ``machine`` names the machine in the claims' page, in place of its GPU.
     """
     gpu = (report.machine.gpu if report.machine else None) or "an unknown GPU"
-    if GB10 not in gpu:
-        raise UsageError(f"{where} is of {gpu!r}: claims are about a GB10", hint="run selftest on a Spark")
+    capability = report.machine.capability if report.machine else None
+    if GB10 not in gpu or capability != CAPABILITY:
+        raise UsageError(
+            f"{where} is of {gpu!r}, capability {capability or 'not known'}: claims are about a GB10, {CAPABILITY}",
+            hint="run selftest on a Spark",
+        )
     claims = {claim.id: claim for claim in chain.from_iterable(one.claims for one in subjects)}
     results: dict[str, dict[str, object]] = {}
     problems: list[str] = []

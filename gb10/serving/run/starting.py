@@ -179,8 +179,8 @@ def _start(engine: Engine, host: str, container: str) -> None:
 def _refused(error: EngineError, message: str) -> ServeError:
     """The error of a container engine, with what to do about it."""
     reason = error.where or error.message
-    ours = next((hint for sign, hint in HINTS if sign in reason.lower()), error.hint)
-    hint = remedy_of([reason]) or ours
+    ours = next((hint for sign, hint in HINTS if sign in reason.lower()), None)
+    hint = ours or remedy_of([reason]) or error.hint
     return ServeError(message, where=reason, hint=hint)
 
 

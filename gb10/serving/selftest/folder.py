@@ -14,7 +14,7 @@ from gb10.core.journal import Journal, head_of
 from gb10.errors import BuildError
 from gb10.serving.doctor.masking import secrets_of
 from gb10.serving.selftest.cleaning import Cleaner
-from gb10.serving.selftest.outcome import Report, StepReport, step_of
+from gb10.serving.selftest.outcome import LONGEST, Report, StepReport, step_of
 from gb10.serving.selftest.selftest_page import report_page, report_text
 from gb10.serving.trial.pages import html
 
@@ -90,16 +90,21 @@ class Folder:
     def end(self, step: StepReport) -> None:
         """Note how it ended."""
         with _writing(self.path):
-            self._journal.append_object({"step": self._cleaner.cleaned(step.document)})
+            self._journal.append_object({"step": self._step(step)})
+
+    def _step(self, step: StepReport) -> dict[str, Any]:
+        """A step without names; a word in a name's place may be longer than the name."""
+        cleaned: dict[str, Any] = self._cleaner.cleaned(step.document)
+        return {**cleaned, "why": cleaned["why"][:LONGEST]}
 
     def keep(self, name: str, content: str | Mapping[str, Any] | list[Any]) -> str:
         """Write a file of evidence without names; returns its name."""
         if NAME.fullmatch(name) is None:
             raise AssertionError(name)
         if isinstance(content, str):
-            half = MOST // 2
-            cut = content if len(content) <= MOST else f"{content[:half]}\n…\n{content[-half:]}"
-            text = self._cleaner.clean(cut)
+            half = MOST // 2  # whole lines: a name that a cut divides would not be known
+            head, tail = content[:half].rpartition("\n")[0], content[-half:].partition("\n")[2]
+            text = self._cleaner.clean(content if len(content) <= MOST else f"{head}\n…\n{tail}")
         else:
             text = json.dumps(self._cleaner.cleaned(content), indent=1)
         with _writing(self.path):
@@ -109,6 +114,7 @@ class Folder:
     def write(self, report: Report) -> dict[str, Any]:
         """report.json, report.html and report.txt; returns the document."""
         document: dict[str, Any] = self._cleaner.cleaned(report.document)
+        document["steps"] = [self._step(one) for one in report.steps]
         clean = Report(
             gb10=report.gb10,
             when=report.when,

@@ -122,7 +122,9 @@ class StepReport:
             "id": self.id,
             "title": self.title,
             "result": str(self.outcome.result),
-            "why": self.outcome.why[:LONGEST],
+            "why": self.outcome.why[: 2 * LONGEST].rsplit(maxsplit=1)[0]
+            if len(self.outcome.why) > LONGEST
+            else self.outcome.why,
             "seconds": round(self.seconds, 2),
             "budget_s": self.budget_s,
             "claims": {name: one.document for name, one in sorted(self.outcome.claims.items())},

@@ -2,13 +2,16 @@
 
 import io
 import os
+import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from gb10.containers.head.session import Node, Session, Way, node_of
+from gb10.containers.head.session import SCRIPT, Node, Session, Way, node_of
 from gb10.core.child_sessions import Dialogue
 from gb10.core.ssh import SshHost
 from gb10.errors import EngineError, UsageError
@@ -94,3 +97,21 @@ def test_the_head_itself_gets_nothing_and_sockets_are_of_this_machine() -> None:
     for head, k3s in (("me@spark-1", False), ("localhost", True)):
         with pytest.raises(UsageError, match="a socket is of this machine"):
             print(HeadPull(reference="a:1", head=head, hosts=("unix:///d.sock",), k3s=k3s).nodes)
+
+
+def test_a_head_that_is_ended_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
+    """A process that a shell has begun and that is not yet its program loses a signal."""
+    program = tmp_path / "registry"
+    program.write_text("#!/bin/sh\necho listening on 127.0.0.1:9\nexec sleep 60\n", encoding="utf-8")
+    program.chmod(0o755)
+    for at in range(12):
+        argv = ["sh", "-c", SCRIPT.read_text(encoding="utf-8"), "sh", str(program), str(tmp_path), str(tmp_path / "w")]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True) as child:
+            time.sleep(0.003 * at)
+            child.terminate()
+            child.wait(15)
+        deadline = time.monotonic() + 10
+        with pytest.raises(ProcessLookupError):
+            while time.monotonic() < deadline:
+                os.killpg(child.pid, 0)
+                time.sleep(0.02)

@@ -128,15 +128,16 @@ def test_a_users_patience_with_an_index_counts(tmp_path: Path) -> None:
         assert Resolver(Store(tmp_path), env, "https://index.invalid", recipe)._env()["UV_HTTP_TIMEOUT"] == seconds
 
 
-def link(filename: str, sha256: str | None = None) -> Link:
-    return Link(filename=filename, url="", sha256=sha256)
+def link(filename: str, sha256: str | None = None, host: str = "a.invalid") -> Link:
+    return Link(filename=filename, url=f"https://{host}/{filename}", sha256=sha256)
 
 
 @pytest.mark.parametrize(
     ("page", "found", "fits"),
     [
         (link("b-2+c.whl", "b2"), link("b-2%2Bc.whl", "b2"), True),
-        (link("b-2+c.whl"), link("b-2+c.whl", "b2"), True),  # the page gives no hash
+        (link("b-2+c.whl"), link("b-2%2Bc.whl", "b2"), True),  # the page gives no hash, so the address decides
+        (link("b-2+c.whl"), link("b-2+c.whl", "b2", "b.invalid"), False),
         (link("b-2+c.whl", "b2"), link("b-2+c.whl", "b3"), False),
         (link("b-2+c.whl", "b2"), link("b-2+d.whl", "b2"), False),
     ],
