@@ -186,6 +186,9 @@ class Scanner:
         others = frozenset((*self._signs, *TROUBLE, *self._stages.texts, *FACT_TEXTS))
         self._seen = dict.fromkeys((*self._signs, *TROUBLE, *TOOL_TEXTS, *self._stages.texts, *FACT_TEXTS), 0)
         self._common = tuple(text for text in self._seen if text in others or text not in TOOL_TEXTS)
+        served = {text.encode() for mark in marks if mark.stage == "serving" for text in mark.has}
+        self._often = tuple(text for text in self._seen if text in served)  # in every line of a server that serves
+        self._rare = linear("|".join(re.escape(text.decode("latin-1")) for text in self._common if text not in served))
         self._hits: list[Hit] = []
         self._trouble: list[Line] = []
         self._repeats: Line | None = None
@@ -202,8 +205,9 @@ class Scanner:
         """Look at whole lines."""
         wanted: dict[tuple[int, int], set[bytes]] = {}
         self._go_on(block, 0)
-        tools = ANY_TOOL.search(block.decode("latin-1")) is not None
-        for text in self._seen if tools else self._common:
+        content = block.decode("latin-1")
+        tools, rare = ANY_TOOL.search(content) is not None, self._rare.search(content) is not None
+        for text in self._seen if tools else self._common if rare else self._often:
             at = block.find(text)
             while at >= 0 and self._seen[text] < MANY:
                 start, end = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at)
