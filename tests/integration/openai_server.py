@@ -302,7 +302,7 @@ def event(*, delta: dict[str, str], finish_reason: str | None = None) -> str:
 
 
 class Server(ThreadingHTTPServer):
-    """Python's own queue is 5 connections long, and the kernel resets those beyond it."""
+    """Python's own queue is 5 connections long: of 15 to 30 at once some broke."""
 
     request_queue_size = 128
     daemon_threads = True
