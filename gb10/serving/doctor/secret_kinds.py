@@ -279,9 +279,12 @@ def _blocks(text: str) -> Iterator[Span]:
     while start < len(text):
         yield start, min(len(text), start + KEY)
         start = next(starts)
+    mac = 0  # where the next one is, sought once: many lines may come before it
     for found in re.finditer(r"Private-Lines: \d+", text):
-        end = text.find("Private-MAC", found.end(), found.end() + KEY)
-        yield found.end(), end if end >= 0 else min(len(text), found.end() + KEY)
+        if 0 <= mac < found.end():
+            mac = text.find("Private-MAC", found.end())
+        last = min(len(text), found.end() + KEY)
+        yield found.end(), mac if 0 <= mac < last else last
     for found in re.finditer(r"Private-(?:MAC|Hash): ?([0-9a-f]+)", text):
         yield found.span(1)
 
