@@ -62,6 +62,8 @@ def cached(folder: Path, files: dict[str, bytes | str]) -> dict[str, tuple[str, 
                 tree.add(info, io.BytesIO(content))
         write_linker_cache(tree)
         (folder / "cache").write_bytes(tree.read(CACHE))
+    with tarfile.open(folder / "root.tar") as archive:
+        assert {(one.uid, one.gid) for one in archive if one.name in (CACHE, "usr/lib")} == {(0, 0)}
     return read_cache(folder / "cache")
 
 

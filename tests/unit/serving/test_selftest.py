@@ -4,6 +4,7 @@ import json
 import signal
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,12 @@ def planted_report(text: str) -> Report:
         steps=[step],
         wall_s=1.0,
     )
+
+
+def test_a_report_counts_in_good_english() -> None:
+    one = planted_report("it fell")
+    assert one.counts == "0 hold, 1 does not hold, 0 not checked"
+    assert replace(one, steps=[*one.steps, *one.steps]).counts == "0 hold, 2 do not hold, 0 not checked"
 
 
 @pytest.mark.parametrize("kind", PLANTED)

@@ -69,6 +69,9 @@ def test_nor_does_a_submodule_that_a_parent_on_this_machine_takes_from_elsewhere
     tree = Tree(Checkout("file:///hub/a", "v1.0", submodules=("lib", "lib/deep")), entries, said.__getitem__)
     with pytest.raises(FetchError, match="the submodule lib/deep names a place on this machine"):
         tree.url("lib/deep")
+    with pytest.raises(FetchError, match=r"lab is no submodule at the tag v1\.0\n.*\n  submodules: lib, lib/deep\n"):
+        tree.commit("lab")
+    assert tree.commit("lib") == "1a" * 20
 
 
 @pytest.mark.parametrize("parent", ["https://h.invalid/a", "file:///hub/a"])
