@@ -23,7 +23,7 @@ from packaging.version import Version
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gb10.serving.doctor.message_index import IndexBuilder, Source
-from gb10.serving.doctor.printed_statements import Statement, python_statements
+from gb10.serving.doctor.printed_statements import CPP, Statement, statements_of
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "recipes/messages"
@@ -32,13 +32,18 @@ ENGINES = {
     "vllm": ("vllm", "0.25.0", "vllm"),
     "sglang": ("sglang", "0.5.10", "sglang"),
     "flashinfer": ("flashinfer-python", "0.6.7", "flashinfer"),
+    "transformers": ("transformers", "4.57", "transformers"),
+    "compressed_tensors": ("compressed-tensors", "0.12", "compressed_tensors"),
+    "huggingface_hub": ("huggingface-hub", "0.36", "huggingface_hub"),
 }
 """Project, first release, package."""
-SKIPPED = ("/tests/", "/test/", "/benchmarks/", "/examples/", "/docs/", "/3rdparty/")
+NATIVE = ("csrc/", "include/")
+"""Folders of an sdist with C++ and CUDA."""
+SKIPPED = ("/tests/", "/test/", "/benchmarks/", "/examples/", "/docs/", "/3rdparty/", "/cutlass/", "/cccl/")
 
 
 def archives(project: str, first: str) -> list[tuple[Version, dict[str, object]]]:
-    """The final releases from the first one on, each with its smallest archive that has its Python files."""
+    """The final releases from the first one on, each with its smallest archive."""
     files = requests.get(f"https://pypi.org/simple/{project}/", headers=JSON, timeout=60).json()["files"]
     best: dict[Version, dict[str, object]] = {}
     for one in files:
@@ -54,27 +59,25 @@ def archives(project: str, first: str) -> list[tuple[Version, dict[str, object]]
     return sorted(best.items())
 
 
-def python_files(name: str, content: bytes, package: str) -> Iterator[tuple[str, str, str]]:
-    """Prefix, path in site-packages, and text of each Python file of an archive."""
+def engine_files(name: str, content: bytes, package: str) -> Iterator[tuple[str, str, str]]:
+    """Prefix, path below it, and text of each file of an archive that is Python, C++ or CUDA of the package."""
     if name.endswith(".whl"):
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             for info in archive.infolist():
-                if info.filename.startswith(f"{package}/") and info.filename.endswith(".py"):
+                if info.filename.startswith(f"{package}/") and info.filename.endswith((".py", *CPP)):
                     yield "", info.filename, archive.read(info).decode("utf-8", "replace")
         return
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         for member in archive:
-            head, found, rest = member.name.partition(f"/{package}/")
-            if (
-                not found
-                or not member.isfile()
-                or not rest.endswith(".py")
-                or "/" in head.partition("/")[2].replace("python", "")
-            ):
+            _head, _, rest = member.name.partition("/")
+            inside = rest.removeprefix("python/").removeprefix("src/")
+            python = inside.startswith(f"{package}/") and inside.endswith(".py")
+            cpp = rest.startswith(NATIVE) and rest.endswith(CPP)
+            if not member.isfile() or not (python or cpp):
                 continue
             stream = archive.extractfile(member)
             if stream is not None:
-                yield f"{head}/", f"{package}/{rest}", stream.read().decode("utf-8", "replace")
+                yield member.name.removesuffix(inside), inside, stream.read().decode("utf-8", "replace")
 
 
 def options(engine: str) -> frozenset[str]:
@@ -99,13 +102,13 @@ def main() -> None:
                 raise SystemExit(f"{one['filename']} has another sha256 than the index says")
             statements: list[Statement] = []
             prefix = ""
-            for head, file, text in python_files(str(one["filename"]), content, package):
+            for head, file, text in engine_files(str(one["filename"]), content, package):
                 prefix = head
                 if any(part in f"/{file}" for part in SKIPPED):
                     continue
                 key = f"{file} {hashlib.sha256(text.encode()).hexdigest()}"
                 if key not in parsed:
-                    parsed[key] = python_statements(text, file)
+                    parsed[key] = statements_of(text, file)
                 statements += parsed[key]
             source = Source(url=str(one["url"]), sha256=digest, size=len(content), prefix=prefix)
             builder.add(str(version), source, statements)

@@ -7,7 +7,7 @@ import pytest
 
 from gb10.serving.doctor.diagnosing import Evidence, diagnose
 from gb10.serving.doctor.log_scan import scan_log
-from gb10.serving.doctor.printed_statements import python_statements
+from gb10.serving.doctor.printed_statements import python_statements, statements_of
 from gb10.serving.doctor.rule_files import load_doctor_rules, load_stages
 
 PIECES = (
@@ -95,3 +95,13 @@ def test_files_of_engines_of_any_depth_end(piece: str) -> None:
     python_statements(piece * 20_000, "x.py")
     python_statements("raise ValueError(" + piece * 200 + "1)", "x.py")
     assert time.process_time() - begun < 5
+
+
+@pytest.mark.parametrize(
+    "piece", ["(", "{", "<", "f(", "a<<", "if(x)", "#define A(x) \\\n", '"a" ', "template<", "/*", "x?"]
+)
+def test_files_of_cpp_of_any_depth_end(piece: str) -> None:
+    begun = time.process_time()
+    statements_of(piece * 20_000, "x.cu")
+    statements_of('TORCH_CHECK(x, "some text" ' + piece * 2000 + "1)", "x.cu")
+    assert time.process_time() - begun < 10

@@ -16,6 +16,7 @@ from gb10.errors import Gb10Error, UsageError
 from gb10.serving.doctor.diagnosing import Evidence
 from gb10.serving.doctor.diagnosis import Diagnosis, Finding
 from gb10.serving.doctor.doctor_rule import DoctorRule
+from gb10.serving.doctor.error_case import ENGINES
 from gb10.serving.doctor.explaining import (
     Question,
     best_statement,
@@ -26,16 +27,20 @@ from gb10.serving.doctor.explaining import (
     shown_release,
 )
 from gb10.serving.doctor.message_index import Known, MessageIndex
-from gb10.serving.doctor.printed_statements import LARGEST, Statement, python_statements
+from gb10.serving.doctor.printed_statements import CPP, LARGEST, Statement, statements_of
 from gb10.serving.doctor.rule_files import load_messages, load_releases, load_settings
 from gb10.sources.web import name_of
 
 MOST: Final = 12
 """Errors that are explained: those that came first."""
 FILES: Final = 30_000
-"""Python files of a folder that are looked at."""
+"""Files of a folder that are looked at."""
+OTHERS: Final = frozenset(("cutlass", "cccl"))
+"""Folders of C++ of other projects, thousands of files."""
 PLACES: Final = ("", "python", "src", "lib", "Lib/site-packages")
 PACKAGES: Final = ("vllm", "sglang", "flashinfer", "tensorrt_llm", "sgl_kernel", "transformers", "compressed_tensors")
+NATIVE: Final = ("csrc", "include", "cpp", "sgl-kernel")
+"""Folders of a checkout with C++ and CUDA; a wheel has them in its package."""
 RAREST: Final = 4
 NOTHING: Final = "--explain adds nothing"
 
@@ -70,6 +75,9 @@ def explained(host: Host, diagnosis: Diagnosis, shown: Evidence, folder: Path | 
                 statement, origin = _of_archive(host, indexes, question, known)
             except Gb10Error as error:
                 remarks[f"{error.message}: the text of {known.row.file} is not shown"] = None
+        if source is None and question.engine and question.engine not in (index.engine for index in indexes):
+            name = ENGINES.get(question.engine, question.engine)
+            remarks[f"{name}: no index of its statements; --source DIR reads its own files"] = None
         judged = one.rule is not None
         lines = explanation(
             question,
@@ -105,13 +113,14 @@ class _Folder:
                 f"{folder} has no package of an engine",
                 hint="name a site-packages, a venv, or a checkout of vLLM, SGLang, FlashInfer or TensorRT-LLM",
             )
+        self._packages += [folder / name for name in NATIVE if (folder / name).is_dir()]
 
     def statement(self, asked: Question) -> Statement | None:
         """The statement that printed a message: of the file that the traceback names, else by its rarest words."""
         for package in self._packages:
             if asked.file.startswith(f"{package.name}/"):
                 text = _text(package.parent / asked.file)
-                found = best_statement(asked, python_statements(text, asked.file)) if text else None
+                found = best_statement(asked, statements_of(text, asked.file)) if text else None
                 if found:
                     return found
         words = [word.encode() for word in sorted(asked.words, key=len, reverse=True)[:RAREST]]
@@ -120,16 +129,16 @@ class _Folder:
             text = _text(path)
             lower = text.lower().encode() if text else b""
             if text and words and sum(word in lower for word in words) >= min(3, len(words)):
-                near += python_statements(text, file)
+                near += statements_of(text, file)
         return best_statement(asked, near)
 
     def _files(self) -> Iterator[tuple[Path, str]]:
         left = FILES
         for package in self._packages:
             for place, folders, names in os.walk(package):
-                folders.sort()
+                folders[:] = sorted(set(folders) - OTHERS)
                 for name in sorted(names):
-                    if name.endswith(".py"):
+                    if name.endswith((".py", *CPP)):
                         left -= 1
                         if left < 0:
                             return
@@ -170,7 +179,7 @@ def _of_archive(
 
         path = download(session, host.store, artifact, lambda: source.url, on_bytes)
     text = member_text(path, f"{source.prefix}{known.row.file}")
-    return best_statement(asked, python_statements(text, known.row.file)), f"{known.engine} {release}"
+    return best_statement(asked, statements_of(text, known.row.file)), f"{known.engine} {release}"
 
 
 def member_text(path: Path, name: str) -> str:

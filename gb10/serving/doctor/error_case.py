@@ -20,7 +20,13 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "tvm_ffi": "apache-tvm-ffi",
 }
 """Distributions whose package has another name."""
-ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM", "tensorrt_llm": "TensorRT-LLM"}
+ENGINES = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "trtllm": "TensorRT-LLM",
+    "tensorrt_llm": "TensorRT-LLM",
+    "flashinfer": "FlashInfer",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Final
 
 from gb10.serving.doctor.diagnosis import Finding
 from gb10.serving.doctor.engine_releases import Releases
-from gb10.serving.doctor.error_case import ENGINES
+from gb10.serving.doctor.error_case import DISTRIBUTIONS, ENGINES
 from gb10.serving.doctor.log_scan import Scan
 from gb10.serving.doctor.message_index import ENOUGH, Known, MessageIndex
 from gb10.serving.doctor.printed_statements import Statement, telling_words
@@ -24,7 +24,7 @@ CHIP: Final[Mapping[int, str]] = {
     65_536: "the registers of an SM",
 }
 """Numbers that are the machine's."""
-CALLED: Final = ("flashinfer",)
+CALLED: Final = ("flashinfer", "transformers", "compressed_tensors", "huggingface_hub")
 """Packages that each engine calls."""
 SHOWN: Final = 6
 VALUE: Final = 160
@@ -63,13 +63,13 @@ def question_of(one: Finding, scan: Scan, releases: Releases) -> Question:
     at = RAISED_AT.fullmatch(one.raised_at)
     named: dict[str, str] = {}
     said: dict[str, str] = {}
-    for engine, distribution in (("vllm", "vllm"), ("sglang", "sglang"), ("flashinfer", "flashinfer-python")):
+    for engine in ("vllm", "sglang", *CALLED):
+        distribution = DISTRIBUTIONS.get(engine, engine)
         version = (scan.image.versions if scan.image else {}).get(distribution) or scan.facts.packages.get(distribution)
         if version:
             said[engine] = version
-        known = releases.find(distribution, version) if version else None
-        if known:
-            named[engine] = known.version
+            found = releases.find(distribution, version)
+            named[engine] = found.version if found else version
     if "flashinfer" not in named and "vllm" in named:
         brought = releases.find("vllm", named["vllm"])
         wanted = brought.requires.get("flashinfer-python", "") if brought else ""
@@ -158,7 +158,7 @@ def explanation(
         span = known.here[0] if len(known.here) == 1 else f"{known.here[0]} to {known.here[-1]}"
         if statement is None:
             at = f":{row.lines[max(row.lines)]}"
-            found.append(f"A statement of {name} {span}: {row.file}{at} ({row.exception}).")
+            found.append(f"A statement of {name} {span}: {row.file}{at} ({row.exception or 'C++'}).")
         names = [one for one in row.names if one in settings]
         if known.gone:
             how = "another text" if known.changed else "no such statement"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from gb10.serving.doctor.printed_statements import WORD, Statement, word_hash
+from gb10.serving.doctor.printed_statements import CPP, WORD, Statement, word_hash
 
 SCHEMA: Final = "gb10/messages/v1"
 ENOUGH: Final = 0.75
@@ -42,6 +42,7 @@ class Row:
 
     file: str
     exception: str
+    """Empty where C++ throws what Python names in its own way."""
     hashes: tuple[int, ...]
     names: tuple[str, ...]
     lines: Mapping[int, int]
@@ -110,7 +111,7 @@ class MessageIndex:
                 continue
             if exception and row.exception != exception and row.exception[:1].isupper():
                 continue
-            whole = share == 1.0 and len(same) > LEAST and row.exception == exception
+            whole = share == 1.0 and len(same) > LEAST and row.exception in ("", exception)
             if not here and not whole and sum(len(self._by_word[one]) <= RARE for one in same) < 2:
                 continue
             candidate = (share + 0.2 * here + 0.1 * (row.exception == exception), len(same), number)
@@ -159,6 +160,8 @@ class IndexBuilder:
     """Names that are options of the engine, as Python spells them."""
     releases: list[str] = field(default_factory=list)
     sources: dict[str, Source] = field(default_factory=dict)
+    _twins: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
+    """The file of each statement of C++: a check that a thousand generated files repeat has one row."""
     _rows: dict[tuple[str, str, tuple[int, ...]], tuple[dict[str, None], dict[int, int]]] = field(default_factory=dict)
 
     def add(self, release: str, source: Source, statements: Iterable[Statement]) -> None:
@@ -166,13 +169,26 @@ class IndexBuilder:
         number = len(self.releases)
         self.releases.append(release)
         self.sources[release] = source
+        twins: dict[tuple[str, tuple[int, ...]], list[Statement]] = {}
         for one in statements:
             if one.kind == "log" and one.exception in ("debug", "info"):
                 continue
-            key = (one.file, one.exception, tuple(word_hash(word) for word in one.words))
-            names, lines = self._rows.setdefault(key, ({}, {}))
-            names.update(dict.fromkeys(option_names(one, self.options)))
-            lines.setdefault(number, one.line)
+            hashes = tuple(word_hash(word) for word in one.words)
+            if one.file.endswith(CPP):
+                twins.setdefault((one.exception, hashes), []).append(one)
+            else:
+                self._note(one, hashes, number)
+        for key, same in twins.items():
+            files = {one.file: one for one in reversed(same)}
+            file = self._twins.get(key, "")
+            if file not in files:
+                file = self._twins[key] = min(files, key=lambda one: (len(one), one))
+            self._note(files[file], key[1], number)
+
+    def _note(self, one: Statement, hashes: tuple[int, ...], number: int) -> None:
+        names, lines = self._rows.setdefault((one.file, one.exception, hashes), ({}, {}))
+        names.update(dict.fromkeys(option_names(one, self.options)))
+        lines.setdefault(number, one.line)
 
     def document(self) -> dict[str, Any]:
         """The index as data."""

@@ -14,6 +14,8 @@ from typing import Final, Literal
 Kind = Literal["raise", "assert", "log", "exit"]
 LARGEST: Final = 4 << 20
 """Bytes of a file that is read."""
+CPP: Final = (".cu", ".cuh", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".inc", ".inl")
+"""How names of files of C++ and CUDA end."""
 WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{2,}|[0-9]{3,}")
 COMMON: Final = frozenset(
     (
@@ -111,7 +113,7 @@ class Statement:
         found = re.search(re.sub(r"(?:\\\s|\s)+", r"\\s+", pattern) + ("$" if self.parts[-1] == "" else ""), flat)
         if found is None:
             return {}
-        return {hole: value for hole, value in zip(self.holes, found.groups(), strict=False) if value}
+        return {hole: value for hole, value in zip(self.holes, found.groups(), strict=False) if value not in ("", hole)}
 
 
 def telling_words(text: str) -> tuple[str, ...]:
@@ -125,6 +127,15 @@ def telling_words(text: str) -> tuple[str, ...]:
 def word_hash(word: str) -> int:
     """32 bits of a word."""
     return int.from_bytes(blake2b(word.encode(), digest_size=4).digest(), "big")
+
+
+def statements_of(text: str, file: str) -> tuple[Statement, ...]:
+    """The statements of a file of an engine: Python, C++ or CUDA, by its name."""
+    if file.endswith(".py"):
+        return python_statements(text, file)
+    from gb10.serving.doctor.cpp_statements import cpp_statements  # noqa: PLC0415 - 20 ms of a parser that few need
+
+    return cpp_statements(text, file)
 
 
 def python_statements(text: str, file: str) -> tuple[Statement, ...]:
@@ -231,6 +242,11 @@ class _Reader:
             yield found
 
 
+def pieces(text: str) -> list[str]:
+    """A text without the places that its format fills in: ``%s``, ``%(name)d``, ``%zu``, ``{0:x}``."""
+    return re.split(r"%(?:\(\w+\))?[-+ #0]*\d*(?:\.\d+)?(?:hh|ll?|z|t|j)?[srdiufgxXeEcp]|\{[\w.!:<>\[\]]*\}", text)
+
+
 def _literals(one: ast.expr, parts: list[str], holes: list[str], assigned: Mapping[str, ast.expr], depth: int) -> None:
     """Add the literal texts of an expression, and the source of what is filled in."""
 
@@ -240,9 +256,9 @@ def _literals(one: ast.expr, parts: list[str], holes: list[str], assigned: Mappi
 
     match one:
         case ast.Constant(value=str(text)):
-            pieces = re.split(r"%(?:\([\w]+\))?[-+ #0]*\d*(?:\.\d+)?[srdifgxeEc]|\{[\w.!:<>\[\]]*\}", text)
-            parts[-1] += pieces[0]
-            for piece in pieces[1:]:
+            first, *rest = pieces(text)
+            parts[-1] += first
+            for piece in rest:
                 holes.append("…")
                 parts.append(piece)
         case ast.JoinedStr():

@@ -16,7 +16,7 @@ from gb10.serving.checkup.engine_source import explained, member_text
 from gb10.serving.doctor.diagnosing import Evidence, diagnose
 from gb10.serving.doctor.log_scan import scan_log
 from gb10.serving.doctor.message_index import SCHEMA, IndexBuilder, MessageIndex, Source, read_index
-from gb10.serving.doctor.printed_statements import Statement, python_statements, telling_words, word_hash
+from gb10.serving.doctor.printed_statements import Statement, python_statements, statements_of, telling_words, word_hash
 from gb10.serving.doctor.rule_files import MESSAGES, load_messages
 
 FILE = """
@@ -92,6 +92,93 @@ def test_damaged_files_never_stop_the_reader(seed: int) -> None:
     python_statements("".join(text), "x.py")
 
 
+CPP_FILE = r"""
+#define CHECK_DIM(d, x) \
+  TVM_FFI_ICHECK_EQ(x.ndim(), d) << #x " must be a tensor of rank " << d
+
+template <typename T>
+void launch(TensorView const& a, int heads, T* out) {
+  if (heads > 8) {
+    TVM_FFI_CHECK(a.ndim() >= 4, ValueError)
+        << "TMA source " << name << " must have more dimensions, got ndim=" << a.ndim();
+  } else {
+    FLASHINFER_CHECK(window == WINDOW, "x_cache.size(2) - npredicted = ", window,
+                     " must equal JIT WINDOW=", /* the rest */ WINDOW);
+  }
+  switch (kind) {
+    case Kind::Wide:
+      throw std::runtime_error("unsupported tile shape: " + std::to_string(kind));
+    default:
+      TLLM_THROW("cooperative kernels need %d rows, \"%s\" has %zu", 128, name, rows);
+  }
+#if defined(ENABLE_SM120) && ENABLE_SM120
+  if (sm >= 120) {
+    run_sm120(out);
+    return;
+  }
+#endif
+  STD_TORCH_CHECK_NOT_IMPLEMENTED(false, "no compiled nvfp4 kernel for SM ", sm, "\nrecompile");
+  static_assert(N % 8 == 0, "head size must be divisible by eight");
+  kernel<<<grid, block, 0, stream>>>(a.data(), out);
+  TORCH_WARN_ONCE("workspace grows beyond ", limit);
+  TORCH_CHECK(rows == 3);
+  CHECK_DIM(3, a);
+  printf("done %d\n", sum(a));
+}
+"""
+
+
+def test_checks_of_cpp_and_cuda_are_statements_too() -> None:
+    found = {one.line: one for one in statements_of(CPP_FILE, "csrc/x.cu")}
+    assert {line: (one.kind, one.exception, one.parts[0].strip()) for line, one in found.items()} == {
+        3: ("raise", "", ""),
+        8: ("raise", "ValueError", "TMA source"),
+        11: ("raise", "", "x_cache.size(2) - npredicted ="),
+        16: ("raise", "", "unsupported tile shape:"),
+        18: ("raise", "", "cooperative kernels need"),
+        26: ("raise", "NotImplementedError", "no compiled nvfp4 kernel for SM"),
+        27: ("assert", "", "head size must be divisible by eight"),
+        29: ("log", "warning", "workspace grows beyond"),
+    }
+    assert (found[3].function, found[3].conditions, found[3].holes) == (
+        "CHECK_DIM",
+        ("not (x.ndim() == d)",),
+        ("x", "d"),
+    )
+    assert (found[8].function, found[8].end) == ("launch", 9)
+    assert found[8].conditions == ("not (a.ndim() >= 4)", "heads > 8")
+    assert found[11].conditions == ("not (window == WINDOW)", "not (heads > 8)")
+    assert found[11].holes == ("window", "WINDOW")
+    assert found[16].conditions == ("case Kind::Wide",)
+    assert found[18].values('cooperative kernels need 128 rows, "gate" has 64') == {"name": "gate", "rows": "64"}
+    assert found[26].conditions == ("not (defined(ENABLE_SM120) && ENABLE_SM120 and sm >= 120)",)
+    assert found[26].values("no compiled nvfp4 kernel for SM 121\nrecompile") == {"sm": "121"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_damaged_cpp_never_stops_the_reader(seed: int) -> None:
+    draw = random.Random(seed)  # noqa: S311 - a test
+    text = list(CPP_FILE)
+    for _ in range(30):
+        text[draw.randrange(len(text))] = draw.choice("()[]{}:<>;\n'\"#% \t\0\x0c\\/*")
+    statements_of("".join(text), "x.cuh")
+
+
+def test_a_check_of_a_thousand_generated_files_is_one_row() -> None:
+    builder = IndexBuilder("flashinfer", frozenset())
+    names = ("csrc/generated/a0.cu", "csrc/b.cu", "csrc/generated/c0.cu")
+    builder.add("1", SOURCE, [one for name in names for one in statements_of(CPP_FILE, name)])
+    builder.add("2", SOURCE, [one for name in names[::2] for one in statements_of("\n" + CPP_FILE, name)])
+    builder.add("3", SOURCE, [one for name in names for one in statements_of(CPP_FILE, name)])
+    own = read_index(json.loads(json.dumps(builder.document())))
+    found = own.find("x_cache.size(2) - npredicted = 12 must equal JIT WINDOW=8", "RuntimeError")
+    assert found
+    assert sorted((one.file, dict(one.lines)) for one in own.rows if one.hashes == found[0].hashes) == [
+        ("csrc/b.cu", {0: 11}),
+        ("csrc/generated/a0.cu", {1: 12, 2: 11}),
+    ]
+
+
 def index() -> MessageIndex:
     builder = IndexBuilder("vllm", frozenset(("max_model_len",)))
     old = FILE.replace("longest sequence", "max seq len")
@@ -136,7 +223,7 @@ def test_the_index_has_no_sentence_and_no_code() -> None:
 def test_the_shipped_index_is_small_and_finds_a_line_in_a_millisecond() -> None:
     assert sum(path.stat().st_size for path in (ROOT / MESSAGES).iterdir()) < 8 << 20
     indexes = load_messages()
-    assert {one.engine for one in indexes} == {"flashinfer", "sglang", "vllm"}
+    assert {"flashinfer", "sglang", "transformers", "vllm"} < {one.engine for one in indexes}
     lines = (
         (
             "Free memory on device cuda:0 (9.02/11.63 GiB) on startup is less than desired GPU memory utilization (0, "
@@ -144,8 +231,8 @@ def test_the_shipped_index_is_small_and_finds_a_line_in_a_millisecond() -> None:
             "ValueError",
         ),
         (
-            "persistent_topk would oversubscribe and the fallback requires >=128KB smem per block (have 101376)",
-            "RuntimeError",
+            "No compiled nvfp4 mm kernel for SM 121. Recompile with CUDA >= 12.8 and CC >= 100.",
+            "NotImplementedError",
         ),
         ("a sentence that nobody ever printed about elephants and teapots", ""),
     )
@@ -157,9 +244,9 @@ def test_the_shipped_index_is_small_and_finds_a_line_in_a_millisecond() -> None:
             for one in indexes:
                 one.find(line, kind)
     assert (time.process_time() - began) / 60 < 0.004  # 1 ms alone; a busy machine gets four
-    found = next(one for one in indexes if one.engine == "vllm").find(*lines[0])
-    assert found
-    assert found[0].file == "vllm/v1/worker/utils.py"
+    vllm = next(one for one in indexes if one.engine == "vllm")
+    found = [vllm.find(*line) for line in lines[:2]]
+    assert [one[0].file if one else "" for one in found] == ["vllm/v1/worker/utils.py", "csrc/quantization/fp4/nvfp4_scaled_mm_entry.cu"]
 
 
 def archive(folder: Path, name: str, text: str) -> Path:
