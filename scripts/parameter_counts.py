@@ -6,6 +6,8 @@ An independent proof of gb10/models/memory/shapes. It needs transformers and tor
     /tmp/counts/bin/python scripts/parameter_counts.py FILE... > tests/unit/data/memory/counts.json
 
 FILE: recipes/models/configs/*.json tests/unit/data/memory/configs/*.json. Files without a config are left out.
+``--families KIND...`` in their place prints the fields of transformers' own default config of each model type, with its
+counts: tests/unit/data/memory/families.json.
 """
 
 import json
@@ -28,14 +30,54 @@ def count(config: dict[str, Any]) -> dict[str, int]:
     maker = AutoModelForImageTextToText if "vision_config" in fields else AutoModelForCausalLM
     with torch.device("meta"):
         model = maker.from_config(made)
+    return counted(model)
+
+
+def counted(model: Any) -> dict[str, int]:  # noqa: ANN401 - torch is not in our environment
+    """The counts of a model on the meta device."""
     sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
     vision = sum(size for name, size in sizes.items() if any(part in name for part in VISION))
     experts = sum(size for name, size in sizes.items() if ".experts." in name and not name.endswith("_bias"))
     return {"decoder": sum(sizes.values()) - vision, "vision": vision, "experts": experts}
 
 
+NOT_SIZES = ("id2label", "label2id", "transformers_version", "_name_or_path")
+
+
+def default_config(kind: str) -> dict[str, Any]:
+    """The fields of a model type's default config that say something."""
+    made = transformers.AutoConfig.for_model(kind)
+    fields = json.loads(json.dumps(made.to_dict(), default=str))
+
+    def kept(part: dict[str, Any]) -> dict[str, Any]:
+        told = {
+            name: kept(one) if isinstance(one, dict) else one for name, one in part.items() if name not in NOT_SIZES
+        }
+        return {
+            name: one for name, one in told.items() if one not in (None, False, {}, 0.0) and not isinstance(one, float)
+        }
+
+    return {"model_type": kind, **kept(fields), "tie_word_embeddings": bool(made.tie_word_embeddings)}
+
+
+def families(kinds: list[str]) -> dict[str, Any]:
+    """Config and counts of the default model of each type."""
+    found = {}
+    for kind in kinds:
+        made = transformers.AutoConfig.for_model(kind)
+        sees = made.get_text_config() is not made
+        with torch.device("meta"):
+            model = (AutoModelForImageTextToText if sees else AutoModelForCausalLM).from_config(made)
+        found[kind] = {"config": {**default_config(kind), "architectures": [type(model).__name__]}, **counted(model)}
+    return found
+
+
 def main(names: list[str]) -> int:
     """Print the counts of the files as JSON; what transformers cannot make is listed on stderr."""
+    if names[:1] == ["--families"]:
+        found = {"transformers": transformers.__version__, "families": families(names[1:])}
+        print(json.dumps(found, sort_keys=True, separators=(",", ":")).replace('},"', '},\n"'))
+        return 0
     counts = {}
     for name in names:
         content = json.loads(Path(name).read_text(encoding="utf-8"))

@@ -9,8 +9,8 @@ from math import ceil
 from typing import Final, Literal
 
 from gb10.errors import UsageError
-from gb10.models.memory.shapes.config_fields import Fields, Layer, mapping_in
-from gb10.models.memory.shapes.layers import head_sizes, ratio_of
+from gb10.models.memory.shapes.config_fields import Fields, Layer
+from gb10.models.memory.shapes.layers import head_sizes, kimi_sizes, mamba_sizes, ratio_of
 
 NUMBER: Final[Mapping[str, float]] = {
     **dict.fromkeys(("bfloat16", "float16", "bf16", "fp16", "half"), 2.0),
@@ -165,13 +165,12 @@ def _state(fields: Fields, layer: Layer, tensor: int) -> tuple[float, float]:
             heads * key * value,
         )
     elif layer.mixer == "kimi-delta":
-        own = Fields(mapping_in(fields.text, "linear_attn_config"))
-        heads, size = own.number("num_heads", largest=4096), own.number("head_dim")
-        mixed, kernel, state = 3 * heads * size, own.number("short_conv_kernel_size"), heads * size * size
+        own, heads, size = kimi_sizes(fields)
+        kernel = own.number("short_conv_kernel_size", "linear_conv_kernel_dim")
+        mixed, state = 3 * heads * size, heads * size * size
     else:
-        inner = fields.number("mamba_num_heads") * fields.number("mamba_head_dim")
-        groups = 2 * fields.number("n_groups") * fields.number("ssm_state_size")
-        mixed, kernel, state = inner + groups, fields.number("conv_kernel"), inner * fields.number("ssm_state_size")
+        heads, size, groups, kernel = mamba_sizes(fields)
+        mixed, state = heads * size + 2 * groups, heads * size * fields.number("ssm_state_size", "mamba_d_state")
     words = (fields.text.get("mamba_ssm_dtype"), fields.text.get("mamba_ssm_cache_dtype"))
     width = 2 if any(word in ("bfloat16", "float16") for word in words) else 4
     return (mixed * (kernel - 1) * 2 + state * width) / tensor, mixed * 2 / tensor

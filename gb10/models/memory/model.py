@@ -28,6 +28,9 @@ FEW_BITS: Final = re.compile(
 """Words in a model's name for weights of eight bits and fewer."""
 
 
+LAYERS: Final = "the layers of its config"
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Model:
     """``weights`` divide over the ranks; ``whole`` (bytes) is given in their place where only a total is known.
@@ -47,7 +50,7 @@ class Model:
     layers: tuple[Layer, ...] = ()
     scheme: Scheme | None = None
     cache: Cache | None = None
-    cache_source: str = "the layers of its config"
+    cache_source: str = LAYERS
     kind: str = ""
     """The config's model type, where its layers are not known."""
     table: int = 0
@@ -159,22 +162,46 @@ def _unsaid(name: str, scheme: Scheme) -> tuple[str, ...]:
 def with_sizes(
     config: Config | None, sizes: Iterable[tuple[str, int]], name: str, source: str, *, largest_file: int | None = None
 ) -> Model:
-    """A model by the bytes of its tensors; its config gives the layers. Of an unknown family the cache is unknown."""
+    """A model by the bytes of its tensors; its config gives the layers.
+
+    Of an unknown family each layer is counted as attention that keeps all tokens, which is the most that a layer of
+    attention keeps; the cache of one with other layers is unknown.
+    """
     fields = Fields(config) if config is not None else None
     known = fields is not None and fields.kind in FAMILIES
     count = fields.layers if fields is not None else 1 << 16
     weights = merge_weights(weight_of(tensor, size, count) for tensor, size in sizes)
+    layers = () if fields is None else layer_plan(fields) if known else _attention_alone(fields)
+    assumed = f"each layer as full attention: the model type '{fields.kind[:80]}' is not known" if fields else ""
     return Model(
         name=name,
         weights=weights,
         source=source,
-        fields=fields if known else None,
-        layers=layer_plan(fields) if known and fields else (),
-        scheme=read_scheme(config) if known and config is not None else None,
+        fields=fields if layers else None,
+        layers=layers,
+        scheme=read_scheme(config) if layers and config is not None else None,
         kind=fields.kind if fields is not None and not known else "",
         largest_file=largest_file,
         table=sum(one.size for one in weights if one.part == "table"),
+        cache_source=LAYERS if known else assumed,
     )
+
+
+OTHER_LAYERS: Final = re.compile(
+    r"mamba|ssm|d_state|state_size|conv|linear_(?:attn|num|key|value|head)|kda|delta|gla_|lru|rwkv|recurrent|hyena|xlstm"
+)
+"""Fields of layers that keep a state in place of tokens."""
+
+
+def _attention_alone(fields: Fields) -> tuple[Layer, ...]:
+    """The layers of an unknown family whose config describes attention and nothing else; else none."""
+    if any(OTHER_LAYERS.search(name) and value for name, value in fields.text.items()):
+        return ()
+    try:
+        plan = layer_plan(fields)
+    except UsageError:  # a kind of layer that nobody here knows
+        return ()
+    return tuple(replace(one, mixer="full" if one.mixer == "window" else one.mixer) for one in plan)
 
 
 def scale_weights(model: Model, total: int, source: str) -> Model:

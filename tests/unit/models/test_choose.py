@@ -68,6 +68,26 @@ def test_every_known_model_gets_a_recipe_that_fits_and_is_clean(name: str, engin
     assert [issue.text for issue in found.issues if issue.level == "error"] == [], purpose
 
 
+DEFAULTS = json.loads((ROOT / "tests/unit/data/memory/families.json").read_text(encoding="utf-8"))["families"]
+
+
+@pytest.mark.parametrize("kind", DEFAULTS)
+def test_the_default_model_of_a_family_gets_a_recipe_where_an_engine_serves_it(kind: str) -> None:
+    config = {"dtype": "bfloat16", **DEFAULTS[kind]["config"]}
+    (architecture,) = config["architectures"]
+    served = [engine for engine in ENGINES if architecture in served_by(engine).generates]
+    sizes = model_of(config, kind, "its config")
+    files = ModelFiles(name=f"o/{kind}", fields=Fields(config), sizes=sizes, template=HERMES, revision="a" * 40)
+    for engine in served:
+        choice = choose(files, MACHINE, CONTAINERS, engine=engine)
+        recipe = load_model_recipe(recipe_text(choice), "new.yaml")
+        assert [issue.text for issue in recipe.issues] == []
+        assert [issue.text for issue in lint(recipe, load_rules()).issues if issue.level == "error"] == []
+    if not served:
+        with pytest.raises(UsageError, match=f"has the architecture {architecture}"):
+            choose(files, MACHINE, CONTAINERS)
+
+
 def test_a_purpose_decides_context_and_requests() -> None:
     found = {purpose: chosen("nvidia/Qwen3.5-122B-A10B-NVFP4", purpose=purpose).launch for purpose in PURPOSES}
     assert found["agents"].length == 262144

@@ -176,9 +176,24 @@ def test_a_config_that_cannot_be_computed_is_one_sentence(changed: dict[str, Any
     assert found.value.hint or found.value.where
 
 
-def test_a_folder_of_an_unknown_family_has_weights_but_no_cache(folder: Path) -> None:
+def test_an_unknown_family_of_attention_alone_keeps_all_tokens_in_each_layer(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    (folder / "config.json").write_text(json.dumps({**config, "model_type": "mystery"}), encoding="utf-8")
+    plain = {name: value for name, value in config.items() if not name.startswith("linear_") and name != "layer_types"}
+    (folder / "config.json").write_text(
+        json.dumps({**plain, "model_type": "mystery", "sliding_window": 64}), encoding="utf-8"
+    )
+    model = local_model(folder, "tiny")
+    assert {layer.mixer for layer in model.layers} == {"full"}
+    assert "'mystery' is not known" in model.cache_source
+    heads = plain["num_key_value_heads"] * plain["head_dim"]
+    assert model.cache_on(Launch(engine="vllm"), 0).token == plain["num_hidden_layers"] * 2 * heads * 2
+
+
+def test_a_folder_of_an_unknown_family_with_states_has_weights_but_no_cache(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(
+        json.dumps({**config, "model_type": "mystery", "mamba_d_state": 128}), encoding="utf-8"
+    )
     model = local_model(folder, "tiny")
     assert model.total > 0
     with pytest.raises(UsageError, match="so its KV cache is not"):

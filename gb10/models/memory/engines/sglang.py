@@ -86,7 +86,7 @@ def _pools(cache: Cache, launch: Launch, machine: Machine, rest: int) -> _Pools:
         states = round(slots * cache.state + (waiting * launch.drafts.tokens * cache.state if launch.drafts else 0))
     cell = cache.token + machine.figures["sglang_window_share"].value * cache.windowed
     pool = max(rest - states, 0)
-    tokens = int(pool / cell) if cell else 0
+    tokens = int(pool / cell) if cell else (slots or 0) * (launch.length or 1)  # states alone keep no token
     if launch.cache_tokens and launch.cache_tokens < tokens:
         tokens, pool = launch.cache_tokens, round(launch.cache_tokens * cell)
     return _Pools(rest=rest, states=states, slots=slots, pool=pool, tokens=tokens, cell=cell)

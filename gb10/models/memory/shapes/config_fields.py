@@ -67,6 +67,10 @@ MOST_LAYERS: Final = 512
 MOST_EXPERTS: Final = 1 << 14
 ALIASES: Final = {"step3p5": "step3p7", "mimo_v2": "mimo_v2_flash", "deepseek_ref": "deepseek_v4"}
 """Types whose decoders have the same fields and tensors."""
+TIED: Final = frozenset(
+    ("cohere", "cohere2", "cohere2_moe", "ernie4_5", "ernie4_5_moe", "granite_swa", "smollm3", "starcoder2")
+)
+"""Types whose output uses the embedding where the file does not say: the defaults of transformers 5.19."""
 LARGEST_VOCABULARY: Final = 1 << 24
 
 
@@ -123,8 +127,8 @@ class Fields:
 
     @property
     def tied(self) -> bool:
-        """Whether the output uses the embedding's tensor. Gemma's default is true, as in transformers."""
-        return self.flag("tie_word_embeddings", default=self.kind.startswith("gemma"))
+        """Whether the output uses the embedding's tensor. A file leaves out what is its family's default."""
+        return self.flag("tie_word_embeddings", default=self.kind.startswith("gemma") or self.kind in TIED)
 
     @property
     def heads(self) -> int:
@@ -167,12 +171,16 @@ KINDS: Final[dict[str, Mixer]] = {
     "sliding_attention": "window",
     "chunked_attention": "window",
     "deepseek_sparse_attention": "full",
+    "indexed_attention": "full",
     "linear_attention": "delta",
+    "mamba": "mamba",
 }
 """Words of ``layer_types``."""
+LINEAR: Final[dict[str, Mixer]] = {"glm5_next": "kimi-delta", "granitemoehybrid": "mamba"}
+"""What ``linear_attention`` is in families where it is no gated delta network."""
 KNOWN: Final[dict[str, tuple[Mixer, Feed]]] = {
-    **dict.fromkeys(("M", "mamba"), ("mamba", "none")),
-    **dict.fromkeys(("*", "attention"), ("full", "none")),
+    **dict.fromkeys(("M", "mamba", "linear_attention"), ("mamba", "none")),
+    **dict.fromkeys(("*", "attention", "full_attention"), ("full", "none")),
     **dict.fromkeys(("E", "moe"), ("none", "experts")),
     **dict.fromkeys(("-", "mlp"), ("none", "dense")),
 }
@@ -182,6 +190,9 @@ WAYS_OUT: Final = (
     "docs/models.md lists the families whose tensors and cache are known"
 )
 NO_CACHE: Final = "no file of a model tells its cache: docs/models.md lists the families whose cache is known"
+DENSE: Final = ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index")
+"""Fields that say how many layers have no experts."""
+STEPS: Final = ("interleave_moe_layer_step", "decoder_sparse_step", "moe_layer_interval")
 EVERY: Final = ("full_attention_interval", "sliding_window_pattern")
 """Fields that say: each Nth layer has full attention."""
 
@@ -230,7 +241,7 @@ def _mixer(number: int, fields: Fields) -> Mixer:
         word = types[number] if isinstance(types[number], str) else type(types[number]).__name__
         if word not in KINDS:
             raise UsageError(f"the config's layer_types has an unknown kind {word[:80]!r}", hint=WAYS_OUT)
-        kind = KINDS[word]
+        kind = LINEAR.get(fields.kind, "delta") if word == "linear_attention" else KINDS[word]
     else:
         kind = _by_interval(number, fields)
     return "latent" if kind == "full" and fields.text.get("kv_lora_rank") else kind
@@ -257,8 +268,12 @@ def _feed(number: int, fields: Fields) -> Feed:
         return "both"
     listed = _listed(number, fields)
     if listed is None:
-        step = fields.number("interleave_moe_layer_step", "decoder_sparse_step", default=1, largest=512) or 1
-        sparse = number >= fields.number("first_k_dense_replace", default=0, largest=512) and (number + 1) % step == 0
+        step = fields.number(*STEPS, default=1, largest=512) or 1
+        first, last = (
+            fields.number(*DENSE, default=0, largest=512),
+            fields.number("moe_layer_end_index", default=MOST_LAYERS),
+        )
+        sparse = first <= number <= last and (number + 1) % step == 0
         listed = sparse and number not in fields.entries("mlp_only_layers")
     return "experts" if listed else "dense"
 

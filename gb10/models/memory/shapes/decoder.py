@@ -36,6 +36,11 @@ FAMILIES: Final = frozenset(
         *("minimax_m2", "minimax_m3", "minimax_m3_vl"),
         *("deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa", "deepseek_v4"),
         *("kimi_linear", "step3p7", "mimo_v2_flash"),
+        *("afmoe", "apertus", "arcee", "axk1", "cohere", "cohere2", "cohere2_moe", "deepseek_v2", "ernie4_5"),
+        *("ernie4_5_moe", "exaone4", "exaone_moe", "gemma", "gemma2", "glm4", "glm4_moe_lite", "glm4v", "glm4v_moe"),
+        *("glm5_next", "granite", "granite_swa", "granitemoe", "granitemoe_swa", "granitemoehybrid"),
+        *("granitemoeshared", "hy_v3", "hyperclovax", "laguna", "mellum", "olmo", "olmo2", "olmo3", "olmoe", "phi3"),
+        *("qwen2_vl", "qwen2_5_vl", "seed_oss", "smollm3", "stablelm", "starcoder2"),
     }
 )
 """Types of decoders whose tensors are known."""
@@ -76,18 +81,26 @@ def _layer(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
         yield from grouped(fields, layer, mixer)
     elif layer.mixer == "latent":
         yield from latent(fields, mixer)
+        if fields.kind == "glm5_next":
+            yield from _streams(fields, at)
     elif layer.mixer == "compressed":
         yield from compressed(fields, layer, mixer)
-        # DeepSeek-V4's mixing of several residual streams, in FP32: (2 + streams) x streams rows for each of two.
-        streams = fields.number("hc_mult", largest=64)
-        yield plain(f"{at}.hc_fn", 2 * (2 + streams) * streams, streams * fields.hidden, width=4)
+        yield from _streams(fields, at)
     elif layer.mixer == "delta":
         yield from delta(fields, f"{at}.linear_attn")
     elif layer.mixer == "kimi-delta":
         yield from kimi_delta(fields, mixer)
+        if fields.kind == "glm5_next":
+            yield from _streams(fields, at)
     elif layer.mixer == "mamba":
         yield from mamba(fields, mixer)
     yield from feed_forward(fields, layer, at)
+
+
+def _streams(fields: Fields, at: str) -> Iterator[Tensor]:
+    """DeepSeek-V4's mixing of several residual streams, in FP32: (2 + streams) x streams rows for each of two."""
+    streams = fields.number("hc_mult", largest=64)
+    yield plain(f"{at}.hc_fn", 2 * (2 + streams) * streams, streams * fields.hidden, width=4)
 
 
 def _drafts(fields: Fields, layers: tuple[Layer, ...]) -> Iterator[Tensor]:

@@ -40,10 +40,12 @@ def plain(name: str, rows: int, columns: int = 1, *, copies: int = 1, width: int
 
 GATED = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen4_exp")
 """Families whose query projection has a gate of its own size."""
-BIASED = ("gpt_oss", "qwen2", "qwen2_moe")
+BIASED = ("gpt_oss", "qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl")
+OUTPUT_GATED = ("afmoe",)
+"""Families that have a gate of the width of the query heads."""
 
 
-HEAD_GATED = ("step3p5", "step3p7")
+HEAD_GATED = ("step3p5", "step3p7", "laguna")
 """Families that have a gate of one number for each query head."""
 
 
@@ -60,6 +62,9 @@ class Heads:
 def head_sizes(fields: Fields, layer: Layer) -> Heads:
     """The heads of a layer; Gemma 4 has others in its layers of full attention, MiMo and Step in those of a window."""
     heads, keys, key = fields.heads, fields.kv_heads, fields.head_size
+    each = fields.entries("num_attention_heads_per_layer")
+    if layer.number < len(each) and isinstance(each[layer.number], int):  # Laguna
+        heads = min(max(each[layer.number], 1), 4096)
     if layer.mixer == "full" and fields.kind.startswith("gemma4"):
         keys = fields.number("num_global_key_value_heads", default=keys, largest=4096) or keys
         key = fields.number("global_head_dim", default=key) or key
@@ -92,6 +97,8 @@ def grouped(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
     if not (fields.flag("attention_k_eq_v") and layer.mixer == "full"):
         yield linear(f"{at}.v_proj", hidden, found.keys * found.value)
     yield linear(f"{at}.o_proj", found.queries * found.value, hidden)
+    if fields.kind in OUTPUT_GATED:
+        yield linear(f"{at}.gate_proj", hidden, found.queries * found.key)
     if fields.kind in HEAD_GATED and fields.flag("use_head_wise_attn_gate", default=True):
         yield linear(f"{at}.g_proj", hidden, found.queries)
     if fields.flag("attention_bias", default=fields.kind in BIASED):
@@ -163,7 +170,7 @@ SHARED_SIZES: Final = (
     *("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size"),
     "share_expert_dim",
 )
-TWO_MATRICES: Final = ("nemotron_h",)
+TWO_MATRICES: Final = ("nemotron_h", "apertus", "arcee", "starcoder2")
 """Families whose feed-forward has no gate."""
 PLAIN_NAMES: Final = ("gate_proj", "up_proj", "down_proj")
 BLOCK_NAMES: Final = ("w1", "w3", "w2")
@@ -173,7 +180,8 @@ BLOCK_NAMES: Final = ("w1", "w3", "w2")
 def feed_forward(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
     """The tensors of a layer's feed-forward; ``at`` is the layer."""
     if layer.feed in ("dense", "both"):
-        size = fields.number("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size")
+        sizes = ("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size")
+        size = fields.number(*(("shared_intermediate_size",) if fields.kind == "granitemoehybrid" else sizes))
         yield from _matrices(fields, f"{at}.{_below(fields, 'mlp')}", fields.hidden, size)
     if layer.feed in ("experts", "both"):
         yield from _experts(fields, at)
@@ -204,7 +212,11 @@ def _experts(fields: Fields, at: str) -> Iterator[Tensor]:
         yield linear(f"{at}.{place}.fc2_latent_proj", inner, fields.hidden)
     # The inner width of all shared experts of a layer; 0 without any.
     shared = fields.number(*SHARED_SIZES, default=size if fields.kind == "llama4" else 0)
-    shared = shared or fields.number("n_shared_experts", "num_shared_experts", default=0, largest=64) * size
+    shared = (
+        shared
+        or fields.number("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", default=0, largest=64)
+        * size
+    )
     if shared:
         one = "shared_expert" if fields.kind.startswith("qwen") else "shared_experts"
         yield from _matrices(fields, f"{at}.{place}.{one}", fields.hidden, shared)
@@ -246,10 +258,20 @@ def delta(fields: Fields, at: str) -> Iterator[Tensor]:
     yield plain(f"{at}.dt_bias", heads)
 
 
+def kimi_sizes(fields: Fields) -> tuple[Fields, int, int]:
+    """The fields of Kimi's delta attention, its heads and their size; GLM-5.3-Flash has them among the others."""
+    chosen = mapping_in(fields.text, "linear_attn_config")
+    own = Fields(chosen or fields.text)
+    return (
+        own,
+        own.number("num_heads" if chosen else "linear_num_heads", largest=4096),
+        own.number("head_dim" if chosen else "linear_head_dim"),
+    )
+
+
 def kimi_delta(fields: Fields, at: str) -> Iterator[Tensor]:
     """Kimi's delta attention: three projections with a convolution each, a decay of low rank, and a gate."""
-    own = Fields(mapping_in(fields.text, "linear_attn_config"))
-    heads, size = own.number("num_heads", largest=4096), own.number("head_dim")
+    own, heads, size = kimi_sizes(fields)
     inner, hidden = heads * size, fields.hidden
     for name in ("q_proj", "k_proj", "v_proj"):
         yield linear(f"{at}.{name}", hidden, inner)
@@ -261,22 +283,34 @@ def kimi_delta(fields: Fields, at: str) -> Iterator[Tensor]:
         yield linear(f"{at}.{name}_b_proj", size, inner)
     if "g" not in low:
         yield linear(f"{at}.g_proj", hidden, inner)
-    yield plain(f"{at}.conv1d", 3 * inner, own.number("short_conv_kernel_size"), width=4)
+    yield plain(f"{at}.conv1d", 3 * inner, own.number("short_conv_kernel_size", "linear_conv_kernel_dim"), width=4)
     yield plain(f"{at}.dt_bias", inner + heads, width=4)
+
+
+def mamba_sizes(fields: Fields) -> tuple[int, int, int, int]:
+    """Of Mamba 2: heads, their size, groups x numbers of a state, and the convolution's kernel."""
+    return (
+        fields.number("mamba_num_heads", "mamba_n_heads"),
+        fields.number("mamba_head_dim", "mamba_d_head"),
+        fields.number("n_groups", "mamba_n_groups") * fields.number("ssm_state_size", "mamba_d_state"),
+        fields.number("conv_kernel", "mamba_d_conv"),
+    )
 
 
 def mamba(fields: Fields, at: str) -> Iterator[Tensor]:
     """Mamba 2: the inner width is heads x head size."""
-    heads, size = fields.number("mamba_num_heads"), fields.number("mamba_head_dim")
-    groups = fields.number("n_groups") * fields.number("ssm_state_size")
+    heads, size, groups, kernel = mamba_sizes(fields)
     inner = heads * size
     yield linear(f"{at}.in_proj", fields.hidden, 2 * inner + 2 * groups + heads)
     yield linear(f"{at}.out_proj", inner, fields.hidden)
-    yield plain(f"{at}.conv1d", inner + 2 * groups, fields.number("conv_kernel") + 1)
+    yield plain(f"{at}.conv1d", inner + 2 * groups, kernel + 1)
     yield plain(f"{at}.A_log_D_dt_bias", 3 * heads)
 
 
-GATED_ENCODERS = ("gemma4_vision", "glm5_next_vision", "pixtral")
+GATED_ENCODERS = (
+    *("gemma4_vision", "glm4v", "glm4v_vision", "glm4v_moe_vision", "glm5_next_vision", "pixtral"),
+    *("qwen2_5_vl", "qwen2_5_vl_vision"),
+)
 """Encoders with three matrices in a block."""
 
 
@@ -288,19 +322,26 @@ def vision(fields: Fields) -> Iterator[Tensor]:
         return
     if not config.get("hidden_size"):
         return
-    own = Fields(config)
-    blocks, hidden = own.number("depth", "num_hidden_layers", largest=512), own.hidden
+    own, kind = Fields(config), str(config.get("model_type"))
+    blocks = own.number("depth", "num_hidden_layers", largest=512)
+    hidden = own.number("embed_dim", "hidden_size")  # Qwen2-VL calls the width of its output hidden_size
     inner = own.number("intermediate_size", default=4 * hidden)
-    matrices = 3 if str(config.get("model_type")) in GATED_ENCODERS else 2
-    yield plain("visual.blocks.attn", 4 * hidden, hidden, copies=blocks)
-    yield plain("visual.blocks.mlp", matrices * inner, hidden, copies=blocks)
     merged = own.number("spatial_merge_size", default=1, largest=64) ** 2 * hidden
-    if own.text.get("out_hidden_size"):
+    if kind.startswith("glm4v"):  # its intermediate_size is that of the merger
+        out = own.number("out_hidden_size")
+        yield plain("visual.merger", out + 3 * inner + merged, out)
+        inner = out
+    elif own.text.get("out_hidden_size") or own.text.get("embed_dim"):
         yield plain("visual.merger.linear_fc1", merged, merged)
-        yield plain("visual.merger.linear_fc2", own.number("out_hidden_size"), merged)
+        yield plain("visual.merger.linear_fc2", own.number("out_hidden_size", "hidden_size"), merged)
     else:
         yield plain("visual.projector", fields.hidden, hidden)
-    patch = own.number("patch_size", default=14, largest=256)
+    yield plain("visual.blocks.attn", 4 * hidden, hidden, copies=blocks)
+    yield plain("visual.blocks.mlp", (3 if kind in GATED_ENCODERS else 2) * inner, hidden, copies=blocks)
+    sides = own.text.get("patch_size")
+    patch = Fields({"side": sides[0]} if isinstance(sides, list) and sides else {"side": sides}).number(
+        "side", default=14, largest=256
+    )
     frames = own.number("temporal_patch_size", default=1, largest=16)
     yield plain("visual.patch_embed", hidden, 3 * frames * patch * patch)
     positions = own.number("num_position_embeddings", default=0, largest=1 << 20)
