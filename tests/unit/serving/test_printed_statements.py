@@ -246,7 +246,10 @@ def test_the_shipped_index_is_small_and_finds_a_line_in_a_millisecond() -> None:
     assert (time.process_time() - began) / 60 < 0.004  # 1 ms alone; a busy machine gets four
     vllm = next(one for one in indexes if one.engine == "vllm")
     found = [vllm.find(*line) for line in lines[:2]]
-    assert [one[0].file if one else "" for one in found] == ["vllm/v1/worker/utils.py", "csrc/quantization/fp4/nvfp4_scaled_mm_entry.cu"]
+    assert [one[0].file if one else "" for one in found] == [
+        "vllm/v1/worker/utils.py",
+        "csrc/quantization/fp4/nvfp4_scaled_mm_entry.cu",
+    ]
 
 
 def archive(folder: Path, name: str, text: str) -> Path:
