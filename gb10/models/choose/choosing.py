@@ -145,10 +145,11 @@ def _engine(files: ModelFiles, asked: str | None) -> tuple[Served, Reason]:
         )
     able = [served for served in map(served_by, ENGINES) if named in served.generates | served.pools]
     if not able:
-        releases = " and ".join(f"{one.engine} {one.release}" for one in map(served_by, ENGINES))
+        releases = " nor ".join(f"{one.engine} {one.release}" for one in map(served_by, ENGINES))
         raise UsageError(
             f"neither {releases} has the architecture {named}",
-            hint="a newer release may: ./build.py recipe add finds what others serve it with; run FILE --image REF",
+            hint="a newer release may: ./build.py recipe add finds what others serve it with; run FILE --image REF. Or "
+            "vLLM runs transformers' own code for it: --model-impl transformers in a recipe of yours",
         )
     chosen = next((one for one in able if one.engine == (asked or able[0].engine)), None)
     if chosen is None:
