@@ -7,6 +7,7 @@ from typing import Final, Literal
 from gb10.errors import UsageError
 from gb10.models.choose.served_models import Containers, Served, format_of, reasoning_of, served_by
 from gb10.models.memory.engines.budget import Machine, gib
+from gb10.models.memory.engines.vllm import FEW_LOGITS, INDEXER_LOGITS
 from gb10.models.memory.estimating import NEARLY_FULL, Estimate, estimate
 from gb10.models.memory.launch import Drafts, Engine, Launch
 from gb10.models.memory.model import Model
@@ -205,6 +206,7 @@ def _base(files: ModelFiles, served: Served, nodes: int, cache: str, requests: i
         batched=BATCHED,
         cache_type=cache,
         length=files.longest or None,
+        indexer_logits=FEW_LOGITS if served.engine == "vllm" and files.fields.sparse else None,
         own_image=True,
     )
 
@@ -341,8 +343,14 @@ def _left_alone(files: ModelFiles, launch: Launch) -> Iterator[Reason]:
         yield Reason(
             what="prefill",
             value=f"{BATCHED} tokens a step",
-            why="memory is counted for one step. Others report a prompt of 230k tokens that ended a host whose cache "
-            "had room for it (vllm-project/vllm#55569): lower max_model_len if the memory guard ends the server",
+            why="memory is counted for one step: lower max_model_len if the memory guard ends the server",
+        )
+    if launch.indexer_logits:
+        yield Reason(
+            what="env",
+            value=f"{INDEXER_LOGITS}={launch.indexer_logits}",
+            why="by default the logits of the sparse indexer grow with each step of a long prompt and are kept: one of "
+            "231k tokens ended two Sparks whose caches had room for it (vllm-project/vllm#55569)",
         )
 
 
