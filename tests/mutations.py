@@ -14,6 +14,7 @@ What no test could notice, or only by repeating a number, is not changed:
 * seconds of waits and the sizes of caches, pools and blocks (UNSEEN, TAKEN, ``1 << 20``): they change how fast
   something is or how much memory it takes, not what it does;
 * where a long text is cut (``text[:2000]``, CUT and more): one character more is as good;
+* how often a text is split whose last or first part alone is taken: ``rsplit("/", 1)[-1]``;
 * ``<`` against ``<=`` where one side is the clock: it never stands at the limit.
 
 A mutant runs in a PID namespace of its own (unshare of util-linux), with a limit of its memory: with one changed
@@ -202,6 +203,9 @@ def unnoticed(node: ast.AST) -> Iterator[ast.AST]:
             yield right
         case ast.Slice(upper=ast.Constant(value=int(end)) as upper) if end >= CUT:
             yield upper
+        case ast.Subscript(value=ast.Call(func=ast.Attribute(attr=verb), args=[_, ast.Constant() as most]), slice=at):
+            if (verb, ast.unparse(at)) in (("rsplit", "-1"), ("split", "0")):
+                yield most
 
 
 def is_size(node: ast.expr) -> bool:

@@ -189,6 +189,15 @@ def test_an_unknown_family_of_attention_alone_keeps_all_tokens_in_each_layer(fol
     assert model.cache_on(Launch(engine="vllm"), 0).token == plain["num_hidden_layers"] * 2 * heads * 2
 
 
+def test_the_decoder_of_an_omni_model_is_found_in_its_thinker(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    omni = {"model_type": "any_omni", "thinker_config": {"model_type": "any_thinker", "text_config": config}}
+    (folder / "config.json").write_text(json.dumps(omni), encoding="utf-8")
+    assert local_model(folder, "tiny").cache_on(Launch(engine="vllm"), 0).token > 0
+    (folder / "config.json").write_text(json.dumps({"model_type": "internvl", "llm_config": config}), encoding="utf-8")
+    assert local_model(folder, "tiny").cache_on(Launch(engine="vllm"), 0).token > 0
+
+
 def test_a_folder_of_an_unknown_family_with_states_has_weights_but_no_cache(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     (folder / "config.json").write_text(

@@ -15,9 +15,15 @@ MOST_BITS: Final = 64
 """Bits of a number that an error quotes."""
 
 
+NESTED: Final = ("thinker_config", "text_config", "llm_config", "language_config")
+"""Where a config keeps its decoder: Qwen's omni models, most, InternVL and Nemotron VL, DeepSeek's OCR."""
+
+
 def text_config(config: Config) -> Config:
-    """The decoder's fields: those of ``text_config`` over those around it. Raises UsageError."""
-    return {**config, **mapping_in(config, "text_config")}
+    """The decoder's fields over those around it. Raises UsageError."""
+    for name in NESTED:
+        config = {**config, **mapping_in(config, name)}
+    return config
 
 
 def number_in(config: Config, name: str, largest: int, *, least: int = 1) -> int:
