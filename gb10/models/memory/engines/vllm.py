@@ -103,7 +103,9 @@ def _with_equal_pages(kinds: tuple[_Kind, ...]) -> tuple[_Kind, ...]:
     largest = max((kind.page for kind in kinds), default=0.0)
     return tuple(
         replace(
-            kind, page=largest, block=kind.block * int(largest / kind.page) if largest % kind.page == 0 else kind.block
+            kind,
+            page=largest,
+            block=kind.block * int(largest / kind.page) if kind.page and largest % kind.page == 0 else kind.block,
         )
         for kind in kinds
     )

@@ -227,9 +227,10 @@ def layer_plan(fields: Fields) -> tuple[Layer, ...]:
 def _hybrid(fields: Fields) -> tuple[str, ...]:
     """Nemotron-H's kinds of layers, as letters or words; raises UsageError for an unknown one."""
     kinds = fields.entries("layers_block_type") or tuple(word_in(fields.text, "hybrid_override_pattern"))
-    unknown = next((kind for kind in kinds if not isinstance(kind, str) or kind not in KNOWN), None)
-    if unknown is not None or not kinds:
-        raise UsageError(f"the config's kinds of layers have an unknown one: {str(unknown)[:80]!r}", hint=WAYS_OUT)
+    unknown = [kind for kind in kinds if not isinstance(kind, str) or kind not in KNOWN]
+    if unknown or not kinds:
+        first = str(unknown[0])[:80] if unknown else "none"
+        raise UsageError(f"the config's kinds of layers have an unknown one: {first!r}", hint=WAYS_OUT)
     return kinds[: fields.layers]
 
 

@@ -105,7 +105,7 @@ def grouped(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
         yield plain(f"{at}.qkv_bias", found.queries * found.key + found.keys * (found.key + found.value))
     if "sparse_attention_config" in fields.text and layer.feed != "dense":
         # MiniMax-M3 chooses blocks.
-        chosen = Fields(fields.text["sparse_attention_config"])
+        chosen = Fields(mapping_in(fields.text, "sparse_attention_config"))
         size = chosen.number("sparse_index_dim")
         yield linear(f"{at}.index_q_proj", fields.hidden, chosen.number("sparse_num_index_heads") * size)
         yield linear(f"{at}.index_k_proj", fields.hidden, size)
