@@ -63,6 +63,7 @@ BACKENDS: Final = re.compile(
     r"backend|kernel|attention|attn|moe|quant|fp8|fp4|mla|gemm|linear|sm_?1\d\d", re.IGNORECASE
 )
 REASON: Final = re.compile(r"[Rr]easons?: ?(?P<reason>[\[{].{2,400})")
+REASONS: Final = re.compile(r"\b([A-Z][A-Z0-9_]{2,40}): \[([^\]]{3,300})\]")
 TEMPLATE: Final = re.compile(r"chat[_ ]template|ChatTemplate|TemplateNotFound|TemplateSyntaxError|TemplateError", re.I)
 TOKENIZER: Final = re.compile(
     (
@@ -325,14 +326,20 @@ def backend_refused(case: Case) -> Verdict | None:
     if parts["kind"]:
         config = re.search(r"\((?P<config>head_size=.{2,400}?)\)[. ]|\((?P<rest>head_size=.{2,300})", case.text)
         wanted = config["config"] or config["rest"] if config else ""
+        each = sorted(REASONS.findall(case.text), key=lambda one: one[1].count(","))
+        nearest = f" The nearest is {each[0][0]}: it lacks {each[0][1]}." if each else ""
+        chip = each and "compute capability" in each[0][1] and "," not in each[0][1]
         return Verdict(
             code="backend-refused",
             meaning=(
                 f"No {parts['kind'].strip()} backend of this release can serve {wanted or 'this model'} on "
-                f"this GPU. {f'Reasons: {why}' if reason else ''}"
+                f"this GPU.{nearest} {f'Reasons: {why}' if reason else ''}"
             ).strip(),
             action=(
-                "Change what is asked: --kv-cache-dtype auto, another --block-size or --dtype, no "
+                f"{each[0][0]} has no code for this GPU here (a GB10 is 12.1), and no option changes that: take a "
+                "newer release that has one for 12.x, or a model with another attention."
+                if chip
+                else "Change what is asked: --kv-cache-dtype auto, another --block-size or --dtype, no "
                 "--attention-backend; else take a newer release, or a model whose attention this one has."
             ),
             evidence="the engine's own selector; vllm PR#38476, vllm#28589",
@@ -353,6 +360,52 @@ def backend_refused(case: Case) -> Verdict | None:
             f"MODEL lists the kernel that serves each layer on 12.1."
         ),
         evidence="the engine's own check; vllm#49076, vllm#40677, vllm#28589",
+    )
+
+
+REQUIRED: Final = re.compile(
+    r"[Oo]nly [\[{(](?P<these>[^\]})\n]{3,300})[\]})](?: (?:attention |moe |kv )?backends?)? (?:is|are) "
+    r"(?:supported|allowed)"
+    r"|(?:only|currently only) (?:is |are )?(?:supported|available|implemented|works?|allowed) (?:for|with|by|on|in) "
+    r"(?:the )?(?P<one>[A-Z][\w-]{2,40}|[a-z]\w*_\w+|triton|flashinfer|torch|cutlass|marlin) (?:\w{2,20} )?backends?\b"
+    r"|(?:requires?|needs?|use) (?:the )?(?P<needs>[A-Z][\w-]{2,40}|[a-z]\w*_\w+|triton|flashinfer) "
+    r"(?:attention |moe |linear )?backend\b"
+)
+GOT: Final = re.compile(
+    r"[Gg]ot:? [`'\"]?(?:(?P<setting>\w{3,40}) ?= ?)?[`'\"]?(?P<got>[\w.-]{2,40})|"
+    r"(?P<named>\w{0,30}backend) ?[=:] ?[`'\"]?(?P<value>[\w.-]{2,40})"
+)
+ASKED: Final = re.compile(r"(?P<name>\w{0,30}backend\w{0,10})\b")
+
+
+def backend_required(case: Case) -> Verdict | None:
+    """A feature or a model that one backend alone can serve, named by the message."""
+    found = REQUIRED.search(case.text) if case.raised.type else None
+    if found is None:
+        return None
+    these = re.findall(r"[\w.-]{2,40}", found["these"] or "")
+    names = these or [found["one"] or found["needs"]]
+    got = GOT.search(case.text)
+    code = case.raised.frames[-1].code if case.raised.frames else ""
+    asked = ASKED.search(code) or ASKED.search(case.text)
+    setting = (got and (got["setting"] or got["named"])) or (asked["name"] if asked else "") or "attention_backend"
+    given = (got and (got["got"] or got["value"])) or case.scan.start.option(setting)
+    option = f"--{setting.replace('_', '-')}"
+    here = f" Now it is {given}." if given and given not in names else ""
+    others = f", or another of {', '.join(names)}" if len(names) > 1 else ""
+    way = (
+        f"In TensorRT-LLM it is {setting}: {names[0]} (LLM(…), or the file of --extra_llm_api_options)."
+        if case.engine in ("trtllm", "tensorrt_llm")
+        else f"{option} {next((one for one in names if 'triton' in one.lower()), names[0])}{others}."
+    )
+    any_of = " or ".join(names)
+    refused = [one for one in names if re.search(r"trtllm", one, re.I) and case.engine in ("vllm", "sglang")]
+    not_here = f" {refused[0]} has kernels for 10.x alone: not on a GB10." if refused else ""
+    return Verdict(
+        code="backend-required",
+        meaning=f"This works with {any_of} alone ({setting}): {case.text.partition(chr(10))[0][:240]}.{here}",
+        action=f"{way}{not_here} Or leave {setting} out: the engine then chooses. A newer release may lift it.",
+        evidence="the engine's own check; sglang#35080, TensorRT-LLM#13156",
     )
 
 
@@ -686,6 +739,7 @@ SETTING_FAMILIES: Final = (
     option_not_readable,
     quantization_method,
     empty_variable,
+    backend_required,
     value_not_in_registry,
     templates_and_tokenizers,
     permissions,

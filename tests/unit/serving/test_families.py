@@ -58,7 +58,20 @@ def spoken(one: Finding) -> str:
 
 
 LATER: list[dict[str, Any]] = yaml.safe_load((CASES / "later.yaml").read_text(encoding="utf-8"))
+BLIND: list[dict[str, Any]] = yaml.safe_load((CASES / "blind.yaml").read_text(encoding="utf-8"))
+DRAWN_BLIND = frozenset(random.Random(20261128).sample([one["id"] for one in BLIND], len(BLIND) // 2))  # noqa: S311
+"""The half of BLIND that was worked on."""
 SOUND: list[dict[str, Any]] = yaml.safe_load((CASES / "sound.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "report", [one for one in BLIND if one["id"] in DRAWN_BLIND], ids=lambda one: f"{one['id']} {one['source']}"
+)
+def test_a_report_of_an_engine_on_blackwell_gets_its_cause(report: dict[str, Any]) -> None:
+    texts = [f"{spoken(one)} {one.note}" for one in found(report["log"])]
+    assert report.get("missed", False) is not any(
+        all(re.search(wanted, text, re.IGNORECASE) for wanted in report["right"]) for text in texts
+    ), texts
 
 
 def test_the_half_that_was_worked_on_is_half_of_the_reports() -> None:
@@ -200,6 +213,20 @@ def test_a_library_of_another_cuda(library: str, words: str) -> None:
         ("NotImplementedError: this kernel is only supported on SM100", "kernel-without-this-arch"),
         ("RuntimeError: Unsupported compute capability: 12.1", "kernel-without-this-arch"),
         ("RuntimeError: sm_121 is not supported by this backend", "kernel-without-this-arch"),
+        ("RuntimeError: FP4 MMA is not supported on this device", "kernel-without-this-arch"),
+        ("NotImplementedError: grouped_mm does not support the current GPU", "kernel-without-this-arch"),
+        ("tvm.error.InternalError: Unsupported architecture", "kernel-without-this-arch"),
+        ("pynvml.NVMLError_NotSupported: Not Supported", "nvml-has-no-memory"),
+        ("RuntimeError: could not read total memory of GPU 0: Not Supported", "nvml-has-no-memory"),
+        ("triton.compiler.errors.CompilationError: at 12:4: unsupported tensor index", "kernel-does-not-compile"),
+        ("torch._inductor.exc.InductorError: AssertionError: type(self)=x", "kernel-does-not-compile"),
+        ("ImportError: this model requires mistral_common >= 1.8.6", "release-not-allowed"),
+        ("RuntimeError: flash-attn is too old for this model", "release-not-allowed"),
+        ("ValueError: sliding sinks are only supported with the TRITON_ATTN backend", "backend-required"),
+        ("AssertionError: Only ['triton', 'fa4'] backends are supported. Got attention_backend=x", "backend-required"),
+        ("FileNotFoundError: o/k no build variant torch211-cu130-aarch64-linux", "hub-kernel-without-this-build"),
+        ("/v/include/cub/util.cuh(91): error: namespace cub:: has no member X", "compiler-and-headers-differ"),
+        ("/v/csrc/quant.cu(91): error: identifier \"__nv_fp4x2\" is undefined", "code-does-not-compile"),
     ],
 )  # fmt: skip
 def test_kinds_in_words_made_here(line: str, code: str) -> None:
@@ -284,6 +311,16 @@ def test_the_image_says_more_than_the_log() -> None:
 )
 def test_symbols_for_people(symbol: str, name: str, owner: str | None) -> None:
     assert (readable_symbol(symbol), owner_of(symbol)) == (name, owner)
+
+
+def test_a_package_that_an_engine_calls_is_not_said_to_be_too_old() -> None:
+    more = (
+        '(APIServer pid=1)   File "/v/site-packages/einops/a.py", line 3, in f\n(APIServer pid=1)     return t[kind]\n'
+    )
+    (one,) = found(SKEW.format(error="ValueError: odd rope", more=more))
+    assert one.code == "unknown"
+    assert "The line that stops: return t[kind]" in one.note
+    assert "vLLM called it" in one.note
 
 
 @pytest.mark.parametrize("family", ["driver", "kept"])
