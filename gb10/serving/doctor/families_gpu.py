@@ -50,6 +50,10 @@ NVCC: Final = re.compile(
     r"[Uu]nsupported gpu architecture '(?P<arch>compute_\d{2,3}[af]?)'|Value '(?P<value>sm_\d{2,3}[af]?)' is "
     r"not defined for option 'gpu-name'|gpu-name.{0,20}(?P<other>sm_12\d[af]?)"
 )
+NVRTC: Final = re.compile(
+    r"(?:nvrtc|NVRTC)[^\n]{0,60}(?:invalid value for --gpu-architecture|INVALID_OPTION)|"
+    r"invalid value for --gpu-architecture"
+)
 NO_NVCC: Final = re.compile(
     r"nvcc: (?:not found|No such file)|[Cc]ould not find nvcc|nvcc not found|CUDA_HOME environment variable is "
     r"not set|No such file or directory: '\S{0,200}nvcc'"
@@ -80,12 +84,10 @@ SELECTOR: Final = re.compile(r"No valid [\w ]{2,30}backend found")
 """The engine's list of all backends with their reasons: another family reads it whole."""
 NOT_HERE: Final = re.compile(
     r"(?:not (?:currently )?(?:supported|available|implemented)|unsupported|unavailable) (?:on|for|by|with) (?:your|"
-    r"this|(?:the )?current|the|that|given) (?:CUDA |GPU )?(?:device|GPU|hardware|platform|card|chip|arch(?:itecture)?)"
-    r"\b"
-    r"|\b(?:current |this |your |the )?(?:device|GPU|hardware|GPU arch(?:itecture)?|compute capability) (?:is )?not "
-    r"supported|unsupported (?:GPU |CUDA |SM )?(?:device|GPU|hardware|arch(?:itecture)?|compute capability)\b"
-    r"(?! ?['\"])"
-    r"|does not support (?:your|this|the current|current) (?:device|GPU|hardware|platform)",
+    r"this|(?:the )?current|the|that|given) (?:CUDA |GPU )?(?:device|GPU|hardware|card|chip|arch(?:itecture)?)\b"
+    r"|\b(?:device|GPU|hardware|GPU arch(?:itecture)?|compute capability) (?:is )?not supported"
+    r"|unsupported (?:GPU |CUDA |SM )?(?:device|GPU|hardware|arch(?:itecture)?|compute capability)\b(?! ?['\":])"
+    r"|does not support (?:your|this|the current|current) (?:device|GPU|hardware)",
     re.IGNORECASE,
 )
 """A check that refuses this GPU without a name of an arch."""
@@ -259,12 +261,7 @@ def _another(case: Case, begin: str = "Take another kernel:") -> str:
         if release and newest and newest[-1].version != release.version
         else " A newer release may have a kernel for 12.1."
     )
-    drafts = (
-        " Drafts take other shapes: try without --speculative-config."
-        if "draft" in files
-        or case.scan.start.option("speculative_config", "speculative_algorithm") not in (None, "None")
-        else ""
-    )
+    drafts = " Drafts take other shapes: try without --speculative-config." if "draft" in files or _drafts(case) else ""
     given = "".join(
         f" Now it is {name}={value}."
         for name in ("attention_backend", "moe_backend", "moe_runner_backend", "linear_backend")
@@ -272,6 +269,10 @@ def _another(case: Case, begin: str = "Take another kernel:") -> str:
     )
     chosen = options[0] if options else "--attention-backend, --moe-backend or --linear-backend, whichever this is of"
     return f"{begin} {chosen}.{given}{drafts}{newer}"
+
+
+def _drafts(case: Case) -> bool:
+    return case.scan.start.option("speculative_config", "speculative_algorithm") not in (None, "None")
 
 
 def kernel_without_arch(case: Case) -> Verdict | None:
@@ -370,6 +371,24 @@ def compiler_without_arch(case: Case) -> Verdict | None:
             "TRITON_PTXAS_PATH=$CUDA_HOME/bin/ptxas). For a GB10 only 12.1 matters: "
             "TORCH_CUDA_ARCH_LIST=12.1a, FLASHINFER_CUDA_ARCH_LIST=12.1a leaves other arches out.",
             evidence="nvcc's release notes: 10.0 since 12.8, 12.1 since 12.9; FlashMLA#79, triton#8539",
+        )
+    if NVRTC.search(case.text):
+        torch = case.version("torch")
+        return Verdict(
+            code="compiler-without-this-arch",
+            meaning=(
+                "NVRTC, the compiler that torch and others use at run time, does not know this GPU (12.1): it is of a "
+                "CUDA "
+                f"before 12.9{f', that of torch {torch}' if torch else ''}. It comes with torch's wheels, or from "
+                "LD_LIBRARY_PATH or conda before them."
+            ),
+            action=(
+                "Take torch of CUDA 13 (index cu130; python -c 'import torch; print(torch.version.cuda)'), with its "
+                "own "
+                "nvidia-cuda-nvrtc, and no older libnvrtc.so in LD_LIBRARY_PATH. TORCH_CUDA_ARCH_LIST does not help "
+                "here."
+            ),
+            evidence="NVRTC's own message; IsaacLab#5520",
         )
     if NO_NVCC.search(case.text):
         wrong = re.search(r"(?P<path>:/\S{1,200}nvcc)", case.text)
@@ -567,6 +586,41 @@ def nvml_has_no_memory(case: Case) -> Verdict | None:
     )
 
 
+CAPTURE: Final = re.compile(
+    r"cudaErrorStreamCapture\w{3,40}|CUDA_ERROR_STREAM_CAPTURE\w{3,40}|when stream is capturing|"
+    r"capture (?:was |is )?invalidated"
+)
+
+
+def capture_fails(case: Case) -> Verdict | None:
+    """A call that may not stand in a CUDA graph, while one was recorded."""
+    found = CAPTURE.search(case.text)
+    if found is None:
+        return None
+    engine, release = case.engine, case.release
+    newer = case.releases.after(engine, release.version) if engine and release else None
+    off = "--disable-cuda-graph" if engine == "sglang" else "--enforce-eager"
+    drafts = " Try without drafts, too: they are captured by themselves." if _drafts(case) else ""
+    return Verdict(
+        code="capture-fails",
+        meaning=(
+            f"While CUDA graphs were captured, something did what a graph cannot hold ({found[0]}): it allocated, "
+            f"waited for "
+            "the GPU, copied to the CPU, or compiled a kernel for the first time. The line that raised it is often a "
+            "later one."
+        ),
+        action=(
+            f"{off} starts without graphs, and tells whether they are the cause; then fewer of them "
+            f"(--compilation-config "
+            '\'{"cudagraph_mode": "PIECEWISE"}\', --cuda-graph-max-bs), or another --attention-backend. A fault of '
+            "one release "
+            f"goes with another release: the one before, or a newer "
+            f"one{f' ({newer.version})' if newer else ''}.{drafts}"
+        ),
+        evidence="CUDA's rules of stream capture; club-3090#106",
+    )
+
+
 TRITON_COMPILER: Final = re.compile(r"(?:^|/)triton/(?:compiler|backends|runtime/(?:jit|build|autotuner))")
 LOADS: Final = ("ModuleNotFoundError", "ImportError")
 INDUCTOR: Final = re.compile(r"torch/_inductor/")
@@ -611,6 +665,7 @@ GPU_FAMILIES: Final = (
     compiler_without_arch,
     kernel_without_arch,
     compiler_of_kernels_fails,
+    capture_fails,
 )
 LATE_GPU_FAMILIES: Final = (kernel_without_shape, kernel_library_refuses)
 LAST_GPU_FAMILIES: Final = (kernel_call_fails,)

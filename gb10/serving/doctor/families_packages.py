@@ -421,6 +421,36 @@ HOOKS: Final = {
     ),
     "lora": ("LoRA", "Start without --enable-lora."),
     "multimodal|vision|image|audio": ("images or sound", "Start with --language-model-only, or another model."),
+    "attention/|attn|mla/": ("attention", "Another --attention-backend may do without it; --kv-cache-dtype auto, too."),
+    "moe": ("experts (MoE)", "Another --moe-backend (SGLang: --moe-runner-backend) may do without it."),
+    "mamba|gdn|/fla/": (
+        "linear attention",
+        "Another --mamba-backend; --mamba-cache-mode and --no-enable-prefix-caching.",
+    ),
+    "compilation/|cuda_?graph|_dynamo|_inductor": (
+        "compiled graphs",
+        "Start with --enforce-eager once (SGLang: --disable-cuda-graph).",
+    ),
+    "structured_output|grammar|guided": (
+        "structured output",
+        "Another --structured-outputs-config backend, or requests without a schema.",
+    ),
+    "tool_parser|reasoning|function_call": (
+        "calls of tools and reasoning",
+        "Start without --tool-call-parser and --reasoning-parser once: the model may need another one.",
+    ),
+    "scheduler|block_pool|kv_cache": (
+        "the KV cache and the order of requests",
+        "Try --no-enable-prefix-caching and --no-async-scheduling once.",
+    ),
+    "distributed|parallel_state|communicat": (
+        "several GPUs or nodes",
+        "Look at the other ranks' logs, too; --disable-custom-all-reduce once.",
+    ),
+    "loader|weight_utils|load_weights": (
+        "reading weights",
+        "Is the checkpoint whole (sizes, sha256)? --load-format auto.",
+    ),
     "offload|kv_connector|disagg|hicache": ("offloading or transfer of the KV cache", "Start without it."),
 }
 """What a part of an engine is for, by its path, and what to leave out."""
@@ -527,7 +557,7 @@ TOO_OLD: Final = re.compile(
     r"(?P<old>[A-Za-z][\w.-]{1,40})(?: version| release)?(?: \S{1,20})? is (?:not (?:a )?new enough|too old|outdated)"
     r"|[Pp]lease (?:upgrade|update)(?: your| to a newer)? (?:version of )?[`'\"]?(?P<please>[a-z][\w-]{1,40})"
     r"|(?:requires?|needs?|expects?|depends on) [`'\"]?(?P<name>[A-Za-z][\w-]{1,40})[`'\"]? ?(?:version )?"
-    r"(?P<spec>(?:>=|==|~=|<=|>|<) ?v?\d[\w.]{0,20}|v?\d{1,4}\.\d[\w.]{0,14} or (?:newer|later|higher|above))"
+    r"(?P<spec>(?:>=|==|~=|<=|>|<) ?v?\d{1,4}\.\d[\w.]{0,16}|v?\d{1,4}\.\d[\w.]{0,14} or (?:newer|later|higher|above))"
 )
 NOT_PACKAGES: Final = frozenset(
     ("cuda", "python", "compute", "sm", "gpu", "driver", "at", "a", "an", "the", "your", "this", "value", "config")

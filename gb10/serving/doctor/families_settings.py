@@ -179,6 +179,45 @@ def option_not_readable(case: Case) -> Verdict | None:
     )
 
 
+OTHER_ARGUMENT: Final = re.compile(
+    r"error while handling argument [\"'`](?P<llama>-{1,2}[\w-]{1,60})[\"'`]: (?P<reason>.{2,200})"
+    r"|invalid value ['\"`](?P<bad>[^'\"`]{0,80})['\"`] for (?:flag |option )?['\"`]?(?P<clap>-{1,2}[\w-]{1,60})"
+    r"|(?:flag provided but not defined|unknown (?:shorthand )?flag|unexpected argument|unknown option|"
+    r"invalid argument|"
+    r"unrecognized option|unknown argument)[:= ]{1,3}['\"`]?(?P<unknown>-{1,2}[\w-]{1,60})"
+    r"|(?:flag needs an argument|option requires an argument|a value is required for)[: ]{1,3}(?:-- )?['\"`]?"
+    r"(?P<needs>-{1,2}[\w-]{1,60})"
+)
+
+
+def argument_of_another_program(case: Case) -> Verdict | None:
+    """An option that llama.cpp, a Go or a Rust program, or a GNU tool does not take as it stands."""
+    found = OTHER_ARGUMENT.search(case.text)
+    if found is None:
+        return None
+    option = next(found[name] for name in ("llama", "clap", "unknown", "needs") if found[name])
+    if found["unknown"]:
+        return Verdict(
+            code="option-not-known",
+            meaning=f"This program has no option {option}: it is of another release or program, or misspelled.",
+            action=f"Leave {option} out, or take the release that has it; the program's --help lists what it takes.",
+            evidence="the program's own reader of arguments",
+        )
+    what = found["reason"] or (f"{found['bad']!r} is no value of it" if found["clap"] else "its value is missing")
+    return Verdict(
+        code="option-not-readable",
+        meaning=f"{option} did not get a value that it takes: {what}.",
+        action=(
+            f"Look at what stands behind {option} in the command: a value that was left out makes the next option its "
+            f"value. "
+            "Releases change this: a switch of an older one may want a value now (on, off, auto). --help of this "
+            "release "
+            "lists the values."
+        ),
+        evidence="the program's own reader of arguments; textgen#7237",
+    )
+
+
 METHODS: Final = re.compile(
     r"[Qq]uantization method specified in the model config \((?P<model>[\w.-]{1,60})\) does not match "
     r".{0,80}\((?P<asked>[\w.-]{1,60})\)"
@@ -361,6 +400,61 @@ def backend_refused(case: Case) -> Verdict | None:
         ),
         evidence="the engine's own check; vllm#49076, vllm#40677, vllm#28589",
     )
+
+
+FORCED: Final = (
+    (
+        "attention",
+        r"attention/|attn|mla|flashinfer",
+        ("attention_backend", "prefill_attention_backend", "decode_attention_backend", "attention_config"),
+    ),
+    ("moe", r"moe", ("moe_backend", "moe_runner_backend")),
+    ("linear", r"linear|gemm|quantization/", ("linear_backend", "fp8_gemm_runner_backend", "fp4_gemm_runner_backend")),
+    ("mamba", r"mamba|gdn|fla/", ("mamba_backend", "gdn_backend", "linear_attn_backend")),
+)
+"""Parts of an engine by their files, and the options that force a backend of them."""
+
+
+def forced_backend_fails(case: Case) -> Verdict | None:
+    """An error in the code of a backend that an option forces."""
+    for part, files, names in FORCED:
+        given = [
+            (name, value)
+            for name in names
+            if (value := case.scan.start.option(name)) and value not in ("None", "auto", "{}")
+        ]
+        last = next((one for one in reversed(case.raised.frames[-4:]) if re.search(files, one.path, re.I)), None)
+        if (
+            not given
+            or last is None
+            or case.raised.name
+            not in (
+                "AssertionError",
+                "NotImplementedError",
+                "RuntimeError",
+                "ValueError",
+                "KeyError",
+                "TypeError",
+                "AttributeError",
+            )
+        ):
+            continue
+        name, value = given[0]
+        return Verdict(
+            code="forced-backend-fails",
+            meaning=(
+                f"{last.path} stops in the code of a backend that was asked for ({name}={value[:80]}): "
+                f"{case.text.partition(chr(10))[0][:240]}. The engine by itself may choose another one for this model."
+            ),
+            action=(
+                f"Leave --{name.replace('_', '-')} out, so that the engine chooses, or name another backend. "
+                f"./build.py "
+                f"explain MODEL lists which {part} backend serves each layer on 12.1. A newer release may have mended "
+                f"it."
+            ),
+            evidence="the file that raised it and the option of the log; vllm#50774",
+        )
+    return None
 
 
 REQUIRED: Final = re.compile(
@@ -737,6 +831,7 @@ def config_without_a_field(case: Case) -> Verdict | None:
 SETTING_FAMILIES: Final = (
     unknown_option,
     option_not_readable,
+    argument_of_another_program,
     quantization_method,
     empty_variable,
     backend_required,
@@ -753,4 +848,4 @@ LATE_SETTING_FAMILIES: Final = (
     backend_refused,
 )
 """Those that speak only when no other family does."""
-LAST_SETTING_FAMILIES: Final = (config_without_a_field, file_is_not_there)
+LAST_SETTING_FAMILIES: Final = (config_without_a_field, file_is_not_there, forced_backend_fails)

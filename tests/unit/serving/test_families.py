@@ -59,14 +59,10 @@ def spoken(one: Finding) -> str:
 
 LATER: list[dict[str, Any]] = yaml.safe_load((CASES / "later.yaml").read_text(encoding="utf-8"))
 BLIND: list[dict[str, Any]] = yaml.safe_load((CASES / "blind.yaml").read_text(encoding="utf-8"))
-DRAWN_BLIND = frozenset(random.Random(20261128).sample([one["id"] for one in BLIND], len(BLIND) // 2))  # noqa: S311
-"""The half of BLIND that was worked on."""
 SOUND: list[dict[str, Any]] = yaml.safe_load((CASES / "sound.yaml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(
-    "report", [one for one in BLIND if one["id"] in DRAWN_BLIND], ids=lambda one: f"{one['id']} {one['source']}"
-)
+@pytest.mark.parametrize("report", BLIND, ids=lambda one: f"{one['id']} {one['source']}")
 def test_a_report_of_an_engine_on_blackwell_gets_its_cause(report: dict[str, Any]) -> None:
     texts = [f"{spoken(one)} {one.note}" for one in found(report["log"])]
     assert report.get("missed", False) is not any(
@@ -216,6 +212,16 @@ def test_a_library_of_another_cuda(library: str, words: str) -> None:
         ("RuntimeError: FP4 MMA is not supported on this device", "kernel-without-this-arch"),
         ("NotImplementedError: grouped_mm does not support the current GPU", "kernel-without-this-arch"),
         ("tvm.error.InternalError: Unsupported architecture", "kernel-without-this-arch"),
+        ("RuntimeError: nvrtc: error: invalid value for --gpu-architecture (-arch)", "compiler-without-this-arch"),
+        ("torch.AcceleratorError: CUDA error: cudaErrorStreamCaptureInvalidated", "capture-fails"),
+        ("error while handling argument \"--mlock\": error: needs a number", "option-not-readable"),
+        ("error: unexpected argument '--kv-cash' found", "option-not-known"),
+        ("error: invalid value 'x' for '--port <PORT>': no number", "option-not-readable"),
+        ("Error: unknown flag: --gpuz", "option-not-known"),
+        ("FATAL: kernel `a_sm80` is for sm80-sm100, but was built for sm121", "built-for-another-arch"),
+        ("ERROR: CUDA kernel mma has no device code compatible with CUDA arch 720.", "built-for-another-arch"),
+        ("[{'type': 'extra_forbidden', 'loc': ('body', 'top_kk'), 'msg': 'x'}]", "request-has-another-field"),
+        ("coredump:   #0  cutlass::device_kernel<flash::Fwd<2>>", "kernel-aborted-on-gpu"),
         ("pynvml.NVMLError_NotSupported: Not Supported", "nvml-has-no-memory"),
         ("RuntimeError: could not read total memory of GPU 0: Not Supported", "nvml-has-no-memory"),
         ("triton.compiler.errors.CompilationError: at 12:4: unsupported tensor index", "kernel-does-not-compile"),
@@ -311,6 +317,27 @@ def test_the_image_says_more_than_the_log() -> None:
 )
 def test_symbols_for_people(symbol: str, name: str, owner: str | None) -> None:
     assert (readable_symbol(symbol), owner_of(symbol)) == (name, owner)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ValueError: sampling replay requires top_k > 0",
+        "ValueError: the allocator is not supported on current platform.",
+        "RuntimeError: SGLANG_DSA_TOPK_BROADCAST requires PyNCCL during CUDA graph capture.",
+        "ValueError: Unsupported device: cpu",
+    ],
+)
+def test_settings_and_platforms_are_no_release_arch_or_capture(line: str) -> None:
+    assert code_of(line) not in ("release-not-allowed", "kernel-without-this-arch", "capture-fails")
+
+
+def test_a_backend_that_an_option_forces_is_left_out_first() -> None:
+    args = "(APIServer pid=1) INFO 08-02 10:00:00 [api_utils.py:273] non-default args: {'moe_backend': 'odd_moe'}\n"
+    more = '(APIServer pid=1)   File "/v/site-packages/vllm/model_executor/layers/fused_moe/odd.py", line 3, in f\n'
+    (one,) = found(args + SKEW.format(error="KeyError: 'w13'", more=more))
+    assert one.code == "forced-backend-fails"
+    assert "Leave --moe-backend out" in said(one)
 
 
 def test_a_package_that_an_engine_calls_is_not_said_to_be_too_old() -> None:
