@@ -86,7 +86,8 @@ NOT_HERE: Final = re.compile(
     r"(?:not (?:currently )?(?:supported|available|implemented)|unsupported|unavailable) (?:on|for|by|with) (?:your|"
     r"this|(?:the )?current|the|that|given) (?:CUDA |GPU )?(?:device|GPU|hardware|card|chip|arch(?:itecture)?)\b"
     r"|\b(?:device|GPU|hardware|GPU arch(?:itecture)?|compute capability) (?:is )?not supported"
-    r"|unsupported (?:GPU |CUDA |SM )?(?:device|GPU|hardware|arch(?:itecture)?|compute capability)\b(?! ?['\":])"
+    r"|unsupported (?:GPU |CUDA |SM )?(?:device|GPU|hardware|arch(?:itecture)?|compute capability)\b"
+    r"(?! ?['\":]| type| map)"
     r"|does not support (?:your|this|the current|current) (?:device|GPU|hardware)",
     re.IGNORECASE,
 )

@@ -590,6 +590,43 @@ def release_named_by_the_message(case: Case) -> Verdict | None:
     )
 
 
+COMPILED_ARGUMENTS: Final = re.compile(
+    r"[Mm]ismatched number of arguments when calling: `?(?P<tvm>[\w.]{2,80})|"
+    r"(?P<torch>[\w:]{2,80})\(\) (?:expected at most|is missing value for argument|Expected a value of type)|"
+    r"(?P<bound>\w{2,80})\(\): incompatible function arguments"
+)
+
+
+def compiled_for_another_python(case: Case) -> Verdict | None:
+    """Python of one release that calls compiled code of another: they count the arguments differently."""
+    found = COMPILED_ARGUMENTS.search(case.text)
+    owner = next(
+        (one.package for one in reversed(case.raised.frames) if one.package not in ("", "torch", "tvm_ffi")), ""
+    )
+    if found is None:
+        return None
+    name = (found["tvm"] or found["torch"] or found["bound"]).removesuffix("(")
+    library = distribution_of(owner) if owner else "the library"
+    cached = (
+        " flashinfer-python, flashinfer-cubin and flashinfer-jit-cache must be of one version (pip list), and a cache "
+        "of an "
+        "older one goes: rm -r ~/.cache/flashinfer."
+        if "flashinfer" in library
+        else ""
+    )
+    return Verdict(
+        code="mixed-wheels",
+        meaning=(
+            f"The compiled function {name} of {library} takes other arguments than the Python code that calls it "
+            f"gives: the "
+            "two are of different releases (a cache of compiled kernels, a second wheel, or a package that was "
+            "updated alone)."
+        ),
+        action=f"Install {library} and what belongs to it in one version.{cached} {case.fitting(library)}".strip(),
+        evidence="the numbers of arguments on both sides; vllm#44081",
+    )
+
+
 BUILD_OF_THE_HUB: Final = re.compile(
     r"torch-?(?:\d{2,4}|stable-abi\d{0,4})-(?:cxx(?:11|98)-)?\w{2,12}-(?:aarch64|x86_64)-\w{3,10}"
 )
@@ -634,6 +671,7 @@ PACKAGE_FAMILIES: Final = (
     model_is_too_new,
     not_installed,
     hub_has_no_build,
+    compiled_for_another_python,
 )
 LATE_PACKAGE_FAMILIES: Final = (
     release_named_by_the_message,

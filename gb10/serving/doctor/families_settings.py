@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from gb10.serving.doctor.diagnosis import Verdict
-from gb10.serving.doctor.error_case import Case
+from gb10.serving.doctor.error_case import ENGINES, Case
 
 UNKNOWN_OPTION: Final = re.compile(
     r"unrecognized arguments?: (?P<options>.{1,300})|[Nn]o such option:? (?P<other>\S{1,80})"
@@ -24,9 +24,9 @@ UNPACK: Final = re.compile(
 )
 CHOICES: Final = re.compile(
     r"(?:[Vv]alid (?:options|values|choices|backends)(?: are| is)?|[Aa]vailable (?:options|backends|"
-    r"choices|values|parsers)(?: are)?|[Cc]hoose from|[Mm]ust be one of|[Ss]upported (?:values|backends|"
+    r"choices|values|parsers)(?: are)?|[Cc]hoo?se from|[Mm]ust be one of|[Ss]upported (?:values|backends|"
     r"options|methods)(?: are)?|[Ii]nput should be|[Ee]xpected one of|available: |not in)[: "
-    r"]{0,3}[\[({]?(?P<choices>['\"\w][^\n]{2,1500})"
+    r"]{0,3}[\[({]? ?(?P<choices>['\"\w][^\n]{2,1500})"
 )
 GIVEN: Final = re.compile(
     r"(?:[Uu]nknown|[Ii]nvalid|[Uu]nsupported|[Uu]nrecognized|[Nn]ot (?:a )?valid|not supported|KeyError)"
@@ -399,6 +399,131 @@ def backend_refused(case: Case) -> Verdict | None:
             f"MODEL lists the kernel that serves each layer on 12.1."
         ),
         evidence="the engine's own check; vllm#49076, vllm#40677, vllm#28589",
+    )
+
+
+NONE: Final = re.compile(
+    r"'NoneType' object (?:is not (?:iterable|subscriptable|callable|an iterator)|"
+    r"has no attribute '(?P<name>\w{1,60})'|"
+    r"cannot be interpreted|does not support)|not supported between instances of (?:'NoneType'|"
+    r"'\w{1,20}' and 'NoneType')"
+    r"|(?:unsupported operand|must be|argument of type|int\(\) argument).{0,80}NoneType"
+)
+KEY: Final = re.compile(r"\.get\(['\"](?P<get>[\w.-]{1,60})['\"]|\[['\"](?P<item>[\w.-]{1,60})['\"]\]")
+EXPRESSION: Final = r"([A-Za-z_][\w.]{0,80}(?:\[[^\]]{1,40}\])?)"
+
+
+def value_is_none(case: Case) -> Verdict | None:
+    """A value that is None where the line of the traceback uses it: the line names it."""
+    found = NONE.search(case.text)
+    code = case.raised.frames[-1].code if case.raised.frames else ""
+    if found is None or not code:
+        return None
+    key = KEY.search(code)
+    use = (
+        rf"{EXPRESSION}(?:\(\))?\.{found['name']}\b"
+        if found["name"]
+        else rf"\bin {EXPRESSION}|{EXPRESSION}\s?[<>=+*/%-]=?\s|{EXPRESSION}\["
+    )
+    named = re.search(use, code)
+    what = next((one for one in (named.groups() if named else ()) if one), "")
+    name = (key["get"] or key["item"]) if key else what
+    if not name:
+        return None
+    last = case.raised.frames[-1]
+    option = next((one for one in case.options if one.strip("-").replace("-", "_") == name.rpartition(".")[2]), "")
+    engine = last.package in ENGINES
+    where = (
+        f"The key {name} is in a file with nothing behind it, or it is missing: an empty `{name}:` in YAML is no "
+        f"empty list."
+        if key
+        else f"{name} is None there: the model, its config or the command does not have it, and this code counts on it."
+    )
+    return Verdict(
+        code="value-is-none",
+        meaning=f"{last.path}:{last.line} stops at `{code}`. {where}",
+        action=(
+            (f"Give {option} a value, or leave out what needs it. " if option else "")
+            + (
+                f"In the file that {last.path.rpartition('/')[2]} reads: give {name} a value, write [] or {{}}, or "
+                f"remove the "
+                "line (look for a list whose items are all commented out)."
+                if key and not engine
+                else f"Look for {name.rpartition('.')[2]} in config.json and in the options. A newer release may take "
+                "a model without it: this one was written before such models."
+            )
+        ),
+        evidence="the line of the traceback; eugr#217, TensorRT-LLM#6295",
+    )
+
+
+UNKNOWN_VALUE: Final = re.compile(
+    r"^(?:Unsupported|Unknown|Unrecognized|Invalid|Unexpected) (?P<what>[a-zA-Z][\w -]{2,40}?)(?: type| name)?"
+    r"(?:: ['\"`]?| ['\"`])(?P<value>[A-Za-z][\w.+-]{2,60})['\"`]?\.?$"
+)
+
+
+def value_without_a_list(case: Case) -> Verdict | None:
+    """A value that the release does not know, where the message does not list what it knows."""
+    found = UNKNOWN_VALUE.match(case.text.partition("\n")[0]) if case.raised.type else None
+    if found is None or case.raised.name not in (
+        "ValueError",
+        "KeyError",
+        "NotImplementedError",
+        "RuntimeError",
+        "TypeError",
+    ):
+        return None
+    option = next((name for name in case.options if found["value"] in _given(case, found["value"]) and name), "")
+    newer = case.releases.after(case.engine, case.release.version) if case.engine and case.release else None
+    return Verdict(
+        code="value-not-known",
+        meaning=(
+            f"{case.here('This release')} does not know the {found['what']} {found['value']}: it is of a newer or "
+            f"older "
+            "release, of a fork, of a plugin that is not installed or not loaded here, or misspelled."
+        ),
+        action=(
+            f"Look where {found['value']} comes from (an option, a config file, the model's config.json), and take "
+            f"the release "
+            f"that it was written for{f' (next: {newer.version})' if newer else ''}, or the value that this release "
+            f"has for it"
+            f"{f' ({option})' if option else ''}. A plugin must be installed in this environment, with a release that "
+            f"fits."
+        ),
+        evidence="the program's own registry; LMCache#638",
+    )
+
+
+LAYER: Final = re.compile(r"^['\"]?(?P<layer>(?:\w{1,40}\.){0,6}layers\.\d{1,4}\.[\w.]{2,80})['\"]?$")
+
+
+def layer_of_another_rank(case: Case) -> Verdict | None:
+    """A layer's name that a rank looks up outside of loading: the rank has other layers."""
+    found = LAYER.match(case.text.strip()) if case.raised.name == "KeyError" else None
+    frames = case.raised.frames
+    cache = any(
+        re.search(r"kv_cache|forward_context|attn_metadata|block_table|gpu_model_runner", one.path) for one in frames
+    )
+    if found is None or not cache or any("load_weights" in one.function for one in frames):
+        return None
+    stages = case.scan.start.option("pipeline_parallel_size", "pp_size")
+    return Verdict(
+        code="layer-of-another-rank",
+        meaning=(
+            f"This rank was told about {found['layer']}, which it does not hold: with pipeline stages"
+            f"{f' ({stages})' if stages else ''} each rank has some layers alone, and the caches were handed out by "
+            f"another "
+            "order of ranks than the layers."
+        ),
+        action=(
+            "Start without pipeline stages (--tensor-parallel-size over the nodes, --pipeline-parallel-size 1), or "
+            "with "
+            "another executor (--distributed-executor-backend mp in place of ray, or the reverse), or without drafts. "
+            "A newer "
+            "release may number the ranks rightly."
+        ),
+        evidence="the name of the layer and the file that asks; eugr#233, vllm#36640",
     )
 
 
@@ -848,4 +973,11 @@ LATE_SETTING_FAMILIES: Final = (
     backend_refused,
 )
 """Those that speak only when no other family does."""
-LAST_SETTING_FAMILIES: Final = (config_without_a_field, file_is_not_there, forced_backend_fails)
+LAST_SETTING_FAMILIES: Final = (
+    config_without_a_field,
+    file_is_not_there,
+    value_is_none,
+    layer_of_another_rank,
+    value_without_a_list,
+    forced_backend_fails,
+)

@@ -217,7 +217,7 @@ def test_a_library_of_another_cuda(library: str, words: str) -> None:
         ("error while handling argument \"--mlock\": error: needs a number", "option-not-readable"),
         ("error: unexpected argument '--kv-cash' found", "option-not-known"),
         ("error: invalid value 'x' for '--port <PORT>': no number", "option-not-readable"),
-        ("Error: unknown flag: --gpuz", "option-not-known"),
+        ("error: unknown option: --gpuz", "option-not-known"),
         ("FATAL: kernel `a_sm80` is for sm80-sm100, but was built for sm121", "built-for-another-arch"),
         ("ERROR: CUDA kernel mma has no device code compatible with CUDA arch 720.", "built-for-another-arch"),
         ("[{'type': 'extra_forbidden', 'loc': ('body', 'top_kk'), 'msg': 'x'}]", "request-has-another-field"),
@@ -330,6 +330,39 @@ def test_symbols_for_people(symbol: str, name: str, owner: str | None) -> None:
 )
 def test_settings_and_platforms_are_no_release_arch_or_capture(line: str) -> None:
     assert code_of(line) not in ("release-not-allowed", "kernel-without-this-arch", "capture-fails")
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "name"),
+    [
+        ('for mod in recipe.get("mods", []):', "TypeError: 'NoneType' object is not iterable", "mods"),
+        (
+            "if self.draft_topk > 1:",
+            "TypeError: '>' not supported between instances of 'NoneType' and 'int'",
+            "draft_topk",
+        ),
+        ("n = layer.q_bias.shape[0]", "AttributeError: 'NoneType' object has no attribute 'shape'", "layer.q_bias"),
+        ('size = config["rope"]["theta"]', "TypeError: 'NoneType' object is not subscriptable", "rope"),
+    ],
+)
+def test_a_value_that_is_none_is_named_by_the_line_that_stops(code: str, error: str, name: str) -> None:
+    more = f'(APIServer pid=1)   File "/v/site-packages/vllm/b.py", line 3, in f\n(APIServer pid=1)     {code}\n'
+    (one,) = found(SKEW.format(error=error, more=more))
+    assert one.code == "value-is-none"
+    assert name in said(one)
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("TypeError: Mismatched number of arguments when calling: `run(...)`. Expected 3 but got 4", "mixed-wheels"),
+        ("/b/ggml/src/ggml.c:91: GGML_ASSERT(a->ne[0] == 4) failed", "ggml-check-fails"),
+        ("RuntimeError: Unable to connect to GCS at address 10.0.0.1:6379", "ray-head-not-reached"),
+        ("ValueError: Unknown rope scaling type: yarnx", "value-not-known"),
+    ],
+)
+def test_more_kinds_in_words_made_here(line: str, code: str) -> None:
+    assert code_of(line) == code
 
 
 def test_a_backend_that_an_option_forces_is_left_out_first() -> None:
