@@ -7,6 +7,7 @@ from typing import Final, Literal
 from gb10.errors import UsageError
 from gb10.models.choose.served_models import Containers, Served, format_of, reasoning_of, served_by
 from gb10.models.memory.engines.budget import Machine, gib
+from gb10.models.memory.engines.vllm import FEW_LOGITS, INDEXER_LOGITS
 from gb10.models.memory.estimating import NEARLY_FULL, Estimate, estimate
 from gb10.models.memory.launch import Drafts, Engine, Launch
 from gb10.models.memory.model import Model
@@ -145,10 +146,11 @@ def _engine(files: ModelFiles, asked: str | None) -> tuple[Served, Reason]:
         )
     able = [served for served in map(served_by, ENGINES) if named in served.generates | served.pools]
     if not able:
-        releases = " and ".join(f"{one.engine} {one.release}" for one in map(served_by, ENGINES))
+        releases = " nor ".join(f"{one.engine} {one.release}" for one in map(served_by, ENGINES))
         raise UsageError(
             f"neither {releases} has the architecture {named}",
-            hint="a newer release may: ./build.py recipe add finds what others serve it with; run FILE --image REF",
+            hint="a newer release may: ./build.py recipe add finds what others serve it with; run FILE --image REF. Or "
+            "vLLM runs transformers' own code for it: --model-impl transformers in a recipe of yours",
         )
     chosen = next((one for one in able if one.engine == (asked or able[0].engine)), None)
     if chosen is None:
@@ -204,6 +206,7 @@ def _base(files: ModelFiles, served: Served, nodes: int, cache: str, requests: i
         batched=BATCHED,
         cache_type=cache,
         length=files.longest or None,
+        indexer_logits=FEW_LOGITS if served.engine == "vllm" and files.fields.sparse else None,
         own_image=True,
     )
 
@@ -340,8 +343,14 @@ def _left_alone(files: ModelFiles, launch: Launch) -> Iterator[Reason]:
         yield Reason(
             what="prefill",
             value=f"{BATCHED} tokens a step",
-            why="memory is counted for one step. Others report a prompt of 230k tokens that ended a host whose cache "
-            "had room for it (vllm-project/vllm#55569): lower max_model_len if the memory guard ends the server",
+            why="memory is counted for one step: lower max_model_len if the memory guard ends the server",
+        )
+    if launch.indexer_logits:
+        yield Reason(
+            what="env",
+            value=f"{INDEXER_LOGITS}={launch.indexer_logits}",
+            why="by default the logits of the sparse indexer grow with each step of a long prompt and are kept: one of "
+            "231k tokens ended two Sparks whose caches had room for it (vllm-project/vllm#55569)",
         )
 
 

@@ -5,6 +5,7 @@ import re
 from typing import Final
 
 from gb10.models.choose.choosing import DRAFTS, Choice
+from gb10.models.memory.engines.vllm import INDEXER_LOGITS
 from gb10.models.memory.estimating import Estimate
 
 WORD: Final = re.compile(r"[a-z0-9][a-z0-9.-]*")
@@ -48,6 +49,7 @@ def recipe_text(choice: Choice) -> str:
             if choice.draft_length is not None
             else []
         ),
+        *(["env:", f'  {INDEXER_LOGITS}: "{launch.indexer_logits}"'] if launch.indexer_logits else []),
         "command: |",
         *_command(choice),
         "gb10:",

@@ -1,5 +1,6 @@
 """A serve command becomes a launch, as far as memory goes; whether the recipe of a known model fits into its nodes."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -25,6 +26,7 @@ from gb10.models.lint.served import (
 )
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.memory.engines.budget import Budget, Machine, gib
+from gb10.models.memory.engines.vllm import INDEXER_LOGITS
 from gb10.models.memory.estimating import NEARLY_FULL, Estimate, estimate
 from gb10.models.memory.figures import load_figures
 from gb10.models.memory.launch import Drafts, Engine, Launch
@@ -109,7 +111,12 @@ def launch_of_case(case: LintCase) -> Launch | None:
     if case.engine not in ("vllm", "sglang"):
         return None
     rendered = RenderedRecipe(
-        runtime=case.engine, image=case.recipe.container, script=None, serve=case.command, parameters=case.parameters
+        runtime=case.engine,
+        image=case.recipe.container,
+        script=None,
+        serve=case.command,
+        parameters=case.parameters,
+        environment={name: str(value) for name, value in case.recipe.env.items()},
     )
     launch = launch_of("sglang" if case.engine == "sglang" else "vllm", case.release, case.options, rendered)
     return replace(launch, fork=is_fork(case.engine, case.release, case.options))
@@ -143,18 +150,18 @@ def launch_of(engine: Engine, release: str, options: Options, rendered: Rendered
     """The launch; raises UsageError for a value that is no number."""
     own = (rendered.image or "").startswith(OUR_IMAGES)
     if engine == "vllm":
-        return _vllm(options, release, own_image=own)
+        return _vllm(options, release, rendered.environment, own_image=own)
     if engine == "sglang":
         return _sglang(options, release, own_image=own)
     return _by_parameters(engine, release, rendered.parameters)
 
 
-def _vllm(options: Options, release: str, *, own_image: bool) -> Launch:
+def _vllm(options: Options, release: str, environment: Mapping[str, str], *, own_image: bool) -> Launch:
     fixed = size_in_gib(options, "--gpu-memory-utilization-gb")
     total = load_figures()["total"].gib or 1
     fraction = fixed / total if fixed else share(options, "--gpu-memory-utilization")
     limits = json_object(next(iter(options.get("--limit-mm-per-prompt", ())), ""))
-    drafts = vllm_drafts(options)
+    drafts, logits = vllm_drafts(options), environment.get(INDEXER_LOGITS, "")
     return Launch(
         engine="vllm",
         release=release,
@@ -177,6 +184,7 @@ def _vllm(options: Options, release: str, *, own_image: bool) -> Launch:
         block=whole(options, "--block-size"),
         experts=word(options, "--moe-backend"),
         text_only="--language-model-only" in options,
+        indexer_logits=int(logits) if re.fullmatch(r"[1-9]\d{0,5}", logits) else None,
         pictures=not (limits.get("image") == 0 and limits.get("video", 0) == 0),
         own_image=own_image,
     )

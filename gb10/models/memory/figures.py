@@ -16,7 +16,7 @@ Known = Literal["computed", "measured", "published", "assumed"]
 """``computed`` from a config or a file's headers, ``measured`` on a GB10, ``published`` by somebody, or ``assumed``."""
 NAMES: Final = (
     *("total", "system", "system_least", "reserve", "processes", "torch_reserve", "activation_bytes", "logit_bytes"),
-    *("vllm_share", "vllm_encoder_mib", "vllm_drafts", "vllm_network"),
+    *("vllm_share", "vllm_encoder_mib", "vllm_drafts", "vllm_network", "vllm_indexer_mib"),
     *("vllm_graph_mib", "vllm_graph_dense_mib", "vllm_graph_mamba_mib", "vllm_graph_sum_mib", "vllm_loader_left"),
     *("sglang_graphs", "sglang_mamba_share", "sglang_window_share"),
     *("first_start", "first_start_other", "load_instanttensor", "load_file", "load_streamer", "load_repack"),

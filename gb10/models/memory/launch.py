@@ -63,6 +63,8 @@ class Launch:
     """A table of embeddings stays in a file."""
     fork: bool = False
     """The command has options that the release lacks: what else this engine does is not known."""
+    indexer_logits: int | None = None
+    """vLLM: MiB of VLLM_SPARSE_INDEXER_MAX_LOGITS_MB."""
     own_image: bool = False
     """The image holds compiled kernels."""
 

@@ -201,7 +201,7 @@ def test_an_embedding_model_pools() -> None:
 
 
 def test_what_no_engine_has_is_said() -> None:
-    with pytest.raises(UsageError, match=r"neither vllm .* and sglang .* has the architecture NobodyForCausalLM"):
+    with pytest.raises(UsageError, match=r"neither vllm .* nor sglang .* has the architecture NobodyForCausalLM"):
         choose(files_of("Qwen/Qwen3-0.6B", architectures=["NobodyForCausalLM"]), MACHINE, CONTAINERS)
     with pytest.raises(UsageError, match="names no architecture"):
         choose(files_of("Qwen/Qwen3-0.6B", architectures=[]), MACHINE, CONTAINERS)

@@ -1,6 +1,7 @@
 """``gb10/models/memory``: weights and caches against published sizes, launches against their published outcome."""
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from gb10.models.lint.engine_words import own_releases
 from gb10.models.lint.fit import served_model
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.memory.engines.budget import Machine
+from gb10.models.memory.engines.vllm import prefill_growth
 from gb10.models.memory.estimating import Estimate, estimate
 from gb10.models.memory.figures import GIB, load_figures
 from gb10.models.memory.launch import Launch
-from gb10.models.memory.model import FOLDER, Model, read_known
+from gb10.models.memory.model import FOLDER, Model, model_of, read_known
 from gb10.models.memory.shapes.config_fields import text_config
 from gb10.models.memory.shapes.decoder import model_tensors
 from gb10.models.memory.weights.weight import Ranks, weight_of
@@ -101,6 +103,24 @@ def test_a_published_launch_is_judged_as_it_ended(case: dict[str, Any]) -> None:
         assert budget.tokens == pytest.approx(case["tokens"], rel=TENTH)
     if "token_bytes" in case:
         assert budget.pool / budget.tokens == pytest.approx(case["token_bytes"], rel=0.01)
+
+
+def test_long_prompts_of_a_sparse_indexer_take_what_a_report_saw() -> None:
+    """vllm#55569: 18 GiB were left beside 0.85 of the memory; 115k tokens worked, 231k ended it, 64 MiB helped."""
+    config = dict(DEFAULTS["glm5_next"]["config"])
+    config["text_config"] = {**config["text_config"], "index_kpool": 4}
+    model = model_of({"dtype": "bfloat16", **config}, "GLM-5.3-Flash", "its config")
+    launch = Launch(engine="vllm", release="0.33.0", batched=4608)
+    few = replace(launch, indexer_logits=64)
+    short, long, mended = (
+        prefill_growth(model, one, length, Machine(figures=load_figures())) / GIB
+        for one, length in ((launch, 115_000), (launch, 231_000), (few, 231_000))
+    )
+    assert short < 7
+    assert long > 18
+    assert mended < 4
+    plain = model_of(config_named("Qwen/Qwen3-8B"), "q", "its config")
+    assert prefill_growth(plain, launch, 231_000, Machine(figures=load_figures())) == 0
 
 
 @pytest.mark.parametrize("name", [*COUNTS, *DEFAULTS])

@@ -21,6 +21,7 @@ Code = Literal[
     "headroom-too-small",
     "load-peak",
     "cache-padding",
+    "prefill-grows",
     "table",
 ]
 

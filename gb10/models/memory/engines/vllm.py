@@ -32,6 +32,8 @@ from gb10.models.memory.engines.budget import (
 from gb10.models.memory.launch import Launch
 from gb10.models.memory.model import Model
 
+LONGEST_PROMPT: Final = 1 << 22
+"""Tokens of a prompt that are counted."""
 BLOCK: Final = 16
 """Tokens of a page, unless an option or a state asks for more."""
 LATENT_BLOCK: Final = 128
@@ -194,6 +196,7 @@ def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> B
                 spare=figures["system"].size - figures["system_least"].size + figures["processes"].size,
             ),
             *_padding_note(model, launch, stage),
+            *_prefill_problem(model, launch, machine, items, share.length),
             *load_problems(model, launch, machine, weights),
         ),
     )
@@ -238,6 +241,48 @@ def _problems(share: _Share, launch: Launch, machine: Machine) -> Sequence[Probl
         text = f"one request of {share.length} tokens needs {gib(share.needs)} of KV cache"
         return (Problem(code="pool-too-small", text=f"{text}, and {gib(share.pool)} are left"),)
     return ()
+
+
+INDEXER_LOGITS: Final = "VLLM_SPARSE_INDEXER_MAX_LOGITS_MB"
+"""vLLM's variable for the logits of a sparse indexer, 512 MiB by default (vllm/envs.py)."""
+FEW_LOGITS: Final = 64
+"""MiB that ended the growth on two Sparks: vllm-project/vllm#55569."""
+
+
+def prefill_growth(model: Model, launch: Launch, length: int, machine: Machine) -> int:
+    """Bytes that a prompt of ``length`` tokens leaves with PyTorch's allocator; 0 for a model without a sparse indexer.
+
+    The indexer's logits are tokens of a step x (compressed) tokens so far x 4 bytes, at most the budget. They have a
+    new size in each step, so no block is used again: vllm-project/vllm#55569, where 115k tokens of GLM-5.3-Flash
+    worked and 231k ended the host, and #58068.
+    """
+    fields = model.fields
+    if fields is None or not fields.sparse:
+        return 0
+    ratio = 4 if fields.kind == "deepseek_v4" else 1
+    ratio = fields.number("index_kpool", "indexer_compress_ratio", default=ratio, largest=4096) or 1
+    budget = (launch.indexer_logits or machine.figures["vllm_indexer_mib"].value) * (1 << 20)
+    batched = launch.batched or BATCHED
+    steps = range(1, ceil(min(length, LONGEST_PROMPT) / batched) + 1)
+    found = sum(min(budget, 4.0 * batched * ceil(step * batched / ratio)) for step in steps)
+    return max(round(found - budget), 0)  # the start has tried one
+
+
+def _prefill_problem(
+    model: Model, launch: Launch, machine: Machine, items: Sequence[Item], length: int
+) -> Sequence[Problem]:
+    """The longest prompt, where what it leaves behind does not fit beside the rest."""
+    more = prefill_growth(model, launch, length, machine)
+    spare = machine.total - sum(item.size for item in items)
+    if more <= max(spare, 0):
+        return ()
+    text = (
+        f"a prompt of {length} tokens takes up to {gib(more)} beside the cache, and {gib(max(spare, 0))} are left: the "
+        "logits of the sparse indexer have another size in each step (vllm-project/vllm#55569)"
+    )
+    few = replace(launch, indexer_logits=FEW_LOGITS)
+    mend = f"; with {INDEXER_LOGITS}={FEW_LOGITS} it takes {gib(prefill_growth(model, few, length, machine))}"
+    return (Problem(code="prefill-grows", text=text + mend, warning=True),)
 
 
 def _padding_note(model: Model, launch: Launch, stage: int) -> Sequence[Problem]:

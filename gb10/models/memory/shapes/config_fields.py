@@ -153,6 +153,11 @@ class Fields:
         return self.number(*names, default=0, largest=MOST_EXPERTS)
 
     @property
+    def sparse(self) -> bool:
+        """Whether an indexer chooses the tokens that attention reads (DeepSeek-V3.2 and later, GLM-5, Qwen4)."""
+        return any(self.text.get(name) is not None for name in ("index_topk", "indexer_budget"))
+
+    @property
     def draft_layers(self) -> int:
         """Layers that the model file has for multi-token prediction."""
         names = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
