@@ -482,13 +482,15 @@ def parts_of_different_releases(case: Case) -> Verdict | None:
         return Verdict(
             code="package-of-another-time",
             meaning=(
-                f"{last.path} calls {what}, which {called} of {release} does not take: this file is of another "
-                f"release of {last.package} than the rest. It was mounted or patched over the image's own (a mod, "
-                f"-v …:{last.path}), or it is a plugin or a model's own code."
+                f"{last.path} calls {what}, which {called} of {release} does not take: this file, or the one with "
+                f"{called.partition('.')[0]}, is of another release of {last.package} than the rest. One of both was "
+                f"mounted or "
+                f"patched over the image's own (a mod, -v …), or it is a plugin or a model's own code."
             ),
             action=(
-                f"Leave the mounted or patched {last.path.rpartition('/')[2]} out: this release may know the model by "
-                f"itself. Else take the release that the file was made for. `docker inspect` shows what is mounted."
+                f"`docker inspect` shows what is mounted. Leave the mounted or patched file out, be it "
+                f"{last.path.rpartition('/')[2]} or that of {called.partition('.')[0]}: the image's own fit each "
+                f"other. Else take the release that the file was made for."
             ),
             evidence="the frame that calls, and the arguments that the callee refuses; eugr#238",
         )

@@ -6,6 +6,7 @@ from typing import Final
 
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import ENGINES, Case
+from gb10.serving.doctor.families_packages import part_of
 
 UNKNOWN_OPTION: Final = re.compile(
     r"unrecognized arguments?: (?P<options>.{1,300})|[Nn]o such option:? (?P<other>\S{1,80})"
@@ -484,10 +485,10 @@ def value_without_a_list(case: Case) -> Verdict | None:
             "release, of a fork, of a plugin that is not installed or not loaded here, or misspelled."
         ),
         action=(
-            f"Look where {found['value']} comes from (an option, a config file, the model's config.json), and take "
-            f"the release "
-            f"that it was written for{f' (next: {newer.version})' if newer else ''}, or the value that this release "
-            f"has for it"
+            f"Leave {found['value']} out, where it is an option or a field that may be missing. Else look where it "
+            f"comes "
+            "from (a config file, the model's config.json), and take the release that it was written for"
+            f"{f' (next: {newer.version})' if newer else ''}, or the value that this release has for it"
             f"{f' ({option})' if option else ''}. A plugin must be installed in this environment, with a release that "
             f"fits."
         ),
@@ -687,6 +688,61 @@ def quantization_fields(case: Case) -> Verdict | None:
             "this release does not know the format: a newer release, or another checkpoint."
         ).strip(),
         evidence="names of parameters by the quantization methods; llm-compressor#959, llm-compressor#967, vllm#53950",
+    )
+
+
+SIZES: Final = re.compile(
+    r"The size of tensor a \(\d+\) must match the size of tensor b \(\d+\)|shape mismatch: value tensor of shape"
+    r"|mat1 and mat2 shapes cannot be multiplied|shape '\[[^\]]{1,80}\]' is invalid for input of size"
+    r"|[Ss]izes of tensors must match|The expanded size of the tensor|cannot be broadcast to indexing result"
+    r"|start \(\d+\) \+ length \(\d+\) exceeds dimension size|size mismatch, got"
+)
+"""What torch prints when shapes do not agree."""
+
+
+def sizes_do_not_agree(case: Case) -> Verdict | None:
+    """Shapes of torch that do not agree: while weights are read, or in a part of the engine."""
+    found = SIZES.search(case.text)
+    if found is None:
+        return None
+    said = case.text.partition("\n")[0][:200]
+    frames = case.raised.frames
+    last = next((one for one in reversed(frames) if one.package not in ("", "torch")), None)
+    at = f" {last.path} copies or joins them." if last else ""
+    if any(re.search(r"load_w|weight_loader|_load_|load_weights", one.function) for one in frames):
+        return Verdict(
+            code="weights-do-not-fit",
+            meaning=(
+                f"A weight of the checkpoint has another size than the model's class made room for: {said}.{at} A "
+                f"layer is "
+                "quantized (packed) in the files and not in the class, or the reverse; or experts were joined that the "
+                "files hold apart; or the files are of another model than config.json."
+            ),
+            action=(
+                "Leave --quantization out, so that the config decides; does its ignore list name this layer (shared "
+                "experts, "
+                "lm_head, drafts)? SGLang: --disable-shared-experts-fusion. Start once without drafts. Else a newer "
+                "release, "
+                "or another checkpoint of the model."
+            ),
+            evidence="torch's own message and the frames that load; sglang#29562",
+        )
+    feature, leave = part_of(frames)
+    return Verdict(
+        code="sizes-do-not-agree",
+        meaning=(
+            f"Two tensors of the engine do not fit each other: {said}.{at}"
+            f"{f' It is in the part for {feature}.' if feature else ''} Sizes that options set (blocks of the cache, "
+            f"drafts, "
+            "parallel ranks, lengths) do not go with this model, or this release counts them wrongly."
+        ),
+        action=(
+            f"{leave} Leave out sizes that you set (--block-size, --mamba-block-size, --num-speculative-tokens, "
+            f"parallel "
+            "sizes): those that are left out are made to fit. If nothing was set it is a fault of the release: a "
+            "newer one."
+        ).strip(),
+        evidence="torch's own message; vllm PR#57278",
     )
 
 
@@ -968,6 +1024,7 @@ SETTING_FAMILIES: Final = (
 LATE_SETTING_FAMILIES: Final = (
     quantization_fields,
     weights_do_not_fit,
+    sizes_do_not_agree,
     memory_held_by_others,
     memory_at_start,
     backend_refused,

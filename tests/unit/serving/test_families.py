@@ -359,10 +359,21 @@ def test_a_value_that_is_none_is_named_by_the_line_that_stops(code: str, error: 
         ("/b/ggml/src/ggml.c:91: GGML_ASSERT(a->ne[0] == 4) failed", "ggml-check-fails"),
         ("RuntimeError: Unable to connect to GCS at address 10.0.0.1:6379", "ray-head-not-reached"),
         ("ValueError: Unknown rope scaling type: yarnx", "value-not-known"),
+        ("AssertionError: local_world_size (8) exceeds the number of visible devices (1).", "too-many-gpus-asked"),
+        ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (5x3 and 4x3)", "sizes-do-not-agree"),
+        ("Sep 09 10:01:02 s kernel: Internal error: Oops: 0000000096000007 [#1] SMP", "kernel-stops"),
     ],
 )
 def test_more_kinds_in_words_made_here(line: str, code: str) -> None:
     assert code_of(line) == code
+
+
+def test_a_size_that_differs_while_weights_are_read_is_the_checkpoint_s() -> None:
+    more = '(APIServer pid=1)   File "/v/site-packages/vllm/b.py", line 3, in _load_w13\n'
+    (one,) = found(
+        SKEW.format(error="RuntimeError: The size of tensor a (3) must match the size of tensor b (6)", more=more)
+    )
+    assert one.code == "weights-do-not-fit"
 
 
 def test_a_backend_that_an_option_forces_is_left_out_first() -> None:
