@@ -22,8 +22,9 @@ from packaging.version import Version
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from gb10.serving.doctor.engine_statements import statements_of
 from gb10.serving.doctor.message_index import IndexBuilder, Source
-from gb10.serving.doctor.printed_statements import CPP, Statement, statements_of
+from gb10.serving.doctor.printed_statements import CPP, Statement
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "recipes/messages"

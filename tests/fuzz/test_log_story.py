@@ -6,8 +6,9 @@ import time
 import pytest
 
 from gb10.serving.doctor.diagnosing import Evidence, diagnose
+from gb10.serving.doctor.engine_statements import statements_of
 from gb10.serving.doctor.log_scan import scan_log
-from gb10.serving.doctor.printed_statements import python_statements, statements_of
+from gb10.serving.doctor.printed_statements import python_statements
 from gb10.serving.doctor.rule_files import load_doctor_rules, load_stages
 
 PIECES = (

@@ -16,7 +16,7 @@ from gb10.models.lint.sglang_rules import SGLANG, fp8_experts
 from gb10.models.lint.word_checks import WORDS, Check, words_of_case
 from gb10.models.load.model_recipe import Step, own_section
 from gb10.models.memory.estimating import Estimate
-from gb10.models.memory.model import known_config
+from gb10.models.memory.model import known_config, known_model
 from gb10.models.render.placeholders import NAMED
 from gb10.models.render.sparkrun import TENSORRT_FILE, TENSORRT_PATH
 
@@ -266,6 +266,48 @@ def too_large(case: LintCase) -> Iterator[Finding]:
         )
 
 
+def long_prompts(case: LintCase) -> Iterator[Finding]:
+    """A model with a sparse indexer, whose longest prompt takes more than is left."""
+    found = estimate_of_case(case)
+    problems = found.tightest.problems if isinstance(found, Estimate) else ()
+    for problem in problems:
+        if problem.code == "prefill-grows":
+            yield Finding(line=case.line_of("--max-model-len"), value=problem.text)
+
+
+LENGTH: Final = {"vllm": "--max-model-len", "sglang": "--context-length"}
+LONGER: Final = ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
+"""Variables that let a context be longer than the model's."""
+OTHER_CONFIG: Final = (
+    "--hf-overrides",
+    "--hf-config-path",
+    "--rope-scaling",
+    "--json-model-override-args",
+    "--model-config",
+)
+"""Options that change what the config says."""
+SAME_LENGTH: Final = ("llama3", "longrope", "su", "mrope", "default", "proportional", "axial")
+"""Kinds of rope whose factor is in max_position_embeddings already."""
+
+
+def too_long(case: LintCase) -> Iterator[Finding]:
+    """A context that is longer than the model's: both engines stop, unless a variable or an override allows it."""
+    option = LENGTH.get(case.engine or "", "")
+    asked, sizes = case.number(option), case.sizes or known_model(case.recipe.model or "")
+    if asked is None or sizes is None or sizes.fields is None:
+        return
+    limit, text = sizes.fields.number("max_position_embeddings", default=0, largest=1 << 27), sizes.fields.text
+    ropes = [one for one in (text.get("rope_scaling"), text.get("rope_parameters")) if isinstance(one, Mapping)]
+    for rope in ropes:
+        kind, factor = rope.get("rope_type") or rope.get("type"), rope.get("factor")
+        if kind not in SAME_LENGTH and isinstance(factor, int | float) and factor > 1:
+            before = rope.get("original_max_position_embeddings")
+            limit = max(limit, round((before if isinstance(before, int) else limit) * factor))
+    allowed = any(str(case.recipe.env.get(name, "0")) not in ("0", "") for name in LONGER)
+    if limit and asked > limit and not allowed and not any(name in case.options for name in OTHER_CONFIG):
+        yield Finding(line=case.line_of(option), value=f"{option} {asked:.0f}", name=f"{limit}")
+
+
 def wrong_numbers(case: LintCase) -> Iterator[Finding]:
     """A size, a share or a count that is no number: the engine's parser stops, and no memory can be computed."""
     try:
@@ -296,6 +338,8 @@ CHECKS: Final[Mapping[str, Check]] = {
     "unused-default": unused_defaults,
     "other-model-served": other_models,
     "does-not-fit": too_large,
+    "long-prompt": long_prompts,
+    "longer-than-model": too_long,
     "wrong-number": wrong_numbers,
     "fp8-moe-shared-memory": fp8_experts,
     "trtllm-moe-backend": tensorrt_experts,

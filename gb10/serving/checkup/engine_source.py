@@ -16,6 +16,7 @@ from gb10.errors import Gb10Error, UsageError
 from gb10.serving.doctor.diagnosing import Evidence
 from gb10.serving.doctor.diagnosis import Diagnosis, Finding
 from gb10.serving.doctor.doctor_rule import DoctorRule
+from gb10.serving.doctor.engine_statements import statements_of
 from gb10.serving.doctor.error_case import ENGINES
 from gb10.serving.doctor.explaining import (
     Question,
@@ -27,7 +28,7 @@ from gb10.serving.doctor.explaining import (
     shown_release,
 )
 from gb10.serving.doctor.message_index import Known, MessageIndex
-from gb10.serving.doctor.printed_statements import CPP, LARGEST, Statement, statements_of
+from gb10.serving.doctor.printed_statements import CPP, LARGEST, Statement
 from gb10.serving.doctor.rule_files import load_messages, load_releases, load_settings
 from gb10.sources.web import name_of
 

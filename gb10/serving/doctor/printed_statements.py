@@ -129,15 +129,6 @@ def word_hash(word: str) -> int:
     return int.from_bytes(blake2b(word.encode(), digest_size=4).digest(), "big")
 
 
-def statements_of(text: str, file: str) -> tuple[Statement, ...]:
-    """The statements of a file of an engine: Python, C++ or CUDA, by its name."""
-    if file.endswith(".py"):
-        return python_statements(text, file)
-    from gb10.serving.doctor.cpp_statements import cpp_statements  # noqa: PLC0415 - 20 ms of a parser that few need
-
-    return cpp_statements(text, file)
-
-
 def python_statements(text: str, file: str) -> tuple[Statement, ...]:
     """The statements of a Python file; none of a file that is no Python of today or is too large or too deep."""
     if len(text) > LARGEST:

@@ -170,6 +170,11 @@ def test_parsers_are_of_the_release(row: Any) -> None:  # noqa: ANN401 - a Forma
         ("<|channel|>", "gpt_oss", "openai/gpt-oss-120b", "openai", "openai_gptoss"),
         ("[TOOL_CALLS] [THINK]", "mistral3", "mistralai/M", "mistral", "mistral"),
         ("<|python_tag|>", "llama", "meta-llama/L", "llama3_json", None),
+        ("<tool_calls><tool_call>", "hy_v3", "tencent/Hy3", "hy_v3", "hy_v3"),
+        ("<tool_call> <think>", "ernie4_5_moe", "baidu/E", "ernie45", "ernie45"),
+        ("<|tool_call|>", "granite", "ibm-granite/granite-3.3-8b", "granite", None),
+        ("<tool_call>", "granitemoehybrid", "ibm-granite/granite-4.0-h-small", "granite4", None),
+        ("<|START_ACTION|> <|START_THINKING|>", "cohere2", "CohereLabs/C", "cohere_command3", "cohere_command3"),
     ],
 )
 def test_the_template_decides_the_parsers(

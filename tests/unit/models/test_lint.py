@@ -378,3 +378,19 @@ class E:
         "--eight": ("x",),
         "--absent": (),
     }
+
+
+@pytest.mark.parametrize(
+    ("case", "engine", "hit"),
+    [
+        ({"options": "--context-length 65536"}, "sglang", True),
+        ({"options": "--max-model-len 65536", "env": {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"}}, "vllm", False),
+        ({"options": "--max-model-len 65536", "env": {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "0"}}, "vllm", True),
+        ({"options": "--max-model-len 65536 --hf-overrides.rope_parameters.factor 4"}, "vllm", True),
+        ({"options": "--max-model-len 65536 --hf-overrides '{}'"}, "vllm", False),
+        ({"options": "--max-model-len auto"}, "vllm", False),
+    ],
+)
+def test_a_context_longer_than_the_models(case: dict[str, Any], engine: str, hit: bool) -> None:
+    codes = {one.code for one in linted({"model": "Qwen/Qwen3-0.6B", **case}, engine)}
+    assert ("longer-than-model" in codes) is hit

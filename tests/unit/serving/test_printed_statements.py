@@ -14,9 +14,10 @@ from gb10.core.installation import ROOT
 from gb10.errors import UsageError
 from gb10.serving.checkup.engine_source import explained, member_text
 from gb10.serving.doctor.diagnosing import Evidence, diagnose
+from gb10.serving.doctor.engine_statements import statements_of
 from gb10.serving.doctor.log_scan import scan_log
 from gb10.serving.doctor.message_index import SCHEMA, IndexBuilder, MessageIndex, Source, read_index
-from gb10.serving.doctor.printed_statements import Statement, python_statements, statements_of, telling_words, word_hash
+from gb10.serving.doctor.printed_statements import Statement, python_statements, telling_words, word_hash
 from gb10.serving.doctor.rule_files import MESSAGES, load_messages
 
 FILE = """
