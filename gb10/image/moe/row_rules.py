@@ -59,6 +59,9 @@ PACKED: Final = ("int4_w4a16", "int8_w8a16")
 """Types that have a kernel of their own."""
 SMALLEST: Final = 16
 """The least side of a tile that Triton multiplies."""
+SMALLEST_OF_8_BITS: Final = 32
+"""Triton 3.8.0's least depth of a product of 8-bit numbers (min_dot_size of its compiler for NVIDIA)."""
+EIGHT_BITS: Final = ("fp8_w8a8", "int8_w8a8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,10 @@ def judge_row(
     problems = [f"{name}={whole[name]} is no power of two" for name in odd]
     small = [name for name in TILES if name not in odd and whole[name] < SMALLEST]
     problems += [f"{name}={whole[name]} is less than {SMALLEST}" for name in small]
+    if (family == "dense" or shape.get("dtype") in EIGHT_BITS) and SMALLEST <= depth < SMALLEST_OF_8_BITS:
+        problems.append(
+            f"BLOCK_SIZE_K={depth} is less than {SMALLEST_OF_8_BITS}: Triton does not multiply 8-bit numbers so"
+        )
     problems += ["GROUP_SIZE_M is less than 1"] if whole["GROUP_SIZE_M"] < 1 else []
     problems += ["num_stages is less than 1"] if whole.get("num_stages", 1) < 1 else []
     problems += _warps(whole)

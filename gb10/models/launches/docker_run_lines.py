@@ -14,7 +14,9 @@ from gb10.models.launches.container_launch import (
     with_entrypoint,
 )
 
-START: Final = re.compile(r"(?<![\w./-])(?:docker|podman|nerdctl)\s+(?:container\s+)?(?:run|create)\b")
+START: Final = re.compile(
+    r"(?<![\w./-])(?:/(?:[\w.-]{1,40}/){1,5})?(?:docker|podman|nerdctl)\s+(?:container\s+)?(?:run|create)\b"
+)
 SWITCHES: Final = frozenset(
     (
         *("-d", "--detach", "-i", "--interactive", "-t", "--tty", "--rm", "--init", "--privileged", "-P"),

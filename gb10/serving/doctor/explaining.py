@@ -165,7 +165,8 @@ def explanation(
             found.append(f"{name} {known.gone} has {how} there: an upgrade may help, or changes what is checked.")
         elif known.here[-1] != known.here[0] or len(known.here) > 1:
             found.append(
-                f"The newest release that is known, {known.here[-1]}, still has it: an upgrade alone does not help."
+                f"The newest release that is known, {known.here[-1]}, has the same check: an upgrade helps only where "
+                "what it checks has changed."
             )
     if names:
         given = [f"{option}{_given(option, scan)}" for option in names[:SHOWN]]

@@ -50,6 +50,10 @@ NVCC: Final = re.compile(
     r"[Uu]nsupported gpu architecture '(?P<arch>compute_\d{2,3}[af]?)'|Value '(?P<value>sm_\d{2,3}[af]?)' is "
     r"not defined for option 'gpu-name'|gpu-name.{0,20}(?P<other>sm_12\d[af]?)"
 )
+NVRTC: Final = re.compile(
+    r"(?:nvrtc|NVRTC)[^\n]{0,60}(?:invalid value for --gpu-architecture|INVALID_OPTION)|"
+    r"invalid value for --gpu-architecture"
+)
 NO_NVCC: Final = re.compile(
     r"nvcc: (?:not found|No such file)|[Cc]ould not find nvcc|nvcc not found|CUDA_HOME environment variable is "
     r"not set|No such file or directory: '\S{0,200}nvcc'"
@@ -76,6 +80,18 @@ NOT_FOR: Final = re.compile(
     ),
     re.IGNORECASE,
 )
+SELECTOR: Final = re.compile(r"No valid [\w ]{2,30}backend found")
+"""The engine's list of all backends with their reasons: another family reads it whole."""
+NOT_HERE: Final = re.compile(
+    r"(?:not (?:currently )?(?:supported|available|implemented)|unsupported|unavailable) (?:on|for|by|with) (?:your|"
+    r"this|(?:the )?current|the|that|given) (?:CUDA |GPU )?(?:device|GPU|hardware|card|chip|arch(?:itecture)?)\b"
+    r"|\b(?:device|GPU|hardware|GPU arch(?:itecture)?|compute capability) (?:is )?not supported"
+    r"|unsupported (?:GPU |CUDA |SM )?(?:device|GPU|hardware|arch(?:itecture)?|compute capability)\b"
+    r"(?! ?['\":]| type| map)"
+    r"|does not support (?:your|this|the current|current) (?:device|GPU|hardware)",
+    re.IGNORECASE,
+)
+"""A check that refuses this GPU without a name of an arch."""
 CHECKS: Final = re.compile(r"[Cc]heck failed|Assertion|assert|Expected|ICHECK|FLASHINFER_CHECK|Internal Error|CHECK_")
 CHECK: Final = re.compile(
     r"(?<!\w)(?P<left>[a-z_]\w{1,40}) ?(?P<sign>[<>=!]=|[<>%]) ?(?P<right>[\w.]{1,40})"
@@ -246,12 +262,7 @@ def _another(case: Case, begin: str = "Take another kernel:") -> str:
         if release and newest and newest[-1].version != release.version
         else " A newer release may have a kernel for 12.1."
     )
-    drafts = (
-        " Drafts take other shapes: try without --speculative-config."
-        if "draft" in files
-        or case.scan.start.option("speculative_config", "speculative_algorithm") not in (None, "None")
-        else ""
-    )
+    drafts = " Drafts take other shapes: try without --speculative-config." if "draft" in files or _drafts(case) else ""
     given = "".join(
         f" Now it is {name}={value}."
         for name in ("attention_backend", "moe_backend", "moe_runner_backend", "linear_backend")
@@ -259,6 +270,10 @@ def _another(case: Case, begin: str = "Take another kernel:") -> str:
     )
     chosen = options[0] if options else "--attention-backend, --moe-backend or --linear-backend, whichever this is of"
     return f"{begin} {chosen}.{given}{drafts}{newer}"
+
+
+def _drafts(case: Case) -> bool:
+    return case.scan.start.option("speculative_config", "speculative_algorithm") not in (None, "None")
 
 
 def kernel_without_arch(case: Case) -> Verdict | None:
@@ -275,10 +290,17 @@ def kernel_without_arch(case: Case) -> Verdict | None:
             "For a package that you compile: TORCH_CUDA_ARCH_LIST=12.1a or 12.0f.",
             evidence="CUDA's rules of binary compatibility; vllm#20193, sglang#7249",
         )
-    only, against = ONLY_FOR.search(case.text), NOT_FOR.search(case.text)
-    if against is None and (only is None or re.search(r"12\.[01]|12[01]\b|SM ?12x", only["arch"], re.I)):
+    if SELECTOR.search(case.text):
         return None
+    only, against = ONLY_FOR.search(case.text), NOT_FOR.search(case.text)
+    if only is not None and re.search(r"12\.[01]|12[01]\b|SM ?12x", only["arch"], re.I):
+        only = None
     arch = (against["arch"] or against["arch2"]) if against else only["arch"] if only else ""
+    here = NOT_HERE.search(case.text) if case.raised.type else None
+    if here is not None and not arch:
+        return _refuses_this_gpu(case)
+    if not arch:
+        return None
     return Verdict(
         code="kernel-without-this-arch",
         meaning=(
@@ -287,6 +309,26 @@ def kernel_without_arch(case: Case) -> Verdict | None:
         ),
         action=_another(case),
         evidence="the message's own check; sglang#9140, docs/explain.md lists the kernels that serve a model on 12.1",
+    )
+
+
+def _refuses_this_gpu(case: Case) -> Verdict:
+    """A check without the name of an arch: which library's it is decides the way out."""
+    where = f"{case.text[:600]} {' '.join(frame.path for frame in case.raised.frames[-3:])}"
+    library = next((one for pattern, one in KERNEL_LIBRARIES.items() if re.search(pattern, where, re.I)), None)
+    own = f"{library[0]}: {library[1][0].upper()}{library[1][1:]} " if library else ""
+    return Verdict(
+        code="kernel-without-this-arch",
+        meaning=(
+            f"{library[0] if library else 'A kernel'} refuses this GPU: {case.text.partition(chr(10))[0][:300]} A GB10 "
+            "is compute capability 12.1. Such a check lets 9.0 or 10.x through, or it fails because the library was "
+            "built without the code for 12.x (FP4 and block scales need sm_120a, sm_120f or sm_121a, not plain sm_120)."
+        ),
+        action=(
+            f"{own}{_another(case)} A build of your own: TORCH_CUDA_ARCH_LIST=12.0f or 12.1a, with CUDA 12.9 or newer. "
+            "./build.py verify says what a wheel has for 12.1."
+        ),
+        evidence="the message's own check; PTX's arch-specific features; FreeToken#277",
     )
 
 
@@ -330,6 +372,24 @@ def compiler_without_arch(case: Case) -> Verdict | None:
             "TRITON_PTXAS_PATH=$CUDA_HOME/bin/ptxas). For a GB10 only 12.1 matters: "
             "TORCH_CUDA_ARCH_LIST=12.1a, FLASHINFER_CUDA_ARCH_LIST=12.1a leaves other arches out.",
             evidence="nvcc's release notes: 10.0 since 12.8, 12.1 since 12.9; FlashMLA#79, triton#8539",
+        )
+    if NVRTC.search(case.text):
+        torch = case.version("torch")
+        return Verdict(
+            code="compiler-without-this-arch",
+            meaning=(
+                "NVRTC, the compiler that torch and others use at run time, does not know this GPU (12.1): it is of a "
+                "CUDA "
+                f"before 12.9{f', that of torch {torch}' if torch else ''}. It comes with torch's wheels, or from "
+                "LD_LIBRARY_PATH or conda before them."
+            ),
+            action=(
+                "Take torch of CUDA 13 (index cu130; python -c 'import torch; print(torch.version.cuda)'), with its "
+                "own "
+                "nvidia-cuda-nvrtc, and no older libnvrtc.so in LD_LIBRARY_PATH. TORCH_CUDA_ARCH_LIST does not help "
+                "here."
+            ),
+            evidence="NVRTC's own message; IsaacLab#5520",
         )
     if NO_NVCC.search(case.text):
         wrong = re.search(r"(?P<path>:/\S{1,200}nvcc)", case.text)
@@ -419,6 +479,8 @@ KERNEL_LIBRARIES: Final = {
 }
 """Libraries of kernels by a part of a path or a message, and what to take in their place."""
 SOURCE_LINE: Final = re.compile(r"[\w./-]{2,200}\.(?:cu|cuh|hpp|h|cpp|cc):\d{1,6}")
+NOT_A_CHECK: Final = re.compile(r"NCCL error|\d\)?: (?:fatal )?error[: ]|In file included from")
+"""A compiler's message, and what NCCL said before: both name a source line, and neither is a kernel's check."""
 DATA_TYPES: Final = re.compile(
     (
         r"only supports? .{0,60}(?:data ?type|dtype|fp16|bf16|head)|(?:unsupported|not supported).{0,40}(?:dtype|"
@@ -431,6 +493,8 @@ DATA_TYPES: Final = re.compile(
 def kernel_library_refuses(case: Case) -> Verdict | None:
     """A library of kernels that stops at a check of its own, or that takes other data types."""
     place, types = SOURCE_LINE.search(case.text), DATA_TYPES.search(case.text)
+    if NOT_A_CHECK.search(case.text):
+        return None
     last = " ".join(frame.path for frame in case.raised.frames[-2:])
     if not (place or types) or case.raised.name in ("ImportError", "ModuleNotFoundError", "ValidationError"):
         return None
@@ -496,12 +560,113 @@ def kernel_call_fails(case: Case) -> Verdict | None:
     )
 
 
+NVML_MEMORY: Final = re.compile(
+    r"NVMLError_NotSupported|(?:nvmlDeviceGetMemoryInfo|GetMemoryInfo|(?:free|total|used|device|GPU) memory)"
+    r"[^\n]{0,120}\bNot ?Supported\b|NVML_ERROR_NOT_SUPPORTED[^\n]{0,80}memory"
+)
+
+
+def nvml_has_no_memory(case: Case) -> Verdict | None:
+    """A program that asks NVML for the memory of a GPU that has none of its own."""
+    if not any(NVML_MEMORY.search(f"{one.type}: {one.message}") for one in (case.raised, *case.chain)):
+        return None
+    asks = next((one for one in reversed(case.raised.frames) if one.package not in ("", "pynvml")), None)
+    return Verdict(
+        code="nvml-has-no-memory",
+        meaning=(
+            "NVML does not tell the memory of a GB10: CPU and GPU share one pool, so nvmlDeviceGetMemoryInfo answers "
+            "Not Supported and nvidia-smi shows N/A. That is no fault of the machine; "
+            f"{asks.path if asks else 'the program'} takes it for one."
+        ),
+        action=(
+            "Take a release of the program that knows unified memory (it asks torch.cuda.mem_get_info or MemAvailable "
+            "of /proc/meminfo), or leave out what asks: a monitor, a memory check, a GPU metric. A driver update does "
+            "not change it."
+        ),
+        evidence="NVIDIA's known issues of DGX Spark; ArcticTraining PR#345, cosmos#180, NeMo-RL PR#2203",
+    )
+
+
+CAPTURE: Final = re.compile(
+    r"cudaErrorStreamCapture\w{3,40}|CUDA_ERROR_STREAM_CAPTURE\w{3,40}|when stream is capturing|"
+    r"capture (?:was |is )?invalidated"
+)
+
+
+def capture_fails(case: Case) -> Verdict | None:
+    """A call that may not stand in a CUDA graph, while one was recorded."""
+    found = CAPTURE.search(case.text)
+    if found is None:
+        return None
+    engine, release = case.engine, case.release
+    newer = case.releases.after(engine, release.version) if engine and release else None
+    off = "--disable-cuda-graph" if engine == "sglang" else "--enforce-eager"
+    drafts = " Try without drafts, too: they are captured by themselves." if _drafts(case) else ""
+    return Verdict(
+        code="capture-fails",
+        meaning=(
+            f"While CUDA graphs were captured, something did what a graph cannot hold ({found[0]}): it allocated, "
+            f"waited for "
+            "the GPU, copied to the CPU, or compiled a kernel for the first time. The line that raised it is often a "
+            "later one."
+        ),
+        action=(
+            f"{off} starts without graphs, and tells whether they are the cause; then fewer of them "
+            f"(--compilation-config "
+            '\'{"cudagraph_mode": "PIECEWISE"}\', --cuda-graph-max-bs), or another --attention-backend. A fault of '
+            "one release "
+            f"goes with another release: the one before, or a newer "
+            f"one{f' ({newer.version})' if newer else ''}.{drafts}"
+        ),
+        evidence="CUDA's rules of stream capture; club-3090#106",
+    )
+
+
+TRITON_COMPILER: Final = re.compile(r"(?:^|/)triton/(?:compiler|backends|runtime/(?:jit|build|autotuner))")
+LOADS: Final = ("ModuleNotFoundError", "ImportError")
+INDUCTOR: Final = re.compile(r"torch/_inductor/")
+
+
+def compiler_of_kernels_fails(case: Case) -> Verdict | None:
+    """Triton or Inductor that cannot compile a kernel which the engine brings or generated."""
+    last = [frame.path for frame in case.raised.frames[-3:]]
+    named = re.match(r"(?:triton\.compiler\.errors\.|torch\._inductor\.exc\.)", case.raised.type)
+    triton = (bool(last) and TRITON_COMPILER.search(last[-1]) is not None) or "PassManager::run failed" in case.text
+    inductor = re.search(r"InductorError|BackendCompilerFailed", f"{case.raised.type} {case.raised.head}") or (
+        bool(last) and INDUCTOR.search(last[-1]) is not None
+    )
+    if not (named or triton or inductor) or case.raised.name in ("OutOfResources", *LOADS):
+        return None
+    own = next((one for one in reversed(case.raised.frames) if one.package not in ("", "triton", "torch")), None)
+    kernel = f" {own.path}:{own.line} asked for it." if own else ""
+    pins = " ".join(filter(None, (case.fitting("triton"), case.fitting("torch"))))
+    who = "Inductor (torch.compile)" if inductor and not triton else "Triton"
+    return Verdict(
+        code="kernel-does-not-compile",
+        meaning=(
+            f"{who} cannot compile a kernel for this GPU: {case.text.partition(chr(10))[0][:240]}.{kernel} The "
+            "compiler and the kernel are of different times, or this release of the compiler has a fault there; the "
+            "model is not the cause."
+        ),
+        action=(
+            f"Take the triton and torch that the engine was made with: each torch brings its own version of triton"
+            f"{f' ({pins})' if pins else ''}. A triton that is newer or older than that is the first suspect; an empty "
+            f"TRITON_CACHE_DIR rules out a broken cache. {_another(case, 'To go on without this kernel:')}"
+            + (" --enforce-eager leaves torch.compile out." if who != "Triton" else "")
+        ),
+        evidence="the frames in the compiler; pytorch#180908",
+    )
+
+
 GPU_FAMILIES: Final = (
+    nvml_has_no_memory,
     driver_and_ptx,
     beyond_shared_memory,
     beyond_sms_or_registers,
     compiler_without_arch,
     kernel_without_arch,
+    compiler_of_kernels_fails,
+    capture_fails,
 )
 LATE_GPU_FAMILIES: Final = (kernel_without_shape, kernel_library_refuses)
 LAST_GPU_FAMILIES: Final = (kernel_call_fails,)

@@ -251,7 +251,7 @@ def packages_of_different_times(case: Case) -> Verdict | None:
         and distribution_of(kind[0]) in DEPENDENCIES
     ):
         return _different_times(case, case.packages[-1], kind[0], f"{kind[0]} raises {kind[-1]}")
-    if case.raised.name == "AttributeError" and " object has no attribute " in case.text:
+    if case.raised.name == "AttributeError" and re.search(r"^\S{1,80} (?:object )?has no attribute ", case.text):
         return _between_last_two(case, case.text.partition("\n")[0][:160])
     return None
 
@@ -421,6 +421,36 @@ HOOKS: Final = {
     ),
     "lora": ("LoRA", "Start without --enable-lora."),
     "multimodal|vision|image|audio": ("images or sound", "Start with --language-model-only, or another model."),
+    "attention/|attn|mla/": ("attention", "Another --attention-backend may do without it; --kv-cache-dtype auto, too."),
+    "moe": ("experts (MoE)", "Another --moe-backend (SGLang: --moe-runner-backend) may do without it."),
+    "mamba|gdn|/fla/": (
+        "linear attention",
+        "Another --mamba-backend; --mamba-cache-mode and --no-enable-prefix-caching.",
+    ),
+    "compilation/|cuda_?graph|_dynamo|_inductor": (
+        "compiled graphs",
+        "Start with --enforce-eager once (SGLang: --disable-cuda-graph).",
+    ),
+    "structured_output|grammar|guided": (
+        "structured output",
+        "Another --structured-outputs-config backend, or requests without a schema.",
+    ),
+    "tool_parser|reasoning|function_call": (
+        "calls of tools and reasoning",
+        "Start without --tool-call-parser and --reasoning-parser once: the model may need another one.",
+    ),
+    "scheduler|block_pool|kv_cache": (
+        "the KV cache and the order of requests",
+        "Try --no-enable-prefix-caching and --no-async-scheduling once.",
+    ),
+    "distributed|parallel_state|communicat": (
+        "several GPUs or nodes",
+        "Look at the other ranks' logs, too; --disable-custom-all-reduce once.",
+    ),
+    "loader|weight_utils|load_weights": (
+        "reading weights",
+        "Is the checkpoint whole (sizes, sha256)? --load-format auto.",
+    ),
     "offload|kv_connector|disagg|hicache": ("offloading or transfer of the KV cache", "Start without it."),
 }
 """What a part of an engine is for, by its path, and what to leave out."""
@@ -452,13 +482,15 @@ def parts_of_different_releases(case: Case) -> Verdict | None:
         return Verdict(
             code="package-of-another-time",
             meaning=(
-                f"{last.path} calls {what}, which {called} of {release} does not take: this file is of another "
-                f"release of {last.package} than the rest. It was mounted or patched over the image's own (a mod, "
-                f"-v …:{last.path}), or it is a plugin or a model's own code."
+                f"{last.path} calls {what}, which {called} of {release} does not take: this file, or the one with "
+                f"{called.partition('.')[0]}, is of another release of {last.package} than the rest. One of both was "
+                f"mounted or "
+                f"patched over the image's own (a mod, -v …), or it is a plugin or a model's own code."
             ),
             action=(
-                f"Leave the mounted or patched {last.path.rpartition('/')[2]} out: this release may know the model by "
-                f"itself. Else take the release that the file was made for. `docker inspect` shows what is mounted."
+                f"`docker inspect` shows what is mounted. Leave the mounted or patched file out, be it "
+                f"{last.path.rpartition('/')[2]} or that of {called.partition('.')[0]}: the image's own fit each "
+                f"other. Else take the release that the file was made for."
             ),
             evidence="the frame that calls, and the arguments that the callee refuses; eugr#238",
         )
@@ -523,6 +555,115 @@ def build_script_fails(case: Case) -> Verdict | None:
     )
 
 
+TOO_OLD: Final = re.compile(
+    r"(?P<old>[A-Za-z][\w.-]{1,40})(?: version| release)?(?: \S{1,20})? is (?:not (?:a )?new enough|too old|outdated)"
+    r"|[Pp]lease (?:upgrade|update)(?: your| to a newer)? (?:version of )?[`'\"]?(?P<please>[a-z][\w-]{1,40})"
+    r"|(?:requires?|needs?|expects?|depends on) [`'\"]?(?P<name>[A-Za-z][\w-]{1,40})[`'\"]? ?(?:version )?"
+    r"(?P<spec>(?:>=|==|~=|<=|>|<) ?v?\d{1,4}\.\d[\w.]{0,16}|v?\d{1,4}\.\d[\w.]{0,14} or (?:newer|later|higher|above))"
+)
+NOT_PACKAGES: Final = frozenset(
+    ("cuda", "python", "compute", "sm", "gpu", "driver", "at", "a", "an", "the", "your", "this", "value", "config")
+)
+
+
+def release_named_by_the_message(case: Case) -> Verdict | None:
+    """A package that says itself which release of another one it needs."""
+    found = TOO_OLD.search(case.text) if case.raised.type else None
+    name = (found["old"] or found["please"] or found["name"]).strip(".") if found else ""
+    if found is None or name.lower() in NOT_PACKAGES or f"--{name.replace('_', '-')}" in case.options:
+        return None
+    distribution, wanted = distribution_of(name), found["spec"] or ""
+    version = case.version(distribution)
+    here = f" {version} is installed." if version else ""
+    below = wanted.startswith(("<", "=="))
+    return Verdict(
+        code="release-not-allowed",
+        meaning=(
+            f"The release of {distribution} is not one that this program takes"
+            f"{f' ({wanted})' if wanted else ', it is too old'}: {case.text.partition(chr(10))[0][:240]}.{here}"
+        ),
+        action=(
+            f"Install {distribution}{wanted.replace(' ', '') if wanted[:1] in '<>=~' else ''}"
+            f"{'' if below else ', a newer version than the one that is there'}, and see that it is in this very "
+            f"environment (pip show {distribution}). {case.fitting(distribution)} A package with kernels must be "
+            "built for CUDA 13 and aarch64, else the newer one is not seen either."
+        ).replace("  ", " "),
+        evidence="the program's own check of a release; ComfyUI-KJNodes#709",
+    )
+
+
+COMPILED_ARGUMENTS: Final = re.compile(
+    r"[Mm]ismatched number of arguments when calling: `?(?P<tvm>[\w.]{2,80})|"
+    r"(?P<torch>[\w:]{2,80})\(\) (?:expected at most|is missing value for argument|Expected a value of type)|"
+    r"(?P<bound>\w{2,80})\(\): incompatible function arguments"
+)
+
+
+def compiled_for_another_python(case: Case) -> Verdict | None:
+    """Python of one release that calls compiled code of another: they count the arguments differently."""
+    found = COMPILED_ARGUMENTS.search(case.text)
+    owner = next(
+        (one.package for one in reversed(case.raised.frames) if one.package not in ("", "torch", "tvm_ffi")), ""
+    )
+    if found is None:
+        return None
+    name = (found["tvm"] or found["torch"] or found["bound"]).removesuffix("(")
+    library = distribution_of(owner) if owner else "the library"
+    cached = (
+        " flashinfer-python, flashinfer-cubin and flashinfer-jit-cache must be of one version (pip list), and a cache "
+        "of an "
+        "older one goes: rm -r ~/.cache/flashinfer."
+        if "flashinfer" in library
+        else ""
+    )
+    return Verdict(
+        code="mixed-wheels",
+        meaning=(
+            f"The compiled function {name} of {library} takes other arguments than the Python code that calls it "
+            f"gives: the "
+            "two are of different releases (a cache of compiled kernels, a second wheel, or a package that was "
+            "updated alone)."
+        ),
+        action=f"Install {library} and what belongs to it in one version.{cached} {case.fitting(library)}".strip(),
+        evidence="the numbers of arguments on both sides; vllm#44081",
+    )
+
+
+BUILD_OF_THE_HUB: Final = re.compile(
+    r"torch-?(?:\d{2,4}|stable-abi\d{0,4})-(?:cxx(?:11|98)-)?\w{2,12}-(?:aarch64|x86_64)-\w{3,10}"
+)
+NO_BUILD: Final = re.compile(
+    r"does not have (?:a )?(?:build|variant)|cannot find a build variant|no (?:matching |compatible )?(?:build|variant)"
+    r"|not (?:have|find) (?:any )?(?:compatible|matching|supported) (?:build|variant|kernel)",
+    re.I,
+)
+
+
+def hub_has_no_build(case: Case) -> Verdict | None:
+    """A kernel of the Hub that is not built for this torch, CUDA and CPU."""
+    if not NO_BUILD.search(case.text) or not (
+        BUILD_OF_THE_HUB.search(case.text) or any(one.package == "kernels" for one in case.raised.frames)
+    ):
+        return None
+    tag = BUILD_OF_THE_HUB.search(case.text)
+    folder = re.search(r"models--([\w.-]{2,100})|(kernels-community/[\w.-]{2,60})", case.text)
+    name = (folder[1] or folder[2]).replace("--", "/") if folder else "This kernel"
+    wanted = f" ({tag[0]})" if tag else ""
+    return Verdict(
+        code="hub-kernel-without-this-build",
+        meaning=(
+            f"{name} has no build for the torch, CUDA and CPU at hand{wanted}: the Hub has it for some combinations "
+            "alone, and few for aarch64 with CUDA 13."
+        ),
+        action=(
+            'Take another attention than that of the Hub: attn_implementation="sdpa" or "eager" (transformers), '
+            "another --attention-backend; a model's config.json may name it. Else a torch for which a variant is built "
+            "(the repository's folder build/ lists them)."
+        ),
+        evidence="the tag of torch, CUDA and CPU in the message; unsloth#4867",
+    )
+
+
 PACKAGE_FAMILIES: Final = (
     library_of_another_cuda,
     torch_for_cpus,
@@ -531,6 +672,13 @@ PACKAGE_FAMILIES: Final = (
     wheel_of_another_machine,
     model_is_too_new,
     not_installed,
+    hub_has_no_build,
+    compiled_for_another_python,
 )
-LATE_PACKAGE_FAMILIES: Final = (packages_of_different_times, parts_of_different_releases, build_script_fails)
+LATE_PACKAGE_FAMILIES: Final = (
+    release_named_by_the_message,
+    packages_of_different_times,
+    parts_of_different_releases,
+    build_script_fails,
+)
 """Those that speak only when no other family does."""

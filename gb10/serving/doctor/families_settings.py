@@ -5,7 +5,8 @@ from difflib import get_close_matches
 from typing import Final
 
 from gb10.serving.doctor.diagnosis import Verdict
-from gb10.serving.doctor.error_case import Case
+from gb10.serving.doctor.error_case import ENGINES, Case
+from gb10.serving.doctor.families_packages import part_of
 
 UNKNOWN_OPTION: Final = re.compile(
     r"unrecognized arguments?: (?P<options>.{1,300})|[Nn]o such option:? (?P<other>\S{1,80})"
@@ -24,9 +25,9 @@ UNPACK: Final = re.compile(
 )
 CHOICES: Final = re.compile(
     r"(?:[Vv]alid (?:options|values|choices|backends)(?: are| is)?|[Aa]vailable (?:options|backends|"
-    r"choices|values|parsers)(?: are)?|[Cc]hoose from|[Mm]ust be one of|[Ss]upported (?:values|backends|"
+    r"choices|values|parsers)(?: are)?|[Cc]hoo?se from|[Mm]ust be one of|[Ss]upported (?:values|backends|"
     r"options|methods)(?: are)?|[Ii]nput should be|[Ee]xpected one of|available: |not in)[: "
-    r"]{0,3}[\[({]?(?P<choices>['\"\w][^\n]{2,1500})"
+    r"]{0,3}[\[({]? ?(?P<choices>['\"\w][^\n]{2,1500})"
 )
 GIVEN: Final = re.compile(
     r"(?:[Uu]nknown|[Ii]nvalid|[Uu]nsupported|[Uu]nrecognized|[Nn]ot (?:a )?valid|not supported|KeyError)"
@@ -63,6 +64,7 @@ BACKENDS: Final = re.compile(
     r"backend|kernel|attention|attn|moe|quant|fp8|fp4|mla|gemm|linear|sm_?1\d\d", re.IGNORECASE
 )
 REASON: Final = re.compile(r"[Rr]easons?: ?(?P<reason>[\[{].{2,400})")
+REASONS: Final = re.compile(r"\b([A-Z][A-Z0-9_]{2,40}): \[([^\]]{3,300})\]")
 TEMPLATE: Final = re.compile(r"chat[_ ]template|ChatTemplate|TemplateNotFound|TemplateSyntaxError|TemplateError", re.I)
 TOKENIZER: Final = re.compile(
     (
@@ -175,6 +177,45 @@ def option_not_readable(case: Case) -> Verdict | None:
         "files: no quotes around JSON that has quotes inside). If a program of your own follows the image's name: its "
         "entrypoint is the server already, so give --entrypoint.",
         evidence="argparse; notes of two recipes whose .env lost the quotes",
+    )
+
+
+OTHER_ARGUMENT: Final = re.compile(
+    r"error while handling argument [\"'`](?P<llama>-{1,2}[\w-]{1,60})[\"'`]: (?P<reason>.{2,200})"
+    r"|invalid value ['\"`](?P<bad>[^'\"`]{0,80})['\"`] for (?:flag |option )?['\"`]?(?P<clap>-{1,2}[\w-]{1,60})"
+    r"|(?:flag provided but not defined|unknown (?:shorthand )?flag|unexpected argument|unknown option|"
+    r"invalid argument|"
+    r"unrecognized option|unknown argument)[:= ]{1,3}['\"`]?(?P<unknown>-{1,2}[\w-]{1,60})"
+    r"|(?:flag needs an argument|option requires an argument|a value is required for)[: ]{1,3}(?:-- )?['\"`]?"
+    r"(?P<needs>-{1,2}[\w-]{1,60})"
+)
+
+
+def argument_of_another_program(case: Case) -> Verdict | None:
+    """An option that llama.cpp, a Go or a Rust program, or a GNU tool does not take as it stands."""
+    found = OTHER_ARGUMENT.search(case.text)
+    if found is None:
+        return None
+    option = next(found[name] for name in ("llama", "clap", "unknown", "needs") if found[name])
+    if found["unknown"]:
+        return Verdict(
+            code="option-not-known",
+            meaning=f"This program has no option {option}: it is of another release or program, or misspelled.",
+            action=f"Leave {option} out, or take the release that has it; the program's --help lists what it takes.",
+            evidence="the program's own reader of arguments",
+        )
+    what = found["reason"] or (f"{found['bad']!r} is no value of it" if found["clap"] else "its value is missing")
+    return Verdict(
+        code="option-not-readable",
+        meaning=f"{option} did not get a value that it takes: {what}.",
+        action=(
+            f"Look at what stands behind {option} in the command: a value that was left out makes the next option its "
+            f"value. "
+            "Releases change this: a switch of an older one may want a value now (on, off, auto). --help of this "
+            "release "
+            "lists the values."
+        ),
+        evidence="the program's own reader of arguments; textgen#7237",
     )
 
 
@@ -325,14 +366,20 @@ def backend_refused(case: Case) -> Verdict | None:
     if parts["kind"]:
         config = re.search(r"\((?P<config>head_size=.{2,400}?)\)[. ]|\((?P<rest>head_size=.{2,300})", case.text)
         wanted = config["config"] or config["rest"] if config else ""
+        each = sorted(REASONS.findall(case.text), key=lambda one: one[1].count(","))
+        nearest = f" The nearest is {each[0][0]}: it lacks {each[0][1]}." if each else ""
+        chip = each and "compute capability" in each[0][1] and "," not in each[0][1]
         return Verdict(
             code="backend-refused",
             meaning=(
                 f"No {parts['kind'].strip()} backend of this release can serve {wanted or 'this model'} on "
-                f"this GPU. {f'Reasons: {why}' if reason else ''}"
+                f"this GPU.{nearest} {f'Reasons: {why}' if reason else ''}"
             ).strip(),
             action=(
-                "Change what is asked: --kv-cache-dtype auto, another --block-size or --dtype, no "
+                f"{each[0][0]} has no code for this GPU here (a GB10 is 12.1), and no option changes that: take a "
+                "newer release that has one for 12.x, or a model with another attention."
+                if chip
+                else "Change what is asked: --kv-cache-dtype auto, another --block-size or --dtype, no "
                 "--attention-backend; else take a newer release, or a model whose attention this one has."
             ),
             evidence="the engine's own selector; vllm PR#38476, vllm#28589",
@@ -353,6 +400,232 @@ def backend_refused(case: Case) -> Verdict | None:
             f"MODEL lists the kernel that serves each layer on 12.1."
         ),
         evidence="the engine's own check; vllm#49076, vllm#40677, vllm#28589",
+    )
+
+
+NONE: Final = re.compile(
+    r"'NoneType' object (?:is not (?:iterable|subscriptable|callable|an iterator)|"
+    r"has no attribute '(?P<name>\w{1,60})'|"
+    r"cannot be interpreted|does not support)|not supported between instances of (?:'NoneType'|"
+    r"'\w{1,20}' and 'NoneType')"
+    r"|(?:unsupported operand|must be|argument of type|int\(\) argument).{0,80}NoneType"
+)
+KEY: Final = re.compile(r"\.get\(['\"](?P<get>[\w.-]{1,60})['\"]|\[['\"](?P<item>[\w.-]{1,60})['\"]\]")
+EXPRESSION: Final = r"([A-Za-z_][\w.]{0,80}(?:\[[^\]]{1,40}\])?)"
+
+
+def value_is_none(case: Case) -> Verdict | None:
+    """A value that is None where the line of the traceback uses it: the line names it."""
+    found = NONE.search(case.text)
+    code = case.raised.frames[-1].code if case.raised.frames else ""
+    if found is None or not code:
+        return None
+    key = KEY.search(code)
+    use = (
+        rf"{EXPRESSION}(?:\(\))?\.{found['name']}\b"
+        if found["name"]
+        else rf"\bin {EXPRESSION}|{EXPRESSION}\s?[<>=+*/%-]=?\s|{EXPRESSION}\["
+    )
+    named = re.search(use, code)
+    what = next((one for one in (named.groups() if named else ()) if one), "")
+    name = (key["get"] or key["item"]) if key else what
+    if not name:
+        return None
+    last = case.raised.frames[-1]
+    option = next((one for one in case.options if one.strip("-").replace("-", "_") == name.rpartition(".")[2]), "")
+    engine = last.package in ENGINES
+    where = (
+        f"The key {name} is in a file with nothing behind it, or it is missing: an empty `{name}:` in YAML is no "
+        f"empty list."
+        if key
+        else f"{name} is None there: the model, its config or the command does not have it, and this code counts on it."
+    )
+    return Verdict(
+        code="value-is-none",
+        meaning=f"{last.path}:{last.line} stops at `{code}`. {where}",
+        action=(
+            (f"Give {option} a value, or leave out what needs it. " if option else "")
+            + (
+                f"In the file that {last.path.rpartition('/')[2]} reads: give {name} a value, write [] or {{}}, or "
+                f"remove the "
+                "line (look for a list whose items are all commented out)."
+                if key and not engine
+                else f"Look for {name.rpartition('.')[2]} in config.json and in the options. A newer release may take "
+                "a model without it: this one was written before such models."
+            )
+        ),
+        evidence="the line of the traceback; eugr#217, TensorRT-LLM#6295",
+    )
+
+
+UNKNOWN_VALUE: Final = re.compile(
+    r"^(?:Unsupported|Unknown|Unrecognized|Invalid|Unexpected) (?P<what>[a-zA-Z][\w -]{2,40}?)(?: type| name)?"
+    r"(?:: ['\"`]?| ['\"`])(?P<value>[A-Za-z][\w.+-]{2,60})['\"`]?\.?$"
+)
+
+
+def value_without_a_list(case: Case) -> Verdict | None:
+    """A value that the release does not know, where the message does not list what it knows."""
+    found = UNKNOWN_VALUE.match(case.text.partition("\n")[0]) if case.raised.type else None
+    if found is None or case.raised.name not in (
+        "ValueError",
+        "KeyError",
+        "NotImplementedError",
+        "RuntimeError",
+        "TypeError",
+    ):
+        return None
+    option = next((name for name in case.options if found["value"] in _given(case, found["value"]) and name), "")
+    newer = case.releases.after(case.engine, case.release.version) if case.engine and case.release else None
+    return Verdict(
+        code="value-not-known",
+        meaning=(
+            f"{case.here('This release')} does not know the {found['what']} {found['value']}: it is of a newer or "
+            f"older "
+            "release, of a fork, of a plugin that is not installed or not loaded here, or misspelled."
+        ),
+        action=(
+            f"Leave {found['value']} out, where it is an option or a field that may be missing. Else look where it "
+            f"comes "
+            "from (a config file, the model's config.json), and take the release that it was written for"
+            f"{f' (next: {newer.version})' if newer else ''}, or the value that this release has for it"
+            f"{f' ({option})' if option else ''}. A plugin must be installed in this environment, with a release that "
+            f"fits."
+        ),
+        evidence="the program's own registry; LMCache#638",
+    )
+
+
+LAYER: Final = re.compile(r"^['\"]?(?P<layer>(?:\w{1,40}\.){0,6}layers\.\d{1,4}\.[\w.]{2,80})['\"]?$")
+
+
+def layer_of_another_rank(case: Case) -> Verdict | None:
+    """A layer's name that a rank looks up outside of loading: the rank has other layers."""
+    found = LAYER.match(case.text.strip()) if case.raised.name == "KeyError" else None
+    frames = case.raised.frames
+    cache = any(
+        re.search(r"kv_cache|forward_context|attn_metadata|block_table|gpu_model_runner", one.path) for one in frames
+    )
+    if found is None or not cache or any("load_weights" in one.function for one in frames):
+        return None
+    stages = case.scan.start.option("pipeline_parallel_size", "pp_size")
+    return Verdict(
+        code="layer-of-another-rank",
+        meaning=(
+            f"This rank was told about {found['layer']}, which it does not hold: with pipeline stages"
+            f"{f' ({stages})' if stages else ''} each rank has some layers alone, and the caches were handed out by "
+            f"another "
+            "order of ranks than the layers."
+        ),
+        action=(
+            "Start without pipeline stages (--tensor-parallel-size over the nodes, --pipeline-parallel-size 1), or "
+            "with "
+            "another executor (--distributed-executor-backend mp in place of ray, or the reverse), or without drafts. "
+            "A newer "
+            "release may number the ranks rightly."
+        ),
+        evidence="the name of the layer and the file that asks; eugr#233, vllm#36640",
+    )
+
+
+FORCED: Final = (
+    (
+        "attention",
+        r"attention/|attn|mla|flashinfer",
+        ("attention_backend", "prefill_attention_backend", "decode_attention_backend", "attention_config"),
+    ),
+    ("moe", r"moe", ("moe_backend", "moe_runner_backend")),
+    ("linear", r"linear|gemm|quantization/", ("linear_backend", "fp8_gemm_runner_backend", "fp4_gemm_runner_backend")),
+    ("mamba", r"mamba|gdn|fla/", ("mamba_backend", "gdn_backend", "linear_attn_backend")),
+)
+"""Parts of an engine by their files, and the options that force a backend of them."""
+
+
+def forced_backend_fails(case: Case) -> Verdict | None:
+    """An error in the code of a backend that an option forces."""
+    for part, files, names in FORCED:
+        given = [
+            (name, value)
+            for name in names
+            if (value := case.scan.start.option(name)) and value not in ("None", "auto", "{}")
+        ]
+        last = next((one for one in reversed(case.raised.frames[-4:]) if re.search(files, one.path, re.I)), None)
+        if (
+            not given
+            or last is None
+            or case.raised.name
+            not in (
+                "AssertionError",
+                "NotImplementedError",
+                "RuntimeError",
+                "ValueError",
+                "KeyError",
+                "TypeError",
+                "AttributeError",
+            )
+        ):
+            continue
+        name, value = given[0]
+        return Verdict(
+            code="forced-backend-fails",
+            meaning=(
+                f"{last.path} stops in the code of a backend that was asked for ({name}={value[:80]}): "
+                f"{case.text.partition(chr(10))[0][:240]}. The engine by itself may choose another one for this model."
+            ),
+            action=(
+                f"Leave --{name.replace('_', '-')} out, so that the engine chooses, or name another backend. "
+                f"./build.py "
+                f"explain MODEL lists which {part} backend serves each layer on 12.1. A newer release may have mended "
+                f"it."
+            ),
+            evidence="the file that raised it and the option of the log; vllm#50774",
+        )
+    return None
+
+
+REQUIRED: Final = re.compile(
+    r"[Oo]nly [\[{(](?P<these>[^\]})\n]{3,300})[\]})](?: (?:attention |moe |kv )?backends?)? (?:is|are) "
+    r"(?:supported|allowed)"
+    r"|(?:only|currently only) (?:is |are )?(?:supported|available|implemented|works?|allowed) (?:for|with|by|on|in) "
+    r"(?:the )?(?P<one>[A-Z][\w-]{2,40}|[a-z]\w*_\w+|triton|flashinfer|torch|cutlass|marlin) (?:\w{2,20} )?backends?\b"
+    r"|(?:requires?|needs?|use) (?:the )?(?P<needs>[A-Z][\w-]{2,40}|[a-z]\w*_\w+|triton|flashinfer) "
+    r"(?:attention |moe |linear )?backend\b"
+)
+GOT: Final = re.compile(
+    r"[Gg]ot:? [`'\"]?(?:(?P<setting>\w{3,40}) ?= ?)?[`'\"]?(?P<got>[\w.-]{2,40})|"
+    r"(?P<named>\w{0,30}backend) ?[=:] ?[`'\"]?(?P<value>[\w.-]{2,40})"
+)
+ASKED: Final = re.compile(r"(?P<name>\w{0,30}backend\w{0,10})\b")
+
+
+def backend_required(case: Case) -> Verdict | None:
+    """A feature or a model that one backend alone can serve, named by the message."""
+    found = REQUIRED.search(case.text) if case.raised.type else None
+    if found is None:
+        return None
+    these = re.findall(r"[\w.-]{2,40}", found["these"] or "")
+    names = these or [found["one"] or found["needs"]]
+    got = GOT.search(case.text)
+    code = case.raised.frames[-1].code if case.raised.frames else ""
+    asked = ASKED.search(code) or ASKED.search(case.text)
+    setting = (got and (got["setting"] or got["named"])) or (asked["name"] if asked else "") or "attention_backend"
+    given = (got and (got["got"] or got["value"])) or case.scan.start.option(setting)
+    option = f"--{setting.replace('_', '-')}"
+    here = f" Now it is {given}." if given and given not in names else ""
+    others = f", or another of {', '.join(names)}" if len(names) > 1 else ""
+    way = (
+        f"In TensorRT-LLM it is {setting}: {names[0]} (LLM(…), or the file of --extra_llm_api_options)."
+        if case.engine in ("trtllm", "tensorrt_llm")
+        else f"{option} {next((one for one in names if 'triton' in one.lower()), names[0])}{others}."
+    )
+    any_of = " or ".join(names)
+    refused = [one for one in names if re.search(r"trtllm", one, re.I) and case.engine in ("vllm", "sglang")]
+    not_here = f" {refused[0]} has kernels for 10.x alone: not on a GB10." if refused else ""
+    return Verdict(
+        code="backend-required",
+        meaning=f"This works with {any_of} alone ({setting}): {case.text.partition(chr(10))[0][:240]}.{here}",
+        action=f"{way}{not_here} Or leave {setting} out: the engine then chooses. A newer release may lift it.",
+        evidence="the engine's own check; sglang#35080, TensorRT-LLM#13156",
     )
 
 
@@ -415,6 +688,61 @@ def quantization_fields(case: Case) -> Verdict | None:
             "this release does not know the format: a newer release, or another checkpoint."
         ).strip(),
         evidence="names of parameters by the quantization methods; llm-compressor#959, llm-compressor#967, vllm#53950",
+    )
+
+
+SIZES: Final = re.compile(
+    r"The size of tensor a \(\d+\) must match the size of tensor b \(\d+\)|shape mismatch: value tensor of shape"
+    r"|mat1 and mat2 shapes cannot be multiplied|shape '\[[^\]]{1,80}\]' is invalid for input of size"
+    r"|[Ss]izes of tensors must match|The expanded size of the tensor|cannot be broadcast to indexing result"
+    r"|start \(\d+\) \+ length \(\d+\) exceeds dimension size|size mismatch, got"
+)
+"""What torch prints when shapes do not agree."""
+
+
+def sizes_do_not_agree(case: Case) -> Verdict | None:
+    """Shapes of torch that do not agree: while weights are read, or in a part of the engine."""
+    found = SIZES.search(case.text)
+    if found is None:
+        return None
+    said = case.text.partition("\n")[0][:200]
+    frames = case.raised.frames
+    last = next((one for one in reversed(frames) if one.package not in ("", "torch")), None)
+    at = f" {last.path} copies or joins them." if last else ""
+    if any(re.search(r"load_w|weight_loader|_load_|load_weights", one.function) for one in frames):
+        return Verdict(
+            code="weights-do-not-fit",
+            meaning=(
+                f"A weight of the checkpoint has another size than the model's class made room for: {said}.{at} A "
+                f"layer is "
+                "quantized (packed) in the files and not in the class, or the reverse; or experts were joined that the "
+                "files hold apart; or the files are of another model than config.json."
+            ),
+            action=(
+                "Leave --quantization out, so that the config decides; does its ignore list name this layer (shared "
+                "experts, "
+                "lm_head, drafts)? SGLang: --disable-shared-experts-fusion. Start once without drafts. Else a newer "
+                "release, "
+                "or another checkpoint of the model."
+            ),
+            evidence="torch's own message and the frames that load; sglang#29562",
+        )
+    feature, leave = part_of(frames)
+    return Verdict(
+        code="sizes-do-not-agree",
+        meaning=(
+            f"Two tensors of the engine do not fit each other: {said}.{at}"
+            f"{f' It is in the part for {feature}.' if feature else ''} Sizes that options set (blocks of the cache, "
+            f"drafts, "
+            "parallel ranks, lengths) do not go with this model, or this release counts them wrongly."
+        ),
+        action=(
+            f"{leave} Leave out sizes that you set (--block-size, --mamba-block-size, --num-speculative-tokens, "
+            f"parallel "
+            "sizes): those that are left out are made to fit. If nothing was set it is a fault of the release: a "
+            "newer one."
+        ).strip(),
+        evidence="torch's own message; vllm PR#57278",
     )
 
 
@@ -684,8 +1012,10 @@ def config_without_a_field(case: Case) -> Verdict | None:
 SETTING_FAMILIES: Final = (
     unknown_option,
     option_not_readable,
+    argument_of_another_program,
     quantization_method,
     empty_variable,
+    backend_required,
     value_not_in_registry,
     templates_and_tokenizers,
     permissions,
@@ -694,9 +1024,17 @@ SETTING_FAMILIES: Final = (
 LATE_SETTING_FAMILIES: Final = (
     quantization_fields,
     weights_do_not_fit,
+    sizes_do_not_agree,
     memory_held_by_others,
     memory_at_start,
     backend_refused,
 )
 """Those that speak only when no other family does."""
-LAST_SETTING_FAMILIES: Final = (config_without_a_field, file_is_not_there)
+LAST_SETTING_FAMILIES: Final = (
+    config_without_a_field,
+    file_is_not_there,
+    value_is_none,
+    layer_of_another_rank,
+    value_without_a_list,
+    forced_backend_fails,
+)

@@ -32,6 +32,8 @@ FRAMES: Final = 60
 MESSAGE: Final = 4000
 CONTINUED: Final = 24
 """Lines of a message."""
+CODE: Final = 200
+"""Characters of a source line."""
 FIRST, LAST = 300, 50
 """Exceptions of a log that are read: those that came first, and in windows of bytes the last."""
 TRIES, LATE_TRIES = 1500, 40
@@ -58,7 +60,7 @@ NAME: Final = r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Za-z_]\w{1,80}(?:\(\w{1,80}\))?"
 ANY: Final = re.compile(rf"(?P<type>{NAME})(?:: ?(?P<message>.*))?$")
 STRICT: Final = re.compile(
     r"(?:[^:\"'()]{0,60}: |- |\s{0,8})?(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,12}"
-    r"[A-Za-z_]\w{0,80}(?:Error|Exception|Exit|Interrupt|OutOfResources|Unsupported|NotFound|TimeoutExpired)(?:\(\w{1,80}\))?)"
+    r"[A-Za-z_]\w{0,80}(?:Error(?:_\w{1,40})?|Exception|Exit|Interrupt|OutOfResources|Unsupported|NotFound|TimeoutExpired)(?:\(\w{1,80}\))?)"
     r": ?(?P<message>\S.*)$"
 )
 WHAT: Final = re.compile(r"\s{0,8}what\(\): {1,4}(?P<message>\S.*)$")
@@ -72,6 +74,8 @@ class Frame:
     file: str
     line: int
     function: str
+    code: str = ""
+    """Its source line, where the traceback shows it."""
 
     @property
     def package(self) -> str:
@@ -246,13 +250,16 @@ class ExceptionReader:
         kind = parts.get("type") or _thrown(self._before(row, 3)) or "C++ exception"
         before = self._before(row, 120) if parts.get("type") else []
         frames: list[Frame] = []
-        used, misses = {row.offset}, 0
+        used, misses, code = {row.offset}, 0, ""
         for one in before:
             frame = FILE.match(one.said.body)
             if frame:
-                frames.append(_frame(frame))
+                frames.append(_frame(frame, code))
+                code = ""
             elif not one.said.body.startswith("  "):
                 misses += 1
+            elif not CARETS.match(one.said.body):
+                code = one.said.body
             used.add(one.offset)
             if misses > 0 and not frame:
                 used.discard(one.offset)
@@ -306,8 +313,8 @@ def _thrown(before: list[_Row]) -> str | None:
     return None
 
 
-def _frame(found: re.Match[str]) -> Frame:
-    return Frame(found["file"], int(found["line"]), (found["function"] or "").strip())
+def _frame(found: re.Match[str], code: str = "") -> Frame:
+    return Frame(found["file"], int(found["line"]), (found["function"] or "").strip(), code.strip()[:CODE])
 
 
 def _joined(first: str, rest: list[_Row]) -> str:
@@ -395,6 +402,8 @@ class _ChainReader:
             return True
         if not body.strip():
             return not self._frames
+        if self._code and self._frames and not CARETS.match(body):
+            self._frames[-1] = replace(self._frames[-1], code=body.strip()[:CODE])
         if CARETS.match(body) or body.startswith(("  ", "\t")):
             self._code = self._code and CARETS.match(body) is not None
             return True

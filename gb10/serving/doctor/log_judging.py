@@ -9,7 +9,7 @@ from typing import Final
 from gb10.core.log_words import FOLLOWS, PREFIX
 from gb10.serving.doctor.diagnosis import Finding, Verdict
 from gb10.serving.doctor.doctor_rule import DoctorRule
-from gb10.serving.doctor.error_case import Case
+from gb10.serving.doctor.error_case import ENGINES, Case, distribution_of
 from gb10.serving.doctor.families import LONGEST, verdict_of
 from gb10.serving.doctor.families_packages import part_of
 from gb10.serving.doctor.log_exceptions import STRICT, Frame, Raised
@@ -244,24 +244,37 @@ def _of_exception(log: str, scan: Scan, raised: Raised) -> _Event:
     own = next((one for one in reversed(about.frames) if one.package not in BASE), None)
     if own and own is not about.frames[-1]:
         at = f"{at}, called by {_place(own)}"
-    note = "" if verdict else _raised_by(about)
+    note = "" if verdict else _raised_by(about, scan)
     return _Event(
         log, about.line, raised.moment, verdict, about.text, head=about.text, chain=others, raised_at=at, note=note,
         raised=raised, lines=raised.lines,
     )  # fmt: skip
 
 
-def _raised_by(raised: Raised) -> str:
+def _raised_by(raised: Raised, scan: Scan) -> str:
     """Whose code raised an error that no rule knows, what that part is for, and what to try; empty without frames."""
     own = next((one for one in reversed(raised.frames) if one.package not in BASE), None)
     if own is None:
         return ""
     feature, leave = part_of(raised.frames)
     part = f", in its part for {feature}" if feature else ""
-    return (
-        f"It comes from {own.package}'s own code{part}. {leave} A newer release of {own.package} is the other thing to "
-        "try, or the release that this model or recipe names."
-    ).replace("  ", " ")
+    code = raised.frames[-1].code
+    line = f" The line that stops: {code}" if code and not code.startswith("raise") else ""
+    engine = next((one.package for one in reversed(raised.frames) if one.package in ENGINES), "")
+    if engine and own.package not in ENGINES:
+        case = Case(raised=raised, chain=(raised,), scan=scan, releases=load_releases())
+        fits = case.fitting(distribution_of(own.package))
+        then = (
+            f"{ENGINES[engine]} called it: an engine and {own.package} of different times do not fit, and a newer "
+            f"{own.package} than the engine knows is as wrong as an older one. "
+            f"{fits or f'Install the {distribution_of(own.package)} that the engine requires.'}"
+        )
+    else:
+        then = (
+            f"A newer release of {own.package} is the other thing to try, or the release that this model or recipe "
+            "names."
+        )
+    return re.sub(" {2,}", " ", f"It comes from {own.package}'s own code{part}.{line} {leave} {then}")
 
 
 def _place(frame: Frame) -> str:

@@ -4,6 +4,7 @@ For each statement the index has hashes of its words, its file, its lines by rel
 options and variables around it: no sentence and no code. Its text comes from the release itself, when asked for.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +17,8 @@ ENOUGH: Final = 0.75
 """Share of a statement's words that a line must have."""
 LEAST: Final = 3
 NEARLY_ALL: Final = 0.9
+NOT_CUDA: Final = re.compile(r"rocm|xpu|tpu|hpu|ascend|npu|(?<![a-z])cpu(?![a-z])")
+"""Files for other hardware: of two statements with the same words the other one is meant."""
 RARE: Final = 150
 """A word of so many statements at most tells one from others; a match has two of them."""
 CANDIDATES: Final = 400
@@ -114,7 +117,8 @@ class MessageIndex:
             whole = share == 1.0 and len(same) > LEAST and row.exception in ("", exception)
             if not here and not whole and sum(len(self._by_word[one]) <= RARE for one in same) < 2:
                 continue
-            candidate = (share + 0.2 * here + 0.1 * (row.exception == exception), len(same), number)
+            fits = share + 0.2 * here + 0.1 * (row.exception == exception) - 0.05 * bool(NOT_CUDA.search(row.file))
+            candidate = (fits, len(same), number)
             best = max(best, candidate) if best else candidate
         return (self.rows[best[2]], min(1.0, best[0])) if best else None
 

@@ -116,8 +116,9 @@ def problems(
 
 
 def test_a_good_row_has_no_problem_at_its_limits() -> None:
-    assert problems(row(16, 16, 16, 1, 1)) == []
-    assert [problems(row(16, 16, 16, warps, 1)) for warps in (2, 4, 8, 16, 32)] == [[]] * 5
+    assert problems(row(16, 16, 32, 1, 1)) == []
+    assert problems(row(16, 16, 16, 1, 1), dtype="bf16") == []
+    assert [problems(row(16, 16, 32, warps, 1)) for warps in (2, 4, 8, 16, 32)] == [[]] * 5
     assert problems(row(16, 64, 128, block=[128, 128])) == ["the kernel takes no block"]
     assert problems(row(16, 64, 128), block=[128, 128]) == []
     assert problems(row(16, 64, 64), family="dense") == []
@@ -142,6 +143,12 @@ def test_a_good_row_has_no_problem_at_its_limits() -> None:
 def test_what_is_wrong_with_a_row(change: dict[str, object], found: str) -> None:
     made = {name: value for name, value in {**row(16, 64, 128), **change}.items() if value is not None}
     assert problems(made) == [found]
+
+
+@pytest.mark.parametrize("dtype", ["fp8_w8a8", "int8_w8a8", "bf16"])
+def test_a_product_of_8_bit_numbers_has_a_depth_of_32(dtype: str) -> None:
+    made = judge_row("vllm", "moe", {**SHAPE, "dtype": dtype}, row(16, 64, 16), PARAMETERS, grouped=128).problems
+    assert any("less than 32" in one for one in made) is (dtype != "bf16")
 
 
 def test_rows_of_other_families_need_other_keys() -> None:

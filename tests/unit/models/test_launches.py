@@ -36,6 +36,7 @@ SCRIPTS = {
     "an array": f'A=(\n  serve # what\n  {ARGUMENTS}\n)\ndocker run {ASKED} --entrypoint vllm {IMAGE} "${{A[@]}}"',
     "an array in two parts": f'A=(vllm serve)\nA+=({ARGUMENTS})\ndocker run {ASKED} {IMAGE} "${{A[@]}}"',
     "a comment above": f"# docker run other\ndocker run --gpus all -p 8356:8356 -e A=b {IMAGE} {COMMAND} # end",
+    "a unit of systemd": f"ExecStart=/usr/bin/docker run --gpus all -p 8356:8356 -e A=b {IMAGE} {COMMAND}",
     "an entrypoint": f"docker run {ASKED} --entrypoint vllm {IMAGE} serve {ARGUMENTS}",
 }
 

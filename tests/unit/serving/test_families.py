@@ -58,7 +58,16 @@ def spoken(one: Finding) -> str:
 
 
 LATER: list[dict[str, Any]] = yaml.safe_load((CASES / "later.yaml").read_text(encoding="utf-8"))
+BLIND: list[dict[str, Any]] = yaml.safe_load((CASES / "blind.yaml").read_text(encoding="utf-8"))
 SOUND: list[dict[str, Any]] = yaml.safe_load((CASES / "sound.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("report", BLIND, ids=lambda one: f"{one['id']} {one['source']}")
+def test_a_report_of_an_engine_on_blackwell_gets_its_cause(report: dict[str, Any]) -> None:
+    texts = [f"{spoken(one)} {one.note}" for one in found(report["log"])]
+    assert report.get("missed", False) is not any(
+        all(re.search(wanted, text, re.IGNORECASE) for wanted in report["right"]) for text in texts
+    ), texts
 
 
 def test_the_half_that_was_worked_on_is_half_of_the_reports() -> None:
@@ -200,6 +209,30 @@ def test_a_library_of_another_cuda(library: str, words: str) -> None:
         ("NotImplementedError: this kernel is only supported on SM100", "kernel-without-this-arch"),
         ("RuntimeError: Unsupported compute capability: 12.1", "kernel-without-this-arch"),
         ("RuntimeError: sm_121 is not supported by this backend", "kernel-without-this-arch"),
+        ("RuntimeError: FP4 MMA is not supported on this device", "kernel-without-this-arch"),
+        ("NotImplementedError: grouped_mm does not support the current GPU", "kernel-without-this-arch"),
+        ("tvm.error.InternalError: Unsupported architecture", "kernel-without-this-arch"),
+        ("RuntimeError: nvrtc: error: invalid value for --gpu-architecture (-arch)", "compiler-without-this-arch"),
+        ("torch.AcceleratorError: CUDA error: cudaErrorStreamCaptureInvalidated", "capture-fails"),
+        ("error while handling argument \"--mlock\": error: needs a number", "option-not-readable"),
+        ("error: unexpected argument '--kv-cash' found", "option-not-known"),
+        ("error: invalid value 'x' for '--port <PORT>': no number", "option-not-readable"),
+        ("error: unknown option: --gpuz", "option-not-known"),
+        ("FATAL: kernel `a_sm80` is for sm80-sm100, but was built for sm121", "built-for-another-arch"),
+        ("ERROR: CUDA kernel mma has no device code compatible with CUDA arch 720.", "built-for-another-arch"),
+        ("[{'type': 'extra_forbidden', 'loc': ('body', 'top_kk'), 'msg': 'x'}]", "request-has-another-field"),
+        ("coredump:   #0  cutlass::device_kernel<flash::Fwd<2>>", "kernel-aborted-on-gpu"),
+        ("pynvml.NVMLError_NotSupported: Not Supported", "nvml-has-no-memory"),
+        ("RuntimeError: could not read total memory of GPU 0: Not Supported", "nvml-has-no-memory"),
+        ("triton.compiler.errors.CompilationError: at 12:4: unsupported tensor index", "kernel-does-not-compile"),
+        ("torch._inductor.exc.InductorError: AssertionError: type(self)=x", "kernel-does-not-compile"),
+        ("ImportError: this model requires mistral_common >= 1.8.6", "release-not-allowed"),
+        ("RuntimeError: flash-attn is too old for this model", "release-not-allowed"),
+        ("ValueError: sliding sinks are only supported with the TRITON_ATTN backend", "backend-required"),
+        ("AssertionError: Only ['triton', 'fa4'] backends are supported. Got attention_backend=x", "backend-required"),
+        ("FileNotFoundError: o/k no build variant torch211-cu130-aarch64-linux", "hub-kernel-without-this-build"),
+        ("/v/include/cub/util.cuh(91): error: namespace cub:: has no member X", "compiler-and-headers-differ"),
+        ("/v/csrc/quant.cu(91): error: identifier \"__nv_fp4x2\" is undefined", "code-does-not-compile"),
     ],
 )  # fmt: skip
 def test_kinds_in_words_made_here(line: str, code: str) -> None:
@@ -284,6 +317,81 @@ def test_the_image_says_more_than_the_log() -> None:
 )
 def test_symbols_for_people(symbol: str, name: str, owner: str | None) -> None:
     assert (readable_symbol(symbol), owner_of(symbol)) == (name, owner)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ValueError: sampling replay requires top_k > 0",
+        "ValueError: the allocator is not supported on current platform.",
+        "RuntimeError: SGLANG_DSA_TOPK_BROADCAST requires PyNCCL during CUDA graph capture.",
+        "ValueError: Unsupported device: cpu",
+    ],
+)
+def test_settings_and_platforms_are_no_release_arch_or_capture(line: str) -> None:
+    assert code_of(line) not in ("release-not-allowed", "kernel-without-this-arch", "capture-fails")
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "name"),
+    [
+        ('for mod in recipe.get("mods", []):', "TypeError: 'NoneType' object is not iterable", "mods"),
+        (
+            "if self.draft_topk > 1:",
+            "TypeError: '>' not supported between instances of 'NoneType' and 'int'",
+            "draft_topk",
+        ),
+        ("n = layer.q_bias.shape[0]", "AttributeError: 'NoneType' object has no attribute 'shape'", "layer.q_bias"),
+        ('size = config["rope"]["theta"]', "TypeError: 'NoneType' object is not subscriptable", "rope"),
+    ],
+)
+def test_a_value_that_is_none_is_named_by_the_line_that_stops(code: str, error: str, name: str) -> None:
+    more = f'(APIServer pid=1)   File "/v/site-packages/vllm/b.py", line 3, in f\n(APIServer pid=1)     {code}\n'
+    (one,) = found(SKEW.format(error=error, more=more))
+    assert one.code == "value-is-none"
+    assert name in said(one)
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("TypeError: Mismatched number of arguments when calling: `run(...)`. Expected 3 but got 4", "mixed-wheels"),
+        ("/b/ggml/src/ggml.c:91: GGML_ASSERT(a->ne[0] == 4) failed", "ggml-check-fails"),
+        ("RuntimeError: Unable to connect to GCS at address 10.0.0.1:6379", "ray-head-not-reached"),
+        ("ValueError: Unknown rope scaling type: yarnx", "value-not-known"),
+        ("AssertionError: local_world_size (8) exceeds the number of visible devices (1).", "too-many-gpus-asked"),
+        ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (5x3 and 4x3)", "sizes-do-not-agree"),
+        ("Sep 09 10:01:02 s kernel: Internal error: Oops: 0000000096000007 [#1] SMP", "kernel-stops"),
+    ],
+)
+def test_more_kinds_in_words_made_here(line: str, code: str) -> None:
+    assert code_of(line) == code
+
+
+def test_a_size_that_differs_while_weights_are_read_is_the_checkpoint_s() -> None:
+    more = '(APIServer pid=1)   File "/v/site-packages/vllm/b.py", line 3, in _load_w13\n'
+    (one,) = found(
+        SKEW.format(error="RuntimeError: The size of tensor a (3) must match the size of tensor b (6)", more=more)
+    )
+    assert one.code == "weights-do-not-fit"
+
+
+def test_a_backend_that_an_option_forces_is_left_out_first() -> None:
+    args = "(APIServer pid=1) INFO 08-02 10:00:00 [api_utils.py:273] non-default args: {'moe_backend': 'odd_moe'}\n"
+    more = '(APIServer pid=1)   File "/v/site-packages/vllm/model_executor/layers/fused_moe/odd.py", line 3, in f\n'
+    (one,) = found(args + SKEW.format(error="KeyError: 'w13'", more=more))
+    assert one.code == "forced-backend-fails"
+    assert "Leave --moe-backend out" in said(one)
+
+
+def test_a_package_that_an_engine_calls_is_not_said_to_be_too_old() -> None:
+    more = (
+        '(APIServer pid=1)   File "/v/site-packages/einops/a.py", line 3, in f\n(APIServer pid=1)     return t[kind]\n'
+    )
+    (one,) = found(SKEW.format(error="ValueError: odd rope", more=more))
+    assert one.code == "unknown"
+    assert "The line that stops: return t[kind]" in one.note
+    assert "vLLM called it" in one.note
 
 
 @pytest.mark.parametrize("family", ["driver", "kept"])
