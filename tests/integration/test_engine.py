@@ -228,6 +228,9 @@ def test_a_silent_engine_is_never_ended(engine: Engine, store: Store) -> None:
     pid = status(store).pid or 0
     os.kill(pid, signal.SIGSTOP)
     try:
+        threads = list(Path(f"/proc/{pid}/task").glob("*/stat"))
+        while any(stat.read_text(encoding="ascii").rpartition(") ")[2][0] != "T" for stat in threads):
+            time.sleep(0.01)  # a thread stops when it next runs
         with pytest.raises(EngineError, match="gave no answer in 1 s") as caught:
             up(store, ENV, patience=1)
     finally:
