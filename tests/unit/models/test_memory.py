@@ -119,6 +119,10 @@ def test_long_prompts_of_a_sparse_indexer_take_what_a_report_saw() -> None:
     assert short < 7
     assert long > 18
     assert mended < 4
+    endless = replace(few, batched=1)  # no step is gone through
+    assert prefill_growth(model, endless, 1 << 24, Machine(figures=load_figures())) / GIB == pytest.approx(
+        1 << 17, rel=0.01
+    )
     plain = model_of(config_named("Qwen/Qwen3-8B"), "q", "its config")
     assert prefill_growth(plain, launch, 231_000, Machine(figures=load_figures())) == 0
 

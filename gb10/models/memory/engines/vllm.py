@@ -32,8 +32,6 @@ from gb10.models.memory.engines.budget import (
 from gb10.models.memory.launch import Launch
 from gb10.models.memory.model import Model
 
-LONGEST_PROMPT: Final = 1 << 22
-"""Tokens of a prompt that are counted."""
 BLOCK: Final = 16
 """Tokens of a page, unless an option or a state asks for more."""
 LATENT_BLOCK: Final = 128
@@ -265,8 +263,9 @@ def prefill_growth(model: Model, launch: Launch, length: int, machine: Machine) 
     ratio = fields.number("index_kpool", "indexer_compress_ratio", default=ratio, largest=4096) or 1
     budget = (launch.indexer_logits or machine.figures["vllm_indexer_mib"].value) * (1 << 20)
     batched = launch.batched or BATCHED
-    steps = range(1, ceil(min(length, LONGEST_PROMPT) / batched) + 1)
-    found = sum(min(budget, 4.0 * batched * ceil(step * batched / ratio)) for step in steps)
+    steps, each = ceil(length / batched), 4.0 * batched * batched / ratio  # so much more in each step, up to the budget
+    growing = min(steps, int(budget / each))
+    found = each * growing * (growing + 1) / 2 + (steps - growing) * budget
     return max(round(found - budget), 0)  # the start has tried one
 
 
