@@ -165,12 +165,11 @@ def _state(fields: Fields, layer: Layer, tensor: int) -> tuple[float, float]:
             heads * key * value,
         )
     elif layer.mixer == "kimi-delta":
-        own, heads, size = kimi_sizes(fields)
-        kernel = own.number("short_conv_kernel_size", "linear_conv_kernel_dim")
+        _, heads, size, kernel = kimi_sizes(fields)
         mixed, state = 3 * heads * size, heads * size * size
     else:
-        heads, size, groups, kernel = mamba_sizes(fields)
-        mixed, state = heads * size + 2 * groups, heads * size * fields.number("ssm_state_size", "mamba_d_state")
+        heads, size, groups, each, kernel = mamba_sizes(fields)
+        mixed, state = heads * size + 2 * groups * each, heads * size * each
     words = (fields.text.get("mamba_ssm_dtype"), fields.text.get("mamba_ssm_cache_dtype"))
     width = 2 if any(word in ("bfloat16", "float16") for word in words) else 4
     return (mixed * (kernel - 1) * 2 + state * width) / tensor, mixed * 2 / tensor

@@ -188,10 +188,10 @@ def with_sizes(
 
 
 OTHER_LAYERS: Final = re.compile(
-    r"mamba|ssm|d_state|state_size|conv|linear_(?:attn|num|key|value|head)|kda|delta|gla_|lru|rwkv|recurrent|hyena|xlstm|lightning"
-    r"|retention|attn_type_list|block_types|is_encoder_decoder"
+    r"mamba|ssm|d_state|state_size|conv|linear_(?:attn|num|key|value|head)|kda|delta|gla_|lru|rwkv|recurrent|hyena|xlstm"
+    r"|lightning|retention|attn_type_list|block_types|is_encoder_decoder"
 )
-"""Fields of layers that keep a state in place of tokens."""
+"""Fields of layers that keep a state in place of tokens, or tokens of an encoder, too."""
 
 
 def _attention_alone(fields: Fields) -> tuple[Layer, ...]:

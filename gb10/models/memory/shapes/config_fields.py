@@ -281,10 +281,8 @@ def _feed(number: int, fields: Fields) -> Feed:
     listed = _listed(number, fields)
     if listed is None:
         step = fields.number(*STEPS, default=1, largest=512) or 1
-        first, last = (
-            fields.number(*DENSE, default=0, largest=512),
-            fields.number("moe_layer_end_index", default=MOST_LAYERS),
-        )
+        first = fields.number(*DENSE, default=0, largest=512)
+        last = fields.number("moe_layer_end_index", default=MOST_LAYERS)
         sparse = first <= number <= last and (number + 1) % step == 0
         listed = sparse and number not in fields.entries("mlp_only_layers")
     return "experts" if listed else "dense"

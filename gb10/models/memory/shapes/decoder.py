@@ -44,6 +44,8 @@ FAMILIES: Final = frozenset(
     }
 )
 """Types of decoders whose tensors are known."""
+STREAMS: Final = ("deepseek_v4", "glm5_next")
+"""Families with several residual streams."""
 DENSE_DRAFTS: Final = ("step3p7", "mimo_v2_flash")
 """Families with experts whose draft layers have none."""
 
@@ -81,26 +83,18 @@ def _layer(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
         yield from grouped(fields, layer, mixer)
     elif layer.mixer == "latent":
         yield from latent(fields, mixer)
-        if fields.kind == "glm5_next":
-            yield from _streams(fields, at)
     elif layer.mixer == "compressed":
         yield from compressed(fields, layer, mixer)
-        yield from _streams(fields, at)
     elif layer.mixer == "delta":
         yield from delta(fields, f"{at}.linear_attn")
     elif layer.mixer == "kimi-delta":
         yield from kimi_delta(fields, mixer)
-        if fields.kind == "glm5_next":
-            yield from _streams(fields, at)
     elif layer.mixer == "mamba":
         yield from mamba(fields, mixer)
+    if fields.kind in STREAMS:  # they are mixed in FP32: (2 + streams) x streams rows for each of two
+        streams = fields.number("hc_mult", largest=64)
+        yield plain(f"{at}.hc_fn", 2 * (2 + streams) * streams, streams * fields.hidden, width=4)
     yield from feed_forward(fields, layer, at)
-
-
-def _streams(fields: Fields, at: str) -> Iterator[Tensor]:
-    """DeepSeek-V4's mixing of several residual streams, in FP32: (2 + streams) x streams rows for each of two."""
-    streams = fields.number("hc_mult", largest=64)
-    yield plain(f"{at}.hc_fn", 2 * (2 + streams) * streams, streams * fields.hidden, width=4)
 
 
 def _drafts(fields: Fields, layers: tuple[Layer, ...]) -> Iterator[Tensor]:

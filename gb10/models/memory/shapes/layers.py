@@ -258,20 +258,24 @@ def delta(fields: Fields, at: str) -> Iterator[Tensor]:
     yield plain(f"{at}.dt_bias", heads)
 
 
-def kimi_sizes(fields: Fields) -> tuple[Fields, int, int]:
-    """The fields of Kimi's delta attention, its heads and their size; GLM-5.3-Flash has them among the others."""
+def kimi_sizes(fields: Fields) -> tuple[Fields, int, int, int]:
+    """The fields of Kimi's delta attention, its heads, their size, and the convolution's kernel.
+
+    GLM-5.3-Flash has them among the others.
+    """
     chosen = mapping_in(fields.text, "linear_attn_config")
     own = Fields(chosen or fields.text)
     return (
         own,
         own.number("num_heads" if chosen else "linear_num_heads", largest=4096),
         own.number("head_dim" if chosen else "linear_head_dim"),
+        own.number("short_conv_kernel_size" if chosen else "linear_conv_kernel_dim"),
     )
 
 
 def kimi_delta(fields: Fields, at: str) -> Iterator[Tensor]:
     """Kimi's delta attention: three projections with a convolution each, a decay of low rank, and a gate."""
-    own, heads, size = kimi_sizes(fields)
+    own, heads, size, kernel = kimi_sizes(fields)
     inner, hidden = heads * size, fields.hidden
     for name in ("q_proj", "k_proj", "v_proj"):
         yield linear(f"{at}.{name}", hidden, inner)
@@ -283,27 +287,28 @@ def kimi_delta(fields: Fields, at: str) -> Iterator[Tensor]:
         yield linear(f"{at}.{name}_b_proj", size, inner)
     if "g" not in low:
         yield linear(f"{at}.g_proj", hidden, inner)
-    yield plain(f"{at}.conv1d", 3 * inner, own.number("short_conv_kernel_size", "linear_conv_kernel_dim"), width=4)
+    yield plain(f"{at}.conv1d", 3 * inner, kernel, width=4)
     yield plain(f"{at}.dt_bias", inner + heads, width=4)
 
 
-def mamba_sizes(fields: Fields) -> tuple[int, int, int, int]:
-    """Of Mamba 2: heads, their size, groups x numbers of a state, and the convolution's kernel."""
+def mamba_sizes(fields: Fields) -> tuple[int, int, int, int, int]:
+    """Of Mamba 2: heads, their size, groups, numbers of a state, and the convolution's kernel."""
     return (
         fields.number("mamba_num_heads", "mamba_n_heads"),
         fields.number("mamba_head_dim", "mamba_d_head"),
-        fields.number("n_groups", "mamba_n_groups") * fields.number("ssm_state_size", "mamba_d_state"),
+        fields.number("n_groups", "mamba_n_groups"),
+        fields.number("ssm_state_size", "mamba_d_state"),
         fields.number("conv_kernel", "mamba_d_conv"),
     )
 
 
 def mamba(fields: Fields, at: str) -> Iterator[Tensor]:
     """Mamba 2: the inner width is heads x head size."""
-    heads, size, groups, kernel = mamba_sizes(fields)
+    heads, size, groups, state, kernel = mamba_sizes(fields)
     inner = heads * size
-    yield linear(f"{at}.in_proj", fields.hidden, 2 * inner + 2 * groups + heads)
+    yield linear(f"{at}.in_proj", fields.hidden, 2 * inner + 2 * groups * state + heads)
     yield linear(f"{at}.out_proj", inner, fields.hidden)
-    yield plain(f"{at}.conv1d", inner + 2 * groups, kernel + 1)
+    yield plain(f"{at}.conv1d", inner + 2 * groups * state, kernel + 1)
     yield plain(f"{at}.A_log_D_dt_bias", 3 * heads)
 
 
