@@ -12,7 +12,7 @@ from typing import Final
 import tree_sitter_cpp
 from tree_sitter import Language, Node, Parser
 
-from gb10.serving.doctor.printed_statements import CONDITION, DEEPEST, Kind, Statement, pieces
+from gb10.serving.doctor.printed_statements import CONDITION, DEEPEST, Kind, Statement, pieces, telling_words
 
 LARGEST: Final = 1 << 20
 """Bytes of a file that is read."""
@@ -91,9 +91,11 @@ def _printed(node: Node, file: str, above: int) -> Statement | None:
             holes[holes.index("…")] = _source(one)[:120]
         else:
             _literals(one, parts, holes)
+    if len(telling_words(" ".join(parts))) < 2:
+        return None
     function, around = _around(node)
     conditions = ((f"not ({held})", *around) if held and held != "false" else around)[:DEEPEST]
-    found = Statement(
+    return Statement(
         kind=kind,
         exception=exception,
         parts=tuple(parts),
@@ -105,7 +107,6 @@ def _printed(node: Node, file: str, above: int) -> Statement | None:
         end=last.end_point[0] + 1 + above,
         function=function,
     )
-    return found if len(found.words) >= 2 else None
 
 
 def _streamed(call: Node) -> tuple[list[Node], Node]:

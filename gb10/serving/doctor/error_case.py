@@ -45,6 +45,11 @@ class Case:
         """The message."""
         return self.raised.message
 
+    @property
+    def said(self) -> str:
+        """The first line of the message."""
+        return self.text.partition("\n")[0]
+
     @cached_property
     def packages(self) -> tuple[str, ...]:
         """The packages of its traceback, the outermost first, each once."""
@@ -75,6 +80,11 @@ class Case:
             return None
         version = self.version(self.engine)
         return self.releases.find(self.engine, version) if version else None
+
+    @property
+    def newer(self) -> EngineRelease | None:
+        """The engine's next release, where one is known."""
+        return self.releases.after(self.engine, self.release.version) if self.engine and self.release else None
 
     def fitting(self, distribution: str) -> str:
         """Which release of a package belongs to the engine's, in words; empty where nobody knows."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from gb10.serving.doctor.diagnosis import Finding
 from gb10.serving.doctor.engine_releases import Releases
-from gb10.serving.doctor.error_case import DISTRIBUTIONS, ENGINES
+from gb10.serving.doctor.error_case import ENGINES, distribution_of
 from gb10.serving.doctor.log_scan import Scan
 from gb10.serving.doctor.message_index import ENOUGH, Known, MessageIndex
 from gb10.serving.doctor.printed_statements import Statement, telling_words
@@ -64,7 +64,7 @@ def question_of(one: Finding, scan: Scan, releases: Releases) -> Question:
     named: dict[str, str] = {}
     said: dict[str, str] = {}
     for engine in ("vllm", "sglang", *CALLED):
-        distribution = DISTRIBUTIONS.get(engine, engine)
+        distribution = distribution_of(engine)
         version = (scan.image.versions if scan.image else {}).get(distribution) or scan.facts.packages.get(distribution)
         if version:
             said[engine] = version

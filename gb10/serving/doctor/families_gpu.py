@@ -234,7 +234,7 @@ def beyond_sms_or_registers(case: Case) -> Verdict | None:
             code="beyond-registers",
             meaning=(
                 f"A kernel asks for more registers or threads than a GB10 has ({REGISTERS:,} registers an SM, "
-                f"255 a thread): {case.text.partition(chr(10))[0][:200]}"
+                f"255 a thread): {case.said[:200]}"
             ),
             action=f"{_another(case)} Fewer warps or a smaller tile in a tuned file.",
             evidence="CUDA's table of compute capability 12.x",
@@ -320,7 +320,7 @@ def _refuses_this_gpu(case: Case) -> Verdict:
     return Verdict(
         code="kernel-without-this-arch",
         meaning=(
-            f"{library[0] if library else 'A kernel'} refuses this GPU: {case.text.partition(chr(10))[0][:300]} A GB10 "
+            f"{library[0] if library else 'A kernel'} refuses this GPU: {case.said[:300]} A GB10 "
             "is compute capability 12.1. Such a check lets 9.0 or 10.x through, or it fails because the library was "
             "built without the code for 12.x (FP4 and block scales need sm_120a, sm_120f or sm_121a, not plain sm_120)."
         ),
@@ -378,16 +378,14 @@ def compiler_without_arch(case: Case) -> Verdict | None:
         return Verdict(
             code="compiler-without-this-arch",
             meaning=(
-                "NVRTC, the compiler that torch and others use at run time, does not know this GPU (12.1): it is of a "
-                "CUDA "
-                f"before 12.9{f', that of torch {torch}' if torch else ''}. It comes with torch's wheels, or from "
-                "LD_LIBRARY_PATH or conda before them."
+                "NVRTC, the compiler that torch and others use at run time, does not know this GPU (12.1): it is of "
+                f"a CUDA before 12.9{f', that of torch {torch}' if torch else ''}. It comes with torch's wheels, or "
+                "from LD_LIBRARY_PATH or conda before them."
             ),
             action=(
                 "Take torch of CUDA 13 (index cu130; python -c 'import torch; print(torch.version.cuda)'), with its "
-                "own "
-                "nvidia-cuda-nvrtc, and no older libnvrtc.so in LD_LIBRARY_PATH. TORCH_CUDA_ARCH_LIST does not help "
-                "here."
+                "own nvidia-cuda-nvrtc, and no older libnvrtc.so in LD_LIBRARY_PATH. TORCH_CUDA_ARCH_LIST does not "
+                "help here."
             ),
             evidence="NVRTC's own message; IsaacLab#5520",
         )
@@ -542,7 +540,7 @@ def kernel_call_fails(case: Case) -> Verdict | None:
     named = re.search(r"[Cc]heck failed|[Cc]ould not|[Ff]ailed|[Ii]nvalid|[Uu]nsupported|[Cc]annot", case.text)
     operator = any(one.file.endswith("torch/_ops.py") for one in case.raised.frames[-2:])
     by_file = operator or (last is not None and CALLS_A_KERNEL.search(last.file) is not None)
-    by_name = named is not None and NAMES_A_KERNEL.search(case.text.partition("\n")[0]) is not None
+    by_name = named is not None and NAMES_A_KERNEL.search(case.said) is not None
     if case.raised.name not in OF_THE_GPU or not (by_file or (by_name and not case.raised.frames)):
         return None
     where = f"{case.text[:600]} {last.path if last else ''}"
@@ -552,7 +550,7 @@ def kernel_call_fails(case: Case) -> Verdict | None:
         code="kernel-call-fails",
         meaning=(
             f"{library[0] if library else 'A library of kernels'} did not take this call: "
-            f"{case.text.partition(chr(10))[0][:300].rstrip('.')}.{at} Its build here has no kernel for these data "
+            f"{case.said[:300].rstrip('.')}.{at} Its build here has no kernel for these data "
             f"types, this activation, shape or GPU (12.1)."
         ),
         action=f"{library[1][0].upper() + library[1][1:] if library else ''} {_another(case)}".strip(),
@@ -598,17 +596,15 @@ def capture_fails(case: Case) -> Verdict | None:
     found = CAPTURE.search(case.text)
     if found is None:
         return None
-    engine, release = case.engine, case.release
-    newer = case.releases.after(engine, release.version) if engine and release else None
-    off = "--disable-cuda-graph" if engine == "sglang" else "--enforce-eager"
+    newer = case.newer
+    off = "--disable-cuda-graph" if case.engine == "sglang" else "--enforce-eager"
     drafts = " Try without drafts, too: they are captured by themselves." if _drafts(case) else ""
     return Verdict(
         code="capture-fails",
         meaning=(
             f"While CUDA graphs were captured, something did what a graph cannot hold ({found[0]}): it allocated, "
-            f"waited for "
-            "the GPU, copied to the CPU, or compiled a kernel for the first time. The line that raised it is often a "
-            "later one."
+            "waited for the GPU, copied to the CPU, or compiled a kernel for the first time. The line that raised "
+            "it is often a later one."
         ),
         action=(
             f"{off} starts without graphs, and tells whether they are the cause; then fewer of them "
@@ -644,7 +640,7 @@ def compiler_of_kernels_fails(case: Case) -> Verdict | None:
     return Verdict(
         code="kernel-does-not-compile",
         meaning=(
-            f"{who} cannot compile a kernel for this GPU: {case.text.partition(chr(10))[0][:240]}.{kernel} The "
+            f"{who} cannot compile a kernel for this GPU: {case.said[:240]}.{kernel} The "
             "compiler and the kernel are of different times, or this release of the compiler has a fault there; the "
             "model is not the cause."
         ),

@@ -72,9 +72,8 @@ def library_of_another_cuda(case: Case) -> Verdict | None:
         )
     else:
         action = (
-            "Take wheels for CUDA 13 (index cu130) and aarch64, which is what a GB10 needs; PyPI's default "
-            "of older releases is CUDA 12. "
-            "Do not install CUDA 12 beside it."
+            "Take wheels for CUDA 13 (index cu130) and aarch64, which is what a GB10 needs; PyPI's default of older "
+            "releases is CUDA 12. Do not install CUDA 12 beside it."
         )
     return Verdict(
         code="library-of-another-cuda",
@@ -99,18 +98,17 @@ def torch_for_cpus(case: Case) -> Verdict | None:
     return Verdict(
         code="torch-for-cpus",
         meaning=(
-            f"torch for CPUs is installed in place of the one for CUDA: "
-            f"{found['library'] if found else 'CUDA'} is part of the other one."
+            f"torch for CPUs is installed in place of the one for CUDA: {found['library'] if found else 'CUDA'} is "
+            "part of the other one."
         ),
         action=" ".join(
             filter(
                 None,
                 (
                     (
-                        "Install torch from the index of CUDA 13 (https://download.pytorch.org/whl/cu130) "
-                        "after everything else, or pin it for the "
-                        "whole installation (uv: --override; pip: a constraints file). On aarch64 PyPI's torch "
-                        "may be the one for CPUs."
+                        "Install torch from the index of CUDA 13 (https://download.pytorch.org/whl/cu130) after "
+                        "everything else, or pin it for the whole installation (uv: --override; pip: a constraints "
+                        "file). On aarch64 PyPI's torch may be the one for CPUs."
                     ),
                     pin,
                 ),
@@ -139,10 +137,9 @@ def no_driver_in_the_container(case: Case) -> Verdict | None:
             f"libraries come from the host, by NVIDIA's container toolkit."
         ),
         action=(
-            "Start the container with --gpus all (CDI: --device nvidia.com/gpu=all); in compose a reservation "
-            "of driver nvidia; in Kubernetes "
-            "nvidia.com/gpu with runtimeClassName nvidia. If nvidia-smi fails on the host, too, install the "
-            "driver and the toolkit there."
+            "Start the container with --gpus all (CDI: --device nvidia.com/gpu=all); in compose a reservation of "
+            "driver nvidia; in Kubernetes nvidia.com/gpu with runtimeClassName nvidia. If nvidia-smi fails on the "
+            "host, too, install the driver and the toolkit there."
         ),
         evidence="libcuda.so.1 and libnvidia-ml.so.1 are no part of any image; AEON#5, docs/run.md",
     )
@@ -252,7 +249,7 @@ def packages_of_different_times(case: Case) -> Verdict | None:
     ):
         return _different_times(case, case.packages[-1], kind[0], f"{kind[0]} raises {kind[-1]}")
     if case.raised.name == "AttributeError" and re.search(r"^\S{1,80} (?:object )?has no attribute ", case.text):
-        return _between_last_two(case, case.text.partition("\n")[0][:160])
+        return _between_last_two(case, case.said[:160])
     return None
 
 
@@ -289,9 +286,7 @@ def _different_times(case: Case, caller: str, called: str, what: str) -> Verdict
         return None
     distribution = distribution_of(called)
     version = case.version(distribution)
-    release = case.release
-    engine = case.engine
-    newer = case.releases.after(engine, release.version) if engine and release else None
+    release, newer = case.release, case.newer
     fitting = case.fitting(distribution)
     here = f"{distribution} {version}" if version else distribution
     who = (
@@ -370,8 +365,7 @@ def model_is_too_new(case: Case) -> Verdict | None:
             else "Take a newer release of TensorRT-LLM.",
             evidence="tensorrt_llm/models is the list of the legacy engine; TensorRT-LLM#15941",
         )
-    release, engine = case.release, case.engine
-    newer = case.releases.after(engine, release.version) if engine and release else None
+    release, newer = case.release, case.newer
     here = f"{case.engine_name} {release.version}" if release else case.engine_name
     if kind:
         return Verdict(
@@ -381,10 +375,9 @@ def model_is_too_new(case: Case) -> Verdict | None:
                 f"model. {case.fitting('transformers')}"
             ).strip(),
             action=(
-                f"Take a newer transformers that has {kind['name']}, within what {here} allows; else a newer "
-                f"release of the engine"
-                f"{f' ({newer.version} is the next)' if newer else ''}. If the repository brings its own code: "
-                f"--trust-remote-code."
+                f"Take a newer transformers that has {kind['name']}, within what {here} allows; else a newer release "
+                f"of the engine{f' ({newer.version} is the next)' if newer else ''}. If the repository brings its "
+                "own code: --trust-remote-code."
             ),
             evidence="transformers' own registry of model types; vllm#33580",
         )
@@ -393,10 +386,9 @@ def model_is_too_new(case: Case) -> Verdict | None:
         code="model-not-known",
         meaning=f"{here} has no model class {name}.",
         action=(
-            f"Take a newer release{f' ({newer.version} is the next)' if newer else ''}, or install the plugin "
-            f"that registers {name} in the same environment; "
-            "the model's card names it. If the class is listed and failed to be inspected, an import of it "
-            "failed: read the lines before."
+            f"Take a newer release{f' ({newer.version} is the next)' if newer else ''}, or install the plugin that "
+            f"registers {name} in the same environment; the model's card names it. If the class is listed and failed "
+            "to be inspected, an import of it failed: read the lines before."
         ),
         evidence="the engine's own registry of models; sglang#4689, Spark-X2.5#6",
     )
@@ -471,7 +463,7 @@ def parts_of_different_releases(case: Case) -> Verdict | None:
         return None
     last = frames[-1]
     release = f"{case.engine_name} {case.release.version}" if case.release else "this release"
-    newer = case.releases.after(case.engine, case.release.version) if case.engine and case.release else None
+    newer = case.newer
     take = f"Take a newer release{f' ({newer.version} is the next)' if newer else ''}"
     if arguments:
         called = arguments["called"].removesuffix(".__init__")
@@ -484,8 +476,7 @@ def parts_of_different_releases(case: Case) -> Verdict | None:
             meaning=(
                 f"{last.path} calls {what}, which {called} of {release} does not take: this file, or the one with "
                 f"{called.partition('.')[0]}, is of another release of {last.package} than the rest. One of both was "
-                f"mounted or "
-                f"patched over the image's own (a mod, -v …), or it is a plugin or a model's own code."
+                "mounted or patched over the image's own (a mod, -v …), or it is a plugin or a model's own code."
             ),
             action=(
                 f"`docker inspect` shows what is mounted. Leave the mounted or patched file out, be it "
@@ -579,8 +570,8 @@ def release_named_by_the_message(case: Case) -> Verdict | None:
     return Verdict(
         code="release-not-allowed",
         meaning=(
-            f"The release of {distribution} is not one that this program takes"
-            f"{f' ({wanted})' if wanted else ', it is too old'}: {case.text.partition(chr(10))[0][:240]}.{here}"
+            f"The release of {distribution} is not one that this program "
+            f"takes{f' ({wanted})' if wanted else ', it is too old'}: {case.said[:240]}.{here}"
         ),
         action=(
             f"Install {distribution}{wanted.replace(' ', '') if wanted[:1] in '<>=~' else ''}"
@@ -610,9 +601,8 @@ def compiled_for_another_python(case: Case) -> Verdict | None:
     name = (found["tvm"] or found["torch"] or found["bound"]).removesuffix("(")
     library = distribution_of(owner) if owner else "the library"
     cached = (
-        " flashinfer-python, flashinfer-cubin and flashinfer-jit-cache must be of one version (pip list), and a cache "
-        "of an "
-        "older one goes: rm -r ~/.cache/flashinfer."
+        " flashinfer-python, flashinfer-cubin and flashinfer-jit-cache must be of one version (pip list), and a "
+        "cache of an older one goes: rm -r ~/.cache/flashinfer."
         if "flashinfer" in library
         else ""
     )
@@ -620,9 +610,8 @@ def compiled_for_another_python(case: Case) -> Verdict | None:
         code="mixed-wheels",
         meaning=(
             f"The compiled function {name} of {library} takes other arguments than the Python code that calls it "
-            f"gives: the "
-            "two are of different releases (a cache of compiled kernels, a second wheel, or a package that was "
-            "updated alone)."
+            "gives: the two are of different releases (a cache of compiled kernels, a second wheel, or a package "
+            "that was updated alone)."
         ),
         action=f"Install {library} and what belongs to it in one version.{cached} {case.fitting(library)}".strip(),
         evidence="the numbers of arguments on both sides; vllm#44081",

@@ -209,11 +209,9 @@ def argument_of_another_program(case: Case) -> Verdict | None:
         code="option-not-readable",
         meaning=f"{option} did not get a value that it takes: {what}.",
         action=(
-            f"Look at what stands behind {option} in the command: a value that was left out makes the next option its "
-            f"value. "
-            "Releases change this: a switch of an older one may want a value now (on, off, auto). --help of this "
-            "release "
-            "lists the values."
+            f"Look at what stands behind {option} in the command: a value that was left out makes the next option "
+            "its value. Releases change this: a switch of an older one may want a value now (on, off, auto). --help "
+            "of this release lists the values."
         ),
         evidence="the program's own reader of arguments; textgen#7237",
     )
@@ -294,8 +292,8 @@ def empty_variable(case: Case) -> Verdict | None:
         code="variable-is-empty",
         meaning=(
             f"{name or 'A variable'} is set, and empty. "
-            f"{'${NAME:-} in a compose file or a script' if name else 'A compose file'} hands on an empty "
-            f"text, which is not the same as no variable."
+            f"{'${NAME:-} in a compose file or a script' if name else 'A compose file'} hands on an empty text, "
+            "which is not the same as no variable."
         ),
         action=(
             f"Leave {name or 'the variable'} out where it has no value (compose: list it without `=` and "
@@ -348,7 +346,7 @@ def backend_refused(case: Case) -> Verdict | None:
     why = (
         reason["reason"].rstrip("]}.") + "]"
         if reason
-        else (f"it is not for {parts['what']}" if parts["what"] else case.text.partition("\n")[0][:300]).rstrip(".")
+        else (f"it is not for {parts['what']}" if parts["what"] else case.said[:300]).rstrip(".")
     )
     asked = parts["option"] or next(
         (
@@ -447,8 +445,7 @@ def value_is_none(case: Case) -> Verdict | None:
             (f"Give {option} a value, or leave out what needs it. " if option else "")
             + (
                 f"In the file that {last.path.rpartition('/')[2]} reads: give {name} a value, write [] or {{}}, or "
-                f"remove the "
-                "line (look for a list whose items are all commented out)."
+                "remove the line (look for a list whose items are all commented out)."
                 if key and not engine
                 else f"Look for {name.rpartition('.')[2]} in config.json and in the options. A newer release may take "
                 "a model without it: this one was written before such models."
@@ -466,7 +463,7 @@ UNKNOWN_VALUE: Final = re.compile(
 
 def value_without_a_list(case: Case) -> Verdict | None:
     """A value that the release does not know, where the message does not list what it knows."""
-    found = UNKNOWN_VALUE.match(case.text.partition("\n")[0]) if case.raised.type else None
+    found = UNKNOWN_VALUE.match(case.said) if case.raised.type else None
     if found is None or case.raised.name not in (
         "ValueError",
         "KeyError",
@@ -475,22 +472,18 @@ def value_without_a_list(case: Case) -> Verdict | None:
         "TypeError",
     ):
         return None
-    option = next((name for name in case.options if found["value"] in _given(case, found["value"]) and name), "")
-    newer = case.releases.after(case.engine, case.release.version) if case.engine and case.release else None
+    newer = case.newer
     return Verdict(
         code="value-not-known",
         meaning=(
             f"{case.here('This release')} does not know the {found['what']} {found['value']}: it is of a newer or "
-            f"older "
-            "release, of a fork, of a plugin that is not installed or not loaded here, or misspelled."
+            "older release, of a fork, of a plugin that is not installed or not loaded here, or misspelled."
         ),
         action=(
             f"Leave {found['value']} out, where it is an option or a field that may be missing. Else look where it "
-            f"comes "
-            "from (a config file, the model's config.json), and take the release that it was written for"
-            f"{f' (next: {newer.version})' if newer else ''}, or the value that this release has for it"
-            f"{f' ({option})' if option else ''}. A plugin must be installed in this environment, with a release that "
-            f"fits."
+            "comes from (a config file, the model's config.json), and take the release that it was written "
+            f"for{f' (next: {newer.version})' if newer else ''}, or the value that this release has for it. A plugin "
+            "must be installed in this environment, with a release that fits."
         ),
         evidence="the program's own registry; LMCache#638",
     )
@@ -512,17 +505,14 @@ def layer_of_another_rank(case: Case) -> Verdict | None:
     return Verdict(
         code="layer-of-another-rank",
         meaning=(
-            f"This rank was told about {found['layer']}, which it does not hold: with pipeline stages"
-            f"{f' ({stages})' if stages else ''} each rank has some layers alone, and the caches were handed out by "
-            f"another "
-            "order of ranks than the layers."
+            f"This rank was told about {found['layer']}, which it does not hold: with pipeline "
+            f"stages{f' ({stages})' if stages else ''} each rank has some layers alone, and the caches were handed "
+            "out by another order of ranks than the layers."
         ),
         action=(
             "Start without pipeline stages (--tensor-parallel-size over the nodes, --pipeline-parallel-size 1), or "
-            "with "
-            "another executor (--distributed-executor-backend mp in place of ray, or the reverse), or without drafts. "
-            "A newer "
-            "release may number the ranks rightly."
+            "with another executor (--distributed-executor-backend mp in place of ray, or the reverse), or without "
+            "drafts. A newer release may number the ranks rightly."
         ),
         evidence="the name of the layer and the file that asks; eugr#233, vllm#36640",
     )
@@ -570,13 +560,12 @@ def forced_backend_fails(case: Case) -> Verdict | None:
             code="forced-backend-fails",
             meaning=(
                 f"{last.path} stops in the code of a backend that was asked for ({name}={value[:80]}): "
-                f"{case.text.partition(chr(10))[0][:240]}. The engine by itself may choose another one for this model."
+                f"{case.said[:240]}. The engine by itself may choose another one for this model."
             ),
             action=(
                 f"Leave --{name.replace('_', '-')} out, so that the engine chooses, or name another backend. "
-                f"./build.py "
-                f"explain MODEL lists which {part} backend serves each layer on 12.1. A newer release may have mended "
-                f"it."
+                f"./build.py explain MODEL lists which {part} backend serves each layer on 12.1. A newer release may "
+                "have mended it."
             ),
             evidence="the file that raised it and the option of the log; vllm#50774",
         )
@@ -623,7 +612,7 @@ def backend_required(case: Case) -> Verdict | None:
     not_here = f" {refused[0]} has kernels for 10.x alone: not on a GB10." if refused else ""
     return Verdict(
         code="backend-required",
-        meaning=f"This works with {any_of} alone ({setting}): {case.text.partition(chr(10))[0][:240]}.{here}",
+        meaning=f"This works with {any_of} alone ({setting}): {case.said[:240]}.{here}",
         action=f"{way}{not_here} Or leave {setting} out: the engine then chooses. A newer release may lift it.",
         evidence="the engine's own check; sglang#35080, TensorRT-LLM#13156",
     )
@@ -671,15 +660,14 @@ def quantization_fields(case: Case) -> Verdict | None:
     missing = case.raised.name in ("KeyError", "ValueError", "AttributeError", "RuntimeError", "AssertionError")
     if not (found and missing) and not (loads and QUANT.search(case.text) and missing):
         return None
-    name = found["name"] if found else case.text.partition("\n")[0][:120]
+    name = found["name"] if found else case.said[:120]
     last = name.rpartition(".")[2]
     method, reads = next((one for pattern, one in OF_A_METHOD.items() if re.search(pattern, last)), ("", ""))
     return Verdict(
         code="quantization-fields",
         meaning=(
-            f"The checkpoint has {name}, and this release built the layer without it: it reads another "
-            f"quantization than the files have, or none for this layer."
-            f"{f' Such names are of {method}.' if method else ''}"
+            f"The checkpoint has {name}, and this release built the layer without it: it reads another quantization "
+            f"than the files have, or none for this layer.{f' Such names are of {method}.' if method else ''}"
         ),
         action=(
             f"{reads} Does config.json have quantization_config (or is there a hf_quant_config.json beside it), and do "
@@ -705,7 +693,7 @@ def sizes_do_not_agree(case: Case) -> Verdict | None:
     found = SIZES.search(case.text)
     if found is None:
         return None
-    said = case.text.partition("\n")[0][:200]
+    said = case.said[:200]
     frames = case.raised.frames
     last = next((one for one in reversed(frames) if one.package not in ("", "torch")), None)
     at = f" {last.path} copies or joins them." if last else ""
@@ -714,16 +702,13 @@ def sizes_do_not_agree(case: Case) -> Verdict | None:
             code="weights-do-not-fit",
             meaning=(
                 f"A weight of the checkpoint has another size than the model's class made room for: {said}.{at} A "
-                f"layer is "
-                "quantized (packed) in the files and not in the class, or the reverse; or experts were joined that the "
-                "files hold apart; or the files are of another model than config.json."
+                "layer is quantized (packed) in the files and not in the class, or the reverse; or experts were "
+                "joined that the files hold apart; or the files are of another model than config.json."
             ),
             action=(
                 "Leave --quantization out, so that the config decides; does its ignore list name this layer (shared "
-                "experts, "
-                "lm_head, drafts)? SGLang: --disable-shared-experts-fusion. Start once without drafts. Else a newer "
-                "release, "
-                "or another checkpoint of the model."
+                "experts, lm_head, drafts)? SGLang: --disable-shared-experts-fusion. Start once without drafts. "
+                "Else a newer release, or another checkpoint of the model."
             ),
             evidence="torch's own message and the frames that load; sglang#29562",
         )
@@ -731,16 +716,15 @@ def sizes_do_not_agree(case: Case) -> Verdict | None:
     return Verdict(
         code="sizes-do-not-agree",
         meaning=(
-            f"Two tensors of the engine do not fit each other: {said}.{at}"
-            f"{f' It is in the part for {feature}.' if feature else ''} Sizes that options set (blocks of the cache, "
-            f"drafts, "
-            "parallel ranks, lengths) do not go with this model, or this release counts them wrongly."
+            "Two tensors of the engine do not fit each other: "
+            f"{said}.{at}{f' It is in the part for {feature}.' if feature else ''} Sizes that options set (blocks of "
+            "the cache, drafts, parallel ranks, lengths) do not go with this model, or this release counts them "
+            "wrongly."
         ),
         action=(
             f"{leave} Leave out sizes that you set (--block-size, --mamba-block-size, --num-speculative-tokens, "
-            f"parallel "
-            "sizes): those that are left out are made to fit. If nothing was set it is a fault of the release: a "
-            "newer one."
+            "parallel sizes): those that are left out are made to fit. If nothing was set it is a fault of the "
+            "release: a newer one."
         ).strip(),
         evidence="torch's own message; vllm PR#57278",
     )
@@ -810,9 +794,8 @@ def permissions(case: Case) -> Verdict | None:
             f"container), or HOME points to a folder of another user.{read}"
         ),
         action=(
-            f"On the host: sudo chown -R $(id -u) the folder that is mounted there, or run the container as "
-            f"its owner (--user UID). "
-            f"{OWN_CACHES if hub_cache else ''}"
+            "On the host: sudo chown -R $(id -u) the folder that is mounted there, or run the container as its "
+            f"owner (--user UID). {OWN_CACHES if hub_cache else ''}"
         ).strip(),
         evidence="errno 13 of the kernel; harbor#262, tt-inference-server#37",
     )

@@ -221,8 +221,12 @@ def _events(log: str, scan: Scan) -> list[_Event]:
 
 
 def _judged(raised: Raised, chain: tuple[Raised, ...], scan: Scan) -> Verdict | None:
+    return verdict_of(_case(raised, chain, scan))
+
+
+def _case(raised: Raised, chain: tuple[Raised, ...], scan: Scan) -> Case:
     short = replace(raised, message=raised.message[:LONGEST])
-    return verdict_of(Case(raised=short, chain=chain, scan=scan, releases=load_releases(), options=load_options()))
+    return Case(raised=short, chain=chain, scan=scan, releases=load_releases(), options=load_options())
 
 
 def _head(text: str) -> str:
@@ -262,12 +266,12 @@ def _raised_by(raised: Raised, scan: Scan) -> str:
     line = f" The line that stops: {code}" if code and not code.startswith("raise") else ""
     engine = next((one.package for one in reversed(raised.frames) if one.package in ENGINES), "")
     if engine and own.package not in ENGINES:
-        case = Case(raised=raised, chain=(raised,), scan=scan, releases=load_releases())
-        fits = case.fitting(distribution_of(own.package))
+        distribution = distribution_of(own.package)
+        fits = _case(raised, (raised,), scan).fitting(distribution)
         then = (
             f"{ENGINES[engine]} called it: an engine and {own.package} of different times do not fit, and a newer "
             f"{own.package} than the engine knows is as wrong as an older one. "
-            f"{fits or f'Install the {distribution_of(own.package)} that the engine requires.'}"
+            f"{fits or f'Install the {distribution} that the engine requires.'}"
         )
     else:
         then = (
