@@ -1,11 +1,11 @@
-"""Seconds and memory of the engines' weight loaders, on one set of safetensors: cold and warm page cache, one run.
+"""Seconds and memory of the engines' weight loaders, on one set of safetensors: a first start and a second, one run.
 
     python3 benches/loaders.py DIR [--make GIB] [--loader NAME]... [--device cuda:0|cpu] [--limit GB/S]
 
 On a machine with torch and the loaders' packages; DIR holds .safetensors files, or ``--make`` writes some there. Each
-loader runs in a process of its own, first with the files out of the page cache, then again with them in it, and brings
-each tensor to the device and drops it, as vLLM 0.33's iterators do (model_loader/weight_utils.py). ``peak`` is the
-largest resident memory of the process without mapped files (RssAnon), sampled each 20 ms; ``resident`` with them;
+loader runs in a process of its own, first with the files out of the page cache, then again as that run has left it. It
+brings each tensor to the device and drops it, as vLLM 0.33's iterators do (model_loader/weight_utils.py). ``peak`` is
+the largest resident memory of the process without mapped files (RssAnon), sampled each 20 ms; ``resident`` with them;
 ``cached`` what the page cache grew by; ``device`` the most of the GPU that was taken. ``--limit`` bounds what a process
 reads from the disk by its cgroup (io.max); where that cannot be set, the run says so and goes on without.
 """
@@ -182,7 +182,7 @@ def limited(folder: Path, rate: float) -> Path | None:
 
 
 def main() -> int:
-    """Print one row for each loader and state of the page cache."""
+    """Print two rows for each loader."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--make", type=int, metavar="GIB")
@@ -200,8 +200,8 @@ def main() -> int:
         files = sorted(map(str, given.folder.glob("*.safetensors")))
     group = limited(given.folder, given.limit) if given.limit else None
     for loader in given.loader or LOADERS:
-        for cold in (True, False):
-            if cold:
+        for first in (True, False):
+            if first:
                 forget(files)
             command = [sys.executable, __file__, str(given.folder), "--device", given.device, "--child", loader]
             with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -210,7 +210,7 @@ def main() -> int:
                         (group / "cgroup.procs").write_text(str(process.pid))
                 out, err = process.communicate()
             row = json.loads(out.splitlines()[-1]) if process.returncode == 0 else {"not run": err.strip()[-300:]}
-            print(json.dumps({"loader": loader, "cache": "cold" if cold else "warm", **row}), flush=True)
+            print(json.dumps({"loader": loader, "start": "first" if first else "again", **row}), flush=True)
     return 0
 
 

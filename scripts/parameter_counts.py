@@ -44,20 +44,17 @@ def counted(model: Any) -> dict[str, int]:  # noqa: ANN401 - torch is not in our
 NOT_SIZES = ("id2label", "label2id", "transformers_version", "_name_or_path")
 
 
-def default_config(kind: str) -> dict[str, Any]:
-    """The fields of a model type's default config that say something."""
-    made = transformers.AutoConfig.for_model(kind)
+def told_fields(made: Any) -> dict[str, Any]:  # noqa: ANN401 - as above
+    """The fields of a config that say something."""
     fields = json.loads(json.dumps(made.to_dict(), default=str))
 
     def kept(part: dict[str, Any]) -> dict[str, Any]:
         told = {
             name: kept(one) if isinstance(one, dict) else one for name, one in part.items() if name not in NOT_SIZES
         }
-        return {
-            name: one for name, one in told.items() if one not in (None, False, {}, 0.0) and not isinstance(one, float)
-        }
+        return {name: one for name, one in told.items() if one not in (None, False, {}) and not isinstance(one, float)}
 
-    return {"model_type": kind, **kept(fields), "tie_word_embeddings": bool(made.tie_word_embeddings)}
+    return {**kept(fields), "tie_word_embeddings": bool(made.tie_word_embeddings)}
 
 
 def families(kinds: list[str]) -> dict[str, Any]:
@@ -68,7 +65,8 @@ def families(kinds: list[str]) -> dict[str, Any]:
         sees = made.get_text_config() is not made
         with torch.device("meta"):
             model = (AutoModelForImageTextToText if sees else AutoModelForCausalLM).from_config(made)
-        found[kind] = {"config": {**default_config(kind), "architectures": [type(model).__name__]}, **counted(model)}
+        config = {"model_type": kind, **told_fields(made), "architectures": [type(model).__name__]}
+        found[kind] = {"config": config, **counted(model)}
     return found
 
 

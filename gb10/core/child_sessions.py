@@ -62,10 +62,10 @@ def end_session(leader: int, reap: Callable[[], object] = lambda: None, patience
     """
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + patience
-        for pid in _members(leader):
+        for pid in members(leader):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
-        while any(_members(leader)):
+        while any(members(leader)):
             if time.monotonic() > deadline:
                 break
             time.sleep(LOOK)
@@ -80,8 +80,8 @@ def started(pid: int) -> int | None:
     return int(fields[STARTED]) if fields else None
 
 
-def _members(leader: int) -> Iterator[int]:
-    """The processes of a session that still run."""
+def members(leader: int) -> Iterator[int]:
+    """The processes of a session that still run: not those that have ended and that nobody has reaped."""
     for path in PROC.glob("[0-9]*"):
         fields = _stat(path)
         if fields and fields[SESSION] == str(leader) and fields[0] != "Z":

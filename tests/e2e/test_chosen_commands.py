@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,18 +13,21 @@ from gb10.image.context import Context
 from gb10.models.choose.choosing import ENGINES, PURPOSES, ModelFiles, choose
 from gb10.models.choose.served_models import served_by
 from gb10.models.choose.writing import recipe_text
+from gb10.models.lint.served import words_of
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.memory.engines.budget import Machine
 from gb10.models.memory.figures import load_figures
 from gb10.models.memory.model import FOLDER, model_of
 from gb10.models.memory.shapes.config_fields import Fields
+from gb10.models.render.rendered import RenderRequest
+from gb10.models.render.rendering import render_recipe
 from tests.e2e.explained import files_of
 from tests.e2e.vllm_cpu import PLATFORMS, site
 from tests.integration.pinned import pinned
+from tests.unit.models.test_memory import DATA, DEFAULTS
 
 pytestmark = pytest.mark.e2e
 HERE = Path(__file__).parent
-DATA = HERE.parent / "unit/data/memory"
 CONTAINERS: dict[str, str] = {engine: f"gb10/{engine}:{served_by(engine).release}-cu130-sm121f" for engine in ENGINES}
 TEMPLATE = "{% if tools %}<tool_call>{% endif %}{% if enable_thinking %}<think>{% endif %}"
 MOST_REFUSED = 20
@@ -34,8 +36,7 @@ MOST_REFUSED = 20
 
 def configs() -> dict[str, dict[str, object]]:
     """Real configs of models, and the default ones of transformers; by their names."""
-    families = json.loads((DATA / "families.json").read_text(encoding="utf-8"))["families"]
-    found = {f"o/{kind}": {"dtype": "bfloat16", **one["config"]} for kind, one in families.items()}
+    found = {f"o/{kind}": {"dtype": "bfloat16", **one["config"]} for kind, one in DEFAULTS.items()}
     for path in sorted((*FOLDER.glob("*.json"), *(DATA / "configs").glob("*.json"))):
         document = json.loads(path.read_text(encoding="utf-8"))
         if document.get("config", {}).get("architectures"):
@@ -56,16 +57,10 @@ def commands(engine: str, refused: list[str]) -> Iterator[list[str]]:
                 refused.append(f"{name}: {error.message}")
                 break
             recipe = load_model_recipe(recipe_text(choice), "new.yaml")
-            text = recipe.command or ""
-            values = {
-                "model": name,
-                "model_revision": "a" * 40,
-                **{key: str(one) for key, one in recipe.defaults.items()},
-            }
-            for key, value in values.items():
-                text = text.replace(f"{{{key}}}", value)
-            words = shlex.split(text.replace("\\\n", " "))
-            yield words[next(at for at, word in enumerate(words) if word.startswith("--")) :]
+            nodes = tuple(f"n{at}" for at in range(choice.launch.nodes))
+            rendered = render_recipe(recipe, RenderRequest(nodes=nodes if len(nodes) > 1 else ()))
+            words = words_of(rendered.serve or "", engine)
+            yield words[next(at for at, word in enumerate(words) if word.startswith("-")) :]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -8,22 +8,19 @@ from typing import Any
 import pytest
 
 from gb10.errors import UsageError
-from gb10.image.plan.catalog import ROOT
 from gb10.models.memory.estimating import estimate
 from gb10.models.memory.model import FOLDER, known_names, model_of
+from tests.unit.models.test_memory import DEFAULTS
 from tests.unit.models.test_memory_engines import MACHINE, VLLM
 
 ODD: tuple[Any, ...] = (None, True, -1, 0, 1, 10**6, 10**30, 0.5, "", "x", [], [1], [[]], {}, {"a": 1}, [None] * 50)
 
 
-FAMILIES = json.loads((ROOT / "tests/unit/data/memory/families.json").read_text(encoding="utf-8"))["families"]
-
-
-@pytest.mark.parametrize("name", [*known_names(), *FAMILIES])
+@pytest.mark.parametrize("name", [*known_names(), *DEFAULTS])
 def test_changed_configs_give_a_model_or_one_sentence(name: str) -> None:
     """40 configs of each model with up to three odd values, in any place."""
     path = FOLDER / f"{name.replace('/', '--', 1)}.json"
-    content = FAMILIES.get(name) or json.loads(path.read_text(encoding="utf-8"))
+    content = DEFAULTS.get(name) or json.loads(path.read_text(encoding="utf-8"))
     chance = random.Random(name)  # noqa: S311 - cases that can be made again
     for _ in range(40 if "config" in content else 0):
         config = json.loads(json.dumps(content["config"]))

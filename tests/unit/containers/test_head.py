@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gb10.containers.head.session import SCRIPT, Node, Session, Way, node_of
-from gb10.core.child_sessions import Dialogue
+from gb10.core.child_sessions import Dialogue, members
 from gb10.core.ssh import SshHost
 from gb10.errors import EngineError, UsageError
 from gb10.image.publish.via_head import HeadPull
@@ -111,16 +111,6 @@ def test_a_head_that_is_ended_at_any_moment_leaves_nothing(tmp_path: Path) -> No
             child.terminate()
             child.wait(15)
         deadline = time.monotonic() + 10
-        while left := running_in_group(child.pid):
+        while left := list(members(child.pid)):
             assert time.monotonic() < deadline, left
             time.sleep(0.02)
-
-
-def running_in_group(group: int) -> list[str]:
-    """The processes of a group but those that have ended and that nobody reaps: process 1 of a container may not."""
-    stats = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            stats.append(stat.read_text(encoding="utf-8", errors="replace"))
-    fields = [(stat, stat.rpartition(")")[2].split()) for stat in stats]
-    return [stat for stat, (state, _parent, of, *_) in fields if int(of) == group and state != "Z"]

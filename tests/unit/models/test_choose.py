@@ -25,6 +25,7 @@ from gb10.models.memory.model import known_config, known_names, model_of
 from gb10.models.memory.shapes.config_fields import Fields
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
+from tests.unit.models.test_memory import DEFAULTS
 
 CONTAINERS = {"vllm": "gb10/vllm:0.33.0-cu130-sm121f", "sglang": "gb10/sglang:0.5.23-cu130-sm121f"}
 HERMES = "{% if tools %}<tool_call>{% endif %}{% if enable_thinking %}<think>{% endif %}"
@@ -66,9 +67,6 @@ def test_every_known_model_gets_a_recipe_that_fits_and_is_clean(name: str, engin
     assert not errors_of(render_recipe(recipe, RenderRequest(nodes=nodes)).issues)
     found = lint(recipe, load_rules())
     assert [issue.text for issue in found.issues if issue.level == "error"] == [], purpose
-
-
-DEFAULTS = json.loads((ROOT / "tests/unit/data/memory/families.json").read_text(encoding="utf-8"))["families"]
 
 
 @pytest.mark.parametrize("kind", DEFAULTS)
