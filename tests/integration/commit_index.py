@@ -27,7 +27,7 @@ class CommitIndex:
     forgets: bool = False
 
     def add(self, project: str, commit: str, version: str, python: str, tree: Tree) -> None:
-        """The files of a real wheel under the version of a commit, for both platforms."""
+        """The files of a real wheel under the version of a commit, for both platforms: two names of the same bytes."""
         page = self.folder / commit / project
         page.mkdir(parents=True)
         names = [f"{project}-{version}-{python}-{python}-manylinux_2_34_{machine}.whl" for machine in PLATFORMS]
@@ -41,7 +41,7 @@ class CommitIndex:
                         lines = content.decode().splitlines(keepends=True)
                         at = next(number for number, line in enumerate(lines) if line.startswith("Version: "))
                         content = "".join([*lines[:at], f"Version: {version}\n", *lines[at + 1 :]]).encode()
-                    archive.writestr(place, content)
+                    archive.writestr(zipfile.ZipInfo(place), content)
         links = "".join(f'<a href="{quote(name)}">{name}</a>\n' for name in names)
         (page / "index.html").write_text(links, encoding="utf-8")
 

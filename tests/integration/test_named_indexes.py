@@ -18,6 +18,7 @@ import pytest
 from gb10.core.document import parse_document
 from gb10.core.store import Store
 from gb10.errors import FetchError, Gb10Error, UsageError
+from gb10.image.lock.kept_files import OwnIndex
 from gb10.image.lock.relock import lock_sdists, lock_wheels
 from gb10.image.lock.resolver import MISFIT, Resolver
 from gb10.image.plan.values import artifacts
@@ -257,3 +258,36 @@ def test_a_source_archive_of_a_named_project_comes_from_there(tmp_path: Path, se
     made = lock_sdists(recipe, Index(open_index_session({}), served["main"].url), Store(tmp_path / "store"))
     assert made["torch"].sha256 == sha256
     assert not served["main"].asked
+
+
+def test_two_names_of_one_content_are_both_kept_and_an_index_that_is_down_is_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The same bytes on the pages of two commits, under two names each: four files to keep, one content."""
+    page, store = tmp_path / "served/torch", Store(tmp_path / "store")
+    page.mkdir(parents=True)
+    names = [f"torch-1-cp312-cp312-manylinux_2_34_{machine}.whl" for machine in ("aarch64", "x86_64")]
+    for name in names:
+        (page / name).write_bytes(b"the same")
+    (page / "index.html").write_text("".join(f'<a href="{name}">{name}</a>\n' for name in names), encoding="utf-8")
+    for commit in ("one", "two"):
+        (tmp_path / "served" / commit).symlink_to(".")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "served"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        session = open_index_session({})
+        session.get_adapter("http://").max_retries = 0  # type: ignore[attr-defined]
+        indexes = [
+            OwnIndex(session, f"http://127.0.0.1:{server.server_port}/{commit}", store, forgets=True)
+            for commit in ("one", "two")
+        ]
+        for index in indexes:
+            for link in index.links("torch"):
+                index.keep("torch", link)
+        server.shutdown()
+    capfd.readouterr()
+    for index in indexes:
+        assert {(link.filename, link.url[:5]) for link in index.links("torch")} == {(name, "file:") for name in names}
+        assert "2 files of torch that were kept of it are all that counts" in capfd.readouterr().err
+    with pytest.raises(FetchError):
+        indexes[0].links("helper")

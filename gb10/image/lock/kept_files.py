@@ -1,8 +1,8 @@
 """Files of indexes that forget, or give no hash: fetched once, hashed, noted, and never removed by ``cache gc``."""
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 import requests
@@ -17,13 +17,15 @@ from gb10.errors import FetchError
 from gb10.sources.index.client import NO_OBJECT, NOT_FOUND, Index, size_of
 from gb10.sources.index.page import Link
 
-FILE: Final = "file.json"
 LARGEST: Final = 4 << 30
 """Bytes of a file."""
 
 
 class KeptFile(Model):
-    """A file, and the page of an index that named it; its entry has its sha256 as name."""
+    """A file, and the page of an index that named it.
+
+    The entry has the file's sha256 as name, and a note for each page and name by which that content was fetched.
+    """
 
     index: str
     project: Name
@@ -43,7 +45,7 @@ def kept_links(store: Store, index: str, project: str) -> tuple[Link, ...]:
 
 
 def _notes(store: Store) -> Iterator[KeptFile]:
-    for path in sorted((store.root / KEPT).glob(f"*/{FILE}")):
+    for path in sorted((store.root / KEPT).glob("*/*.json")):
         try:
             found = KeptFile.model_validate_json(path.read_bytes())
         except (
@@ -66,13 +68,18 @@ class OwnIndex(Index):
         self.store = store
 
     def links(self, project: str) -> tuple[Link, ...]:
-        """As of any index. Raises FetchError when nothing was kept."""
+        """As of any index; one that cannot be asked has, and this is printed, what was kept of it.
+
+        Raises FetchError when nothing was kept.
+        """
         kept = kept_links(self.store, self.url, project)
         try:
             others = super().links(project)
-        except FetchError:
+        except FetchError as error:
             if not kept:
                 raise
+            told = f"{error.message}; {len(kept)} files of {project} that were kept of it are all that counts"
+            print(ascii(told)[1:-1], file=sys.stderr, flush=True)
             others = ()
         names = {link.filename for link in kept}
         return (*kept, *(link for link in others if link.filename not in names))
@@ -94,10 +101,6 @@ class OwnIndex(Index):
             final = stored(store, artifact)
             accept(part, artifact, final)
             note = KeptFile(index=self.url, project=project, filename=link.filename, sha256=artifact.sha256, size=size)
-
-            def write(work: Path) -> None:
-                (work / FILE).write_text(note.model_dump_json(), encoding="utf-8")
-
             with store.locked(f"kept-{artifact.sha256}"):
-                store.replace(store.entry(KEPT, artifact.sha256), write)
+                store.write_text(store.entry(KEPT, artifact.sha256) / f"{name}.json", note.model_dump_json())
         return replace(link, url=final.absolute().as_uri(), sha256=artifact.sha256, size=size)
