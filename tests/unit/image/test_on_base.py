@@ -1,14 +1,18 @@
 """Diffs on an image of others: where each file lies there, and what is refused."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from gb10.errors import PatchError
+from gb10.core.store import file_sha256
+from gb10.errors import PatchError, UsageError
+from gb10.image.context import open_context
 from gb10.image.patches.on_base import OnBase, apply_on, place_diff
 from gb10.image.patches.releases import load_releases
 from gb10.image.plan.catalog import ROOT
-from gb10.image.request.from_image import on_base
+from gb10.image.plan.options import PatchUse
+from gb10.image.request.from_image import given_diffs, on_base
 from tests.unit.made_up_base import SITE, base
 
 RELEASES = load_releases(ROOT / "patches")
@@ -61,6 +65,18 @@ def test_a_file_is_found_by_each_of_its_names(on: OnBase, path: str, lies: str) 
 def test_a_package_of_another_folder_of_the_path_is_found() -> None:
     lies = "/usr/lib/python3/dist-packages/yaml/a.py"
     assert list(applied(VLLM, {lies: OLD}, diff("yaml/a.py"))) == [lies]
+
+
+def test_a_diff_that_changed_after_it_was_planned_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.diff"
+    path.write_bytes(diff("vllm/a.py"))
+    use = PatchUse(source="", project="vllm", name=path.name, sha256=file_sha256(path), path=str(path))
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path / "store"), "HOME": str(tmp_path)}, verbosity=-1)
+    (one,) = given_diffs(ctx, base(), (use,))
+    assert [file.diff.path for file in one.files] == ["vllm/a.py"]
+    path.write_bytes(diff("vllm/b.py"))
+    with pytest.raises(UsageError, match=r"mine\.diff changed while it was used"):
+        given_diffs(ctx, base(), (use,))
 
 
 def test_diffs_follow_each_other() -> None:

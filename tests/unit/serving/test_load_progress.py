@@ -50,6 +50,13 @@ def read(*lines: str, forced: bool = False) -> Progress:
     return progress
 
 
+def test_a_run_without_any_token_took_no_time_to_decode() -> None:
+    (run,) = read(start(0, 0, 5.0), line("request_end", 0, 9.0, total_tokens=0, prompt_tokens=9, error="")).runs(
+        0, canaries_right=True
+    )
+    assert run.decode_s == 0.0
+
+
 def test_runs_have_the_figures_of_their_streams_and_warm_up_is_apart() -> None:
     both = (*stream(0, 0, PROSE[:100]), *stream(1, 1, PROSE[:105], per=3), *stream(2, 1, PROSE[500:605], per=3))
     first, second = read(*both, line("bench_complete", None, 9, status="ok")).runs(1, canaries_right=True)

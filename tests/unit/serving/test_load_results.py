@@ -101,6 +101,7 @@ def test_what_a_stream_claims_and_does_not_keep(exchange: Exchange, found: tuple
 
 def test_flaws_of_one_kind_are_one_sentence() -> None:
     assert summed([("a (1)",), (), ("a (2)", "b")]) == ("a (1): 2 of 3 streams", "b: 1 of 3 streams")
+    assert summed([("a (1)", "c (1)")]) == ("a (1): 1 of 1 streams", "c (1): 1 of 1 streams")
 
 
 @pytest.mark.parametrize(
