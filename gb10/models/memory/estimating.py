@@ -84,6 +84,7 @@ def _fits(model: Model, launch: Launch, machine: Machine, *, with_reserve: bool 
 def remedies(model: Model, launch: Launch, machine: Machine) -> Iterator[str]:
     """The largest value of each parameter that fits with all others as they are; or the nodes that are needed."""
     found = [
+        *_plainer(model, launch, machine),
         *_table(model, launch, machine),
         *_shares(model, launch, machine),
         *_lengths(model, launch, machine),
@@ -92,6 +93,16 @@ def remedies(model: Model, launch: Launch, machine: Machine) -> Iterator[str]:
     yield from found
     if not found:
         yield from _more_nodes(model, launch, machine)
+
+
+def _plainer(model: Model, launch: Launch, machine: Machine) -> Iterator[str]:
+    """The launch without what an engine refuses or what only copies: context parallelism, a tier in host memory."""
+    whole = replace(launch, sequence_ranks=1, prefill_ranks=1)
+    if whole != launch and _fits(model, whole, machine):
+        yield "without context parallelism it fits"
+    tier = launch.host_tier
+    if tier is not None and _fits(model, replace(launch, host_tier=None), machine):
+        yield f"without {tier.option} it fits"
 
 
 def _table(model: Model, launch: Launch, machine: Machine) -> Iterator[str]:

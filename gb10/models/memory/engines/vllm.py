@@ -5,7 +5,7 @@ As in v1/worker/gpu_worker.py of vLLM 0.33. The share covers the CUDA graphs fro
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, lcm
 from typing import Final
@@ -204,7 +204,7 @@ def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> B
             ),
             *_padding_note(model, launch, stage),
             *_prefill_problem(model, launch, machine, items, share.length),
-            *_context_problems(model, launch, stage),
+            *_context_problems(model, launch),
             *_cache_type_problem(launch),
             *sleeping(model, launch, items),
             *_pictures(model, launch),
@@ -245,7 +245,7 @@ def _host_tier(launch: Launch) -> list[Item]:
     return [Item(name=HOST_TIER, size=tier.size, known="computed", source=source)]
 
 
-def _context_problems(model: Model, launch: Launch, stage: int) -> Iterator[Problem]:
+def _context_problems(model: Model, launch: Launch) -> Sequence[Problem]:
     """What vLLM refuses of context parallelism; a warning where the engine is a fork.
 
     vLLM 0.33.0: config/parallel.py and config/model.py for the numbers of ranks; v1/core/kv_cache_coordinator.py for
@@ -253,7 +253,7 @@ def _context_problems(model: Model, launch: Launch, stage: int) -> Iterator[Prob
     """
     ranks, shared, more = launch.ranks.tensor, launch.sequence_ranks, launch.prefill_ranks
     if shared == 1 and more == 1:
-        return
+        return ()
     kinds = {layer.mixer for layer in model.layers}
     keys = model.fields.kv_heads if model.fields and not kinds & {"latent", "compressed"} else 0
     refused = kinds - {"full", "latent", "none", *(("delta", "kimi-delta", "mamba") if more == 1 else ())}
@@ -266,10 +266,10 @@ def _context_problems(model: Model, launch: Launch, stage: int) -> Iterator[Prob
         texts.append(f"{ranks} ranks hold {keys} key heads, so at most {max(ranks // keys, 1)} share the same ones")
     if refused:
         texts.append(f"layers of the kind {', '.join(sorted(refused))} cannot be divided")
-    for text in texts:
-        yield Problem(
-            code="context-parallel", text=f"vLLM refuses this context parallelism: {text}", warning=launch.fork
-        )
+    if not texts:
+        return ()
+    text = f"vLLM refuses this context parallelism: {'; '.join(texts)}"
+    return (Problem(code="context-parallel", text=text, warning=launch.fork),)
 
 
 def _cache_type_problem(launch: Launch) -> Sequence[Problem]:
