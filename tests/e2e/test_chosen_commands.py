@@ -1,26 +1,31 @@
-"""What is chosen for a model by its config alone is a command that the engine's own parser takes."""
+"""What is chosen for a model by its config and its chat template is a command that the engine's own parser takes."""
 
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+import tarfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gb10.core.files import Artifact
 from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.models.choose.choosing import ENGINES, PURPOSES, ModelFiles, choose
-from gb10.models.choose.served_models import served_by
+from gb10.models.choose.served_models import format_of, served_by
 from gb10.models.choose.writing import recipe_text
 from gb10.models.lint.served import words_of
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.memory.engines.budget import Machine
 from gb10.models.memory.figures import load_figures
 from gb10.models.memory.model import FOLDER, model_of
+from gb10.models.memory.options import load_options
 from gb10.models.memory.shapes.config_fields import Fields
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
+from gb10.sources.index.client import fetch_all
 from tests.e2e.explained import files_of
 from tests.e2e.vllm_cpu import PLATFORMS, site
 from tests.integration.pinned import pinned
@@ -29,27 +34,144 @@ from tests.unit.models.test_memory import DATA, DEFAULTS
 pytestmark = pytest.mark.e2e
 HERE = Path(__file__).parent
 CONTAINERS: dict[str, str] = {engine: f"gb10/{engine}:{served_by(engine).release}-cu130-sm121f" for engine in ENGINES}
-TEMPLATE = "{% if tools %}<tool_call>{% endif %}{% if enable_thinking %}<think>{% endif %}"
+PUBLISHED = Artifact(
+    "llama_cpp_python-0.3.36.tar.gz",
+    "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e",
+    76_589_250,
+)
+"""An archive of PyPI with the chat templates that the makers of 70 models published, as llama.cpp collects them."""
+FOLDER_OF_TEMPLATES = "/models/templates/"
+TEMPLATES = {
+    "Qwen/Qwen2.5": "Qwen-Qwen2.5-7B-Instruct",
+    "Qwen/Qwen3-0": "Qwen-Qwen3-0.6B",
+    "Qwen/Qwen3-8": "Qwen-Qwen3-0.6B",
+    "Qwen/Qwen3-235B": "Qwen-Qwen3-0.6B",
+    "nvidia/Qwen3-30B": "Qwen-Qwen3-0.6B",
+    "qwen3_5": "Qwen3.5-4B",
+    "deepseek-ai/DeepSeek-V4-Flash-0731": "deepseek-ai-DeepSeek-V4-Flash-0731",
+    "deepseek_v4": "deepseek-ai-DeepSeek-V4",
+    "deepseek_v32": "deepseek-ai-DeepSeek-V3.2",
+    "gemma4": "google-gemma-4-31B-it",
+    "gemma2": "google-gemma-2-2b-it",
+    "glm4_moe": "GLM-4.7-Flash",
+    "minimax_m3": "MiniMax-M3",
+    "minimax_m2": "MiniMax-M2",
+    "gpt_oss": "openai-gpt-oss-120b",
+    "moonshotai/Kimi-K2": "moonshotai-Kimi-K2",
+    "moonshotai/Kimi-K3": "Kimi-K3",
+    "mistralai/Devstral": "unsloth-mistral-Devstral-Small-2507",
+    "nvidia/NVIDIA-Nemotron-3": "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+    "nemotron_h": "NVIDIA-Nemotron-Nano-v2",
+    "step3p7": "StepFun3.5-Flash",
+    "apertus": "Apertus-8B-Instruct",
+    "cohere2_moe": "Cohere2MoE",
+    "cohere2": "CohereForAI-c4ai-command-r7b-12-2024-tool_use",
+    "cohere": "CohereForAI-c4ai-command-r-plus-tool_use",
+    "granitemoehybrid": "ibm-granite-granite-4.0",
+    "granite": "ibm-granite-granite-3.3-2B-Instruct",
+    "hy_v3": "tencent-Hy3",
+    "laguna": "poolside-Laguna-S-2.1",
+    "phi3": "microsoft-Phi-3.5-mini-instruct",
+    "seed_oss": "ByteDance-Seed-OSS",
+    "smollm3": "HuggingFaceTB-SmolLM3-3B",
+}
+"""By the start of a model's name or of its type, the first that fits: the model's own template, or its family's."""
+UNPUBLISHED = {
+    *("afmoe", "arcee", "axk1", "deepseek_v2", "ernie4_5", "ernie4_5_moe", "exaone4", "exaone_moe", "gemma", "glm4"),
+    *("glm4v", "glm4v_moe", "glm5_next", "glm_moe_dsa", "hyperclovax", "llama4", "mellum", "mimo_v2_flash", "mixtral"),
+    *("olmo", "olmo2", "olmo3", "olmoe", "qwen2_5_vl", "qwen2_vl", "qwen3_next", "qwen3_vl_moe", "stablelm"),
+    "starcoder2",
+}
+"""Types of models whose template is not in that archive: their commands are those of a model without a template."""
+PARSERS = {
+    "deepseek_v32": "deepseek_v32",
+    "deepseek_v4": "deepseek_v4",
+    "gemma4": "gemma4",
+    "gemma4_unified": "gemma4",
+    "glm4_moe": "glm47",
+    "glm4_moe_lite": "glm47",
+    "gpt_oss": "openai",
+    "hy_v3": "hy_v3",
+    "kimi_k2": "kimi_k2",
+    "kimi_linear": "kimi_k3",
+    "laguna": "poolside_v1",
+    "minimax_m2": "minimax_m2",
+    "minimax_m3_vl": "minimax_m3",
+    "mistral": "mistral",
+    "qwen3": "hermes",
+    "qwen3_5": "qwen3_coder",
+    "seed_oss": "seed_oss",
+    "step3p7": "step3p5",
+}
+"""The parser of tool calls that vLLM's authors made for a type of model, by the names in its registry."""
 MOST_REFUSED = 20
 """Of all models and engines: those that the engine has no architecture for, or that no number of nodes holds."""
 
 
+def inside(program: str, *words: str, given: str = "", engine: Path | None = None) -> Any:  # noqa: ANN401 - JSON
+    """What a program prints last, run by Python 3.11 with the packages of vLLM for the CPU, and an engine's files."""
+    triton = pinned("triton", HERE / "triton.txt", python="3.11", platform=PLATFORMS)
+    path = ":".join(map(str, filter(None, (engine, site(), triton))))
+    ran = subprocess.run(
+        ["python3.11", str(HERE / "inside" / program), *words],
+        input=given,
+        env={**os.environ, "PYTHONPATH": path, "VLLM_TARGET_DEVICE": "cpu"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
+def engine_files(ctx: Context, engine: str, folder: Path) -> Path:
+    """A folder in which the engine's package can be imported."""
+    (folder / engine).symlink_to(files_of(ctx, engine) / "site" / engine)
+    return folder
+
+
+@pytest.fixture(scope="module")
 def configs() -> dict[str, dict[str, object]]:
-    """Real configs of models, and the default ones of transformers; by their names."""
+    """Real configs of models, and the default ones of transformers; by their names.
+
+    Ours are excerpts: where one has no architectures, it gets the class that transformers has for its type.
+    """
+    classes = inside("architectures.py")
     found = {f"o/{kind}": {"dtype": "bfloat16", **one["config"]} for kind, one in DEFAULTS.items()}
     for path in sorted((*FOLDER.glob("*.json"), *(DATA / "configs").glob("*.json"))):
         document = json.loads(path.read_text(encoding="utf-8"))
-        if document.get("config", {}).get("architectures"):
-            found[document["model"]] = document["config"]
+        config = document.get("config")
+        if config:
+            named = config.get("architectures") or [classes[config["model_type"]]]
+            found[document["model"]] = {**config, "architectures": named}
     return found
 
 
-def commands(engine: str, refused: list[str]) -> Iterator[list[str]]:
+@pytest.fixture(scope="module")
+def templates(ctx: Context) -> dict[str, str]:
+    """The published templates by their names."""
+    path = fetch_all([PUBLISHED], ctx.store, ctx.env)[PUBLISHED.sha256]
+    with tarfile.open(path) as archive:
+        files = [one for one in archive if FOLDER_OF_TEMPLATES in one.name and one.name.endswith(".jinja")]
+        texts = {Path(one.name).stem: archive.extractfile(one) for one in files}
+        return {name: stream.read().decode() for name, stream in texts.items() if stream}
+
+
+def template_of(name: str, kind: str, templates: Mapping[str, str]) -> str:
+    """The real template of a model or of its family; empty where none is published in the archive."""
+    starts = (TEMPLATES[start] for start in TEMPLATES if name.startswith(start) or kind.startswith(start))
+    return "" if kind in UNPUBLISHED else templates[next(starts)]
+
+
+def commands(
+    engine: str, configs: Mapping[str, dict[str, object]], templates: Mapping[str, str], refused: list[str]
+) -> Iterator[list[str]]:
     """The words behind the serve command, for each model and purpose."""
     machine = Machine(figures=load_figures())
-    for name, config in configs().items():
-        sizes = model_of(config, name, "its config")
-        files = ModelFiles(name=name, fields=Fields(config), sizes=sizes, template=TEMPLATE, revision="a" * 40)
+    for name, config in configs.items():
+        sizes, fields = model_of(config, name, "its config"), Fields(config)
+        template = template_of(name, fields.kind, templates)
+        files = ModelFiles(name=name, fields=fields, sizes=sizes, template=template, revision="a" * 40)
         for purpose in PURPOSES:
             try:
                 choice = choose(files, machine, CONTAINERS, engine=engine, purpose=purpose)
@@ -64,23 +186,36 @@ def commands(engine: str, refused: list[str]) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_engines_own_parser_takes_each_command(ctx: Context, tmp_path: Path, engine: str) -> None:
+def test_the_engines_own_parser_takes_each_command(
+    ctx: Context, tmp_path: Path, configs: dict[str, dict[str, object]], templates: dict[str, str], engine: str
+) -> None:
     refused: list[str] = []
-    asked = list(commands(engine, refused))
-    assert len(asked) > 150
+    asked = list(commands(engine, configs, templates, refused))
+    assert len(asked) > 200
     assert len(refused) <= MOST_REFUSED, refused
-    (tmp_path / engine).symlink_to(files_of(ctx, engine) / "site" / engine)
-    triton = pinned("triton", HERE / "triton.txt", python="3.11", platform=PLATFORMS)
-    path = ":".join(map(str, (tmp_path, site(), triton)))
-    program = ["python3.11", str(HERE / "inside/parse_commands.py"), engine]
-    ran = subprocess.run(
-        program,
-        input=json.dumps(asked),
-        env={**os.environ, "PYTHONPATH": path, "VLLM_TARGET_DEVICE": "cpu"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    said = json.loads(ran.stdout.splitlines()[-1])
+    said = inside("parse_commands.py", engine, given=json.dumps(asked), engine=engine_files(ctx, engine, tmp_path))
     assert [(one, " ".join(words)) for one, words in zip(said, asked, strict=True) if one] == []
+
+
+def test_a_real_template_chooses_the_parser_that_was_made_for_its_model(
+    configs: dict[str, dict[str, object]], templates: dict[str, str]
+) -> None:
+    seen = set[str]()
+    for name, config in configs.items():
+        kind = Fields(config).kind
+        template = template_of(name, kind, templates)
+        if kind in PARSERS and template:
+            found = format_of(template, kind, name)
+            assert (name, found and found.tools) == (name, PARSERS[kind])
+            seen.add(kind)
+    assert seen == PARSERS.keys()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_each_option_of_the_running_parser_has_a_class(ctx: Context, tmp_path: Path, engine: str) -> None:
+    """Not of recipes/flags, which read the source: of the parser that a server makes."""
+    options = inside("parse_commands.py", engine, "--options", engine=engine_files(ctx, engine, tmp_path))
+    assert len(options) > 300
+    classes = load_options()[engine].classes
+    plain = [one for one in options if not one.startswith("--no-") or one in classes]
+    assert [one for one in plain if one not in classes] == []

@@ -10,7 +10,7 @@ import typer
 
 from gb10.cli.values import RecipeArgument, override
 from gb10.cli.verb import AllowUncheckedOption, JsonOption, inject, print_json, with_reporter
-from gb10.core.checked import NotChecked, documents_of, refuse_unchecked, rows_of
+from gb10.core.checked import NotChecked, documents_of, in_order, refuse_unchecked, rows_of
 from gb10.core.reporter import Reporter
 from gb10.errors import UncheckedError, UsageError
 from gb10.image.request.recipe_mods import load_file
@@ -18,6 +18,7 @@ from gb10.models.issue import lines_of
 from gb10.models.lint.engine_words import own_releases
 from gb10.models.lint.fit import ServedModel, requests_of, served_model
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.memory.cache import UNSIZED
 from gb10.models.memory.engines.budget import Budget, Machine, gib
 from gb10.models.memory.estimating import KEY, SINCE, Estimate, container_memory, estimate, fraction_of, torch_bytes
 from gb10.models.memory.figures import GIB, load_figures
@@ -108,10 +109,11 @@ def memory(
     try:
         found = estimate(model, served.launch, machine)
     except UsageError as error:
-        if model.layers or model.cache:
+        if (model.layers or model.cache) and not served.launch.cache_type.startswith(UNSIZED):
             raise
-        raise UncheckedError(error.message, where=error.where, hint=error.hint) from error  # a family that is not known
-    unchecked = tuple(_left_out(model, found))
+        # a family that is not known, or a type of the cache
+        raise UncheckedError(error.message, where=error.where, hint=error.hint) from error
+    unchecked = in_order((*_left_out(model, found), *served.unchecked))
     if as_json:
         print_json(document(loaded, found, machine) | {"unchecked": documents_of(unchecked)})
     else:
@@ -132,9 +134,16 @@ def _left_out(model: Model, found: Estimate) -> Iterator[NotChecked]:
     """What the figures stand on although nobody looked: an assumed format of the weights, a draft of assumed size."""
     if model.known == "assumed" and model.notes:
         yield NotChecked(what="weights", reason=model.notes[0])
+    if found.launch.quantized and model.scheme is not None and not model.scheme.rules:
+        reason = (
+            f"--quantization {found.launch.quantized[:40]} may shrink them while they load: counted as in the files"
+        )
+        yield NotChecked(what="weights", reason=reason)
     drafts = found.launch.drafts
     if drafts is not None and not drafts.own and drafts.size is None:
-        reason = f"the sizes of {drafts.model or 'the draft model'} are not known here: counted as 1.5 GiB"
+        reason = (
+            f"the sizes of {drafts.model or 'the draft model'} are not known here: 1.5 GiB without a cache of its own"
+        )
         yield NotChecked(what="draft", reason=reason)
     if not found.launch.release and found.launch.engine in ("vllm", "sglang"):
         yield NotChecked(what="engine", reason="the image names no release: counted as the newest")
@@ -148,7 +157,7 @@ def _on_nodes(recipe: ModelRecipe, request: RenderRequest, nodes: int | None) ->
     if nodes is None:
         return served
     ranks = served.launch.ranks
-    others = ranks.stages * served.launch.replicas
+    others = ranks.stages * served.launch.prefill_ranks * served.launch.replicas
     if nodes % others:
         raise UsageError(f"{nodes} nodes do not divide into {others} stages and replicas", hint="name a multiple")
     return replace(served, launch=replace(served.launch, ranks=replace(ranks, tensor=nodes // others)))
@@ -231,7 +240,7 @@ def _stage(budget: Budget, found: Estimate, machine: Machine) -> dict[str, objec
     limits = container_memory(budget, found.launch, machine)
     return {
         "stage": budget.stage,
-        "nodes": found.launch.ranks.tensor * found.launch.replicas,
+        "nodes": found.launch.ranks.tensor * found.launch.prefill_ranks * found.launch.replicas,
         "total": budget.total,
         "items": [
             {"name": one.name, "bytes": one.size, "known": one.known, "source": one.source} for one in budget.items

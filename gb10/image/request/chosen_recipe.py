@@ -15,7 +15,7 @@ from gb10.image.plan.options import Options
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.request.kernel_choice import CONFIG, local_config, read_config
 from gb10.image.request.model_sizes import SUFFIX, hub_model, local_model
-from gb10.models.choose.choosing import Choice, ChoiceRequest, ModelFiles, choose
+from gb10.models.choose.choosing import Choice, ChoiceRequest, ModelFiles, choose, engine_for
 from gb10.models.memory.engines.budget import Machine
 from gb10.models.memory.figures import load_figures
 from gb10.models.memory.shapes.config_fields import Fields
@@ -35,7 +35,8 @@ def choose_for(host: Host, model: str, request: ChoiceRequest) -> Choice:
     Raises UsageError for a folder that holds no model and for a model that nothing serves, FetchError.
     """
     folder = Path(model)
-    files = _of_folder(folder.resolve()) if folder.is_dir() else _of_hub(host, model)
+    engine = request.engine
+    files = _of_folder(folder.resolve(), engine) if folder.is_dir() else _of_hub(host, model, engine)
     containers = {engine: _container(engine) for engine in ("vllm", "sglang")}
     return choose(
         files,
@@ -54,12 +55,13 @@ def _container(engine: str) -> str:
     return image_tag(recipe, Options(arch=arch, platform=arch.platform, build="arm64"))
 
 
-def _of_folder(folder: Path) -> ModelFiles:
-    """What a folder of this machine holds; it must have the same path on each node."""
+def _of_folder(folder: Path, engine: str | None) -> ModelFiles:
+    """What a folder of this machine holds; it must have the same path on each node. An engine must have its model."""
     if not (folder / CONFIG).is_file():
         found = sorted(path.name for path in folder.glob(f"*{GGUF}"))[:20]
         raise _no_config(str(folder), found)
     config = local_config(folder)
+    engine_for(str(folder), Fields(config), engine)  # before its sizes, which are not known of what no engine has
     return ModelFiles(
         name=str(folder),
         fields=Fields(config),
@@ -69,8 +71,11 @@ def _of_folder(folder: Path) -> ModelFiles:
     )
 
 
-def _of_hub(host: Host, model: str) -> ModelFiles:
-    """What a repository of the Hub holds, at one commit: its config, the headers of its files, its chat template."""
+def _of_hub(host: Host, model: str, engine: str | None) -> ModelFiles:
+    """What a repository of the Hub holds, at one commit: its config, the headers of its files, its chat template.
+
+    An engine must have the architecture of its config; else nothing more is read.
+    """
     from gb10.sources.hub import open_hub  # noqa: PLC0415 - the import takes a third of a second
 
     repo, _, revision = model.partition("@")
@@ -80,6 +85,7 @@ def _of_hub(host: Host, model: str) -> ModelFiles:
     if CONFIG not in listed:
         raise _no_config(repo, sorted(path for path in listed if path.endswith(GGUF))[:20])
     config = read_config(host, f"{repo}@{head}")
+    engine_for(repo, Fields(config), engine)
     if not any(path.endswith(SUFFIX) for path in listed):
         raise UsageError(f"{repo} has no weights in safetensors files", hint="choose a repository that has some")
     with host.store.folder("hub") as work:

@@ -60,13 +60,17 @@ class ModelFiles:
     @property
     def architecture(self) -> str:
         """The first of the config's architectures; empty when it names none."""
-        named = self.fields.config.get("architectures")
-        return str(named[0])[:100] if isinstance(named, list | tuple) and named else ""
+        return _architecture(self.fields)
 
     @property
     def longest(self) -> int:
         """The longest context that the config allows, in tokens; 0 when it names none."""
         return self.fields.number("max_position_embeddings", default=0, largest=1 << 27)
+
+
+def _architecture(fields: Fields) -> str:
+    named = fields.config.get("architectures")
+    return str(named[0])[:100] if isinstance(named, list | tuple) and named else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +121,7 @@ def choose(
 
     ``engine`` and ``nodes`` are the user's choice.
     """
-    served, of_engine = _engine(files, engine)
+    served, of_engine = engine_for(files.name, files.fields, engine)
     wanted = PURPOSES[purpose]
     launch, found, of_memory = _launch(files, served, machine, wanted, nodes)
     pools = files.architecture in served.pools
@@ -136,13 +140,19 @@ def choose(
     )
 
 
-def _engine(files: ModelFiles, asked: str | None) -> tuple[Served, Reason]:
-    """The engine: the user's, else vLLM where it has the architecture, else SGLang."""
-    named = files.architecture
+def engine_for(name: str, fields: Fields, asked: str | None) -> tuple[Served, Reason]:
+    """The engine: the user's, else vLLM where it has the architecture, else SGLang. It needs the config alone.
+
+    Raises UsageError for a config without an architecture, and for one that no engine has. vLLM 0.33.0 takes
+    transformers' base class for a config without one, which has no output (transformers_utils/config.py, get_config).
+    """
+    named = _architecture(fields)
     if not named:
+        kind = f" (model type '{fields.kind[:80]}')" if fields.kind else ""
         raise UsageError(
-            f"the config of {files.name} names no architecture, so no engine can be chosen",
-            hint="a config.json of transformers has `architectures`; GGUF files have none: --image a llama.cpp image",
+            f"the config of {name}{kind} names no architecture, so no engine can be chosen",
+            hint="add `architectures` to its config.json, as the model's first publisher has it: without it vLLM takes "
+            "a class that writes no text",
         )
     able = [served for served in map(served_by, ENGINES) if named in served.generates | served.pools]
     if not able:

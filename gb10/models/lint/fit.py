@@ -4,11 +4,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import ceil
 from typing import Final
 
+from gb10.core.checked import NotChecked, in_order
 from gb10.errors import UsageError
 from gb10.models.issue import Issue, Level, errors_of
-from gb10.models.lint.engine_words import declared, known_words, own_releases
+from gb10.models.lint.engine_words import declared, known_words, own_releases, words_for
 from gb10.models.lint.served import (
     LintCase,
     Options,
@@ -28,9 +30,10 @@ from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.memory.engines.budget import Budget, Machine, gib
 from gb10.models.memory.engines.vllm import INDEXER_LOGITS
 from gb10.models.memory.estimating import NEARLY_FULL, Estimate, estimate
-from gb10.models.memory.figures import load_figures
-from gb10.models.memory.launch import Drafts, Engine, Launch
+from gb10.models.memory.figures import GIB, load_figures
+from gb10.models.memory.launch import Drafts, Engine, HostTier, Launch
 from gb10.models.memory.model import Model, known_model
+from gb10.models.memory.options import OFF, load_options, uncounted
 from gb10.models.memory.weights.weight import Ranks
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import render_recipe
@@ -59,6 +62,8 @@ class ServedModel:
     model: str
     launch: Launch
     issues: tuple[Issue, ...] = ()
+    unchecked: tuple[NotChecked, ...] = ()
+    """Options that change the memory and are not counted."""
 
 
 def served_model(recipe: ModelRecipe, request: RenderRequest, releases: Mapping[str, str]) -> ServedModel:
@@ -86,7 +91,23 @@ def model_of_rendered(recipe: ModelRecipe, rendered: RenderedRecipe, releases: M
     launch = launch_of(_engine(engine, rendered), release, options, rendered)
     launch = replace(launch, fork=is_fork(engine or "", release, options))
     model = model_name(recipe, options, words if engine == "vllm" else ())
-    return ServedModel(model=model, launch=launch, issues=rendered.issues)
+    unchecked = uncounted_options(engine or "", release, options)
+    return ServedModel(model=model, launch=launch, issues=rendered.issues, unchecked=unchecked)
+
+
+def uncounted_options(engine: str, release: str, options: Options) -> tuple[NotChecked, ...]:
+    """A row for each option of a command that changes the memory in a way that is not counted, or may do so."""
+    newest = load_options().get(engine)
+    found = words_for(engine, release) or (words_for(engine, newest.release) if newest else None)
+    named = []
+    for name, values in options.items():
+        known = declared(found.words, name) if found else None
+        base, dot, key = name.partition(".")
+        opposite = known is not None and base.startswith("--no-") and not known.startswith("--no-")
+        value = OFF if opposite else values[-1] if values else ""
+        named.append((f"{known or base}{dot}{key.replace('-', '_')}", value))
+    reason = _connector(options)[1] if engine == "vllm" else ""
+    return in_order((*uncounted(engine, named), *([NotChecked(what="options", reason=reason)] if reason else ())))
 
 
 def _engine(engine: str | None, rendered: RenderedRecipe) -> Engine:
@@ -160,12 +181,28 @@ def _vllm(options: Options, release: str, environment: Mapping[str, str], *, own
     fixed = size_in_gib(options, "--gpu-memory-utilization-gb")
     total = load_figures()["total"].gib or 1
     fraction = fixed / total if fixed else share(options, "--gpu-memory-utilization")
+    fraction = fraction or share(options, "--device-memory-utilization")
     limits = json_object(next(iter(options.get("--limit-mm-per-prompt", ())), ""))
     drafts, logits = vllm_drafts(options), environment.get(INDEXER_LOGITS, "")
+    ranks, prefill_ranks = _ranks(options, experts="--enable-expert-parallel" in options), _prefill_ranks(options)
+    tier = _connector(options)[0]
+    if tier is not None and tier.size is not None and not tier.option.endswith(PER_RANK):
+        tier = replace(tier, size=ceil(tier.size / (ranks.tensor * ranks.stages * prefill_ranks)))
     return Launch(
         engine="vllm",
         release=release,
-        ranks=_ranks(options, experts="--enable-expert-parallel" in options),
+        ranks=replace(ranks, expert_copies=ranks.expert_copies * prefill_ranks),
+        prefill_ranks=prefill_ranks,
+        sequence_ranks=whole(options, "--decode-context-parallel-size") or 1,
+        host_tier=tier,
+        offloaded=_offloaded(options),
+        sleeps="--enable-sleep-mode" in options,
+        picture_cache=_or_none(options, "--mm-processor-cache-gb"),
+        quantized=_quantization(options),
+        state_type=next(
+            (one for name in STATE_TYPES if (one := word(options, name)) != "auto"),
+            "auto",
+        ),
         replicas=whole(options, "--data-parallel-size") or 1,
         fraction=fraction,
         cache_size=whole(options, "--kv-cache-memory-bytes") or whole(options, "--kv-cache-memory"),
@@ -190,6 +227,89 @@ def _vllm(options: Options, release: str, environment: Mapping[str, str], *, own
     )
 
 
+STATE_TYPES: Final = ("--mamba-ssm-cache-dtype", "--mamba-cache-dtype")
+PER_RANK: Final = "cpu_bytes_to_use_per_rank"
+SIMPLE_SIZE: Final = 8 * GIB
+"""What vLLM's SimpleCPUOffloadConnector takes over all ranks by default (simple_cpu_offload_connector.py)."""
+MOST_BYTES: Final = 1 << 46
+NOTHING: Final = ("", "0", "0.0", "auto")
+
+
+def _connector(options: Options) -> tuple[HostTier | None, str]:
+    """vLLM's tier of the cache in host memory, with the bytes of all ranks or of one; and why one is not counted.
+
+    vLLM 0.33.0: config/vllm.py, _post_init_kv_transfer_config; a secondary tier of the kind ``fs`` is files, which
+    take no memory that stays (v1/kv_offload/tiering/spec.py).
+    """
+    size, backend = _or_none(options, "--kv-offloading-size"), word(options, "--kv-offloading-backend")
+    if size and backend in ("auto", "native"):
+        return HostTier(option="--kv-offloading-size", size=ceil(size * GIB)), ""
+    if size:
+        return (
+            None,
+            f"--kv-offloading-backend {backend[:40]}: a server beside vLLM holds that tier; --services counts it",
+        )
+    name = "--kv-transfer-config"
+    if not any(option.partition(".")[0] == name for option in options):
+        return None, ""
+    config = dict(json_object(next(iter(options.get(name, ())), "")))
+    config |= {
+        option.partition(".")[2]: values[-1] for option, values in options.items() if option.startswith(name + ".")
+    }
+    kind, extra = config.get("kv_connector"), config.get("kv_connector_extra_config")
+    extra = extra if isinstance(extra, Mapping) else {}
+    key = PER_RANK if kind == "SimpleCPUOffloadConnector" and PER_RANK in extra else "cpu_bytes_to_use"
+    held = extra.get(key, SIMPLE_SIZE if kind == "SimpleCPUOffloadConnector" else None)
+    tiers = extra.get("secondary_tiers", [])
+    plain = (
+        extra.get("spec_name", "CPUOffloadingSpec") in ("CPUOffloadingSpec", "TieringOffloadingSpec")
+        and extra.get("kv_offload_backend", "cpu") == "cpu"
+        and isinstance(tiers, list)
+        and all(isinstance(one, Mapping) and one.get("type") == "fs" for one in tiers)
+    )
+    known = kind in ("OffloadingConnector", "SimpleCPUOffloadConnector") and plain
+    if known and isinstance(held, int | float) and 0 < held <= MOST_BYTES:
+        return HostTier(option=f"{name} {key}", size=ceil(held)), ""
+    return None, f"{name}: what {str(kind or 'its connector')[:60]} holds is not computed"
+
+
+def _or_none(options: Options, name: str) -> float | None:
+    """A number of GiB, 0 too; None when it is absent or ``auto``."""
+    text = word(options, name)
+    return (0.0 if text != "auto" else None) if text in NOTHING else size_in_gib(options, name)
+
+
+def _offloaded(options: Options) -> int:
+    """Bytes of --cpu-offload-gb, which are GiB in both engines."""
+    return ceil((_or_none(options, "--cpu-offload-gb") or 0) * GIB)
+
+
+def _quantization(options: Options) -> str:
+    found = next((one for name in ("--quantization", "-q") if (one := word(options, name)) != "auto"), "")
+    return "" if found.lower() in ("none", "auto") else found
+
+
+def _prefill_ranks(options: Options) -> int:
+    return whole(options, "--prefill-context-parallel-size") or 1
+
+
+def _host_pools(options: Options) -> HostTier | None:
+    """SGLang's hierarchical cache: a size in 10^9 bytes, a ratio, or a default ratio that shrinks until it fits.
+
+    SGLang 0.5.23: arg_groups/hicache_hook.py, handle_hicache_ratio_default.
+    """
+    name = next((one for one in ("--enable-hierarchical-cache", "--enable-hicache") if one in options), "")
+    if not name:
+        return None
+    size, ratio = whole(options, "--hicache-size"), size_in_gib(options, "--hicache-ratio")
+    if size:
+        return HostTier(option="--hicache-size", size=size * 10**9)
+    if ratio:
+        return HostTier(option="--hicache-ratio", ratio=ratio)
+    default = 1.2 if word(options, "--hicache-host-memory-mode") == "buffer_only" else 2.0
+    return HostTier(option=name, ratio=default, share=share(options, "--hicache-host-memory-fraction") or 0.8)
+
+
 def _extra(options: Options) -> dict[str, int]:
     """The whole numbers of --model-loader-extra-config."""
     found = json_object(next(iter(options.get("--model-loader-extra-config", ())), ""))
@@ -198,6 +318,7 @@ def _extra(options: Options) -> dict[str, int]:
 
 def _sglang(options: Options, release: str, *, own_image: bool) -> Launch:
     shared = "--enable-dp-attention" in options
+    backups = ("--enable-weights-cpu-backup", "--enable-draft-weights-cpu-backup")
     return Launch(
         engine="sglang",
         release=release,
@@ -217,7 +338,15 @@ def _sglang(options: Options, release: str, *, own_image: bool) -> Launch:
         loader_limit=_extra(options).get("memory_limit") or _extra(options).get("num_threads"),
         mapped="--weight-loader-disable-mmap" not in options,
         experts=word(options, "--moe-runner-backend"),
-        text_only="--language-only" in options,
+        text_only="--language-only" in options or "--language-model-only" in options,
+        sequence_ranks=whole(options, "--dcp-size", "--decode-context-parallel-size") or 1,
+        host_tier=_host_pools(options),
+        offloaded=_offloaded(options),
+        sleeps=any(name in options for name in backups),
+        quantized=_quantization(options),
+        state_type=word(options, "--mamba-ssm-dtype"),
+        window_share=share(options, "--swa-full-tokens-ratio"),
+        state_share=size_in_gib(options, "--mamba-full-memory-ratio"),
         table_in_file=word(options, "--ple-offload-backend") == "file" and "--no-ple-offload-embedding" not in options,
         own_image=own_image,
     )
@@ -254,8 +383,10 @@ def _sglang_drafts(options: Options) -> Drafts | None:
     method = word(options, "--speculative-algorithm")
     if method == "auto":
         return None
-    tokens = whole(options, "--speculative-num-draft-tokens") or 4
-    return _drafts(tokens, method, word(options, "--speculative-draft-model-path"))
+    steps = whole(options, "--speculative-num-steps")
+    tokens = whole(options, "--speculative-num-draft-tokens") or (steps + 1 if steps else 4)
+    models = ("--speculative-draft-model-path", "--speculative-draft-model")
+    return _drafts(tokens, method, next((one for name in models if (one := word(options, name)) != "auto"), "auto"))
 
 
 def _drafts(tokens: int, method: str, model: str) -> Drafts:

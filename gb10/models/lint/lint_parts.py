@@ -10,7 +10,7 @@ from gb10.core.checked import NotChecked
 from gb10.errors import UsageError
 from gb10.models.issue import Issue
 from gb10.models.lint.engine_words import ENGINES, declared
-from gb10.models.lint.fit import estimate_of_case
+from gb10.models.lint.fit import estimate_of_case, uncounted_options
 from gb10.models.lint.served import SERVE, LintCase
 from gb10.models.lint.word_checks import words_of_case
 from gb10.models.render.sparkrun import TENSORRT_PATH, runtime_of
@@ -38,6 +38,8 @@ NAMES: Final[Mapping[str, str]] = {
 FILES: Final = ("--config", "--extra-llm-api-options", "--extra_llm_api_options")
 """Options that name a file of more options."""
 SHOWN: Final = 80
+FEW: Final = 4
+"""Options that a row names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,7 +112,11 @@ def _no_memory(case: LintCase) -> str:
         return (
             f"the sizes of {(case.recipe.model or 'this model')[:SHOWN]} are not known here; --weights PATH reads them"
         )
-    return found.message if isinstance(found, UsageError) else ""
+    if isinstance(found, UsageError):
+        return found.message
+    names = [row.reason.partition(":")[0] for row in uncounted_options(case.engine or "", case.release, case.options)]
+    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+    return f"{', '.join(names[:FEW])}{more} not counted; `recipe memory` says why" if names else ""
 
 
 def _is_release(text: str) -> bool:

@@ -14,13 +14,24 @@ from gb10.models.memory.shapes.layers import head_sizes, kimi_sizes, mamba_sizes
 
 NUMBER: Final[Mapping[str, float]] = {
     **dict.fromkeys(("bfloat16", "float16", "bf16", "fp16", "half"), 2.0),
-    **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla", "fp8_inc", "int8", "int8_per_token_head"), 1.0),
-    **dict.fromkeys(("nvfp4", "fp4_e2m1", "nvfp4_ds_mla"), 0.5625),
+    **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla", "fp8_inc", "int8"), 1.0),
+    **dict.fromkeys(("int8_per_token_head", "fp8_per_token_head"), 1.0),
+    "mxfp8": 1.03125,
+    **dict.fromkeys(("nvfp4", "nvfp4_4over6", "fp4_e2m1", "fp4_mx_block16", "nvfp4_ds_mla"), 0.5625),
+    "int4_per_token_head": 0.5,
     "float32": 4.0,
 }
-"""Bytes of a number in the cache; four bits have a scale of one byte for 16 numbers."""
-SPARSE_LATENT: Final = 656
-"""Bytes of a token in vLLM's fp8_ds_mla: 512 in FP8, 4 scales of 4 bytes, 64 numbers of two bytes for the positions."""
+"""Bytes of a number in the cache. Four bits have a scale of one byte for 16 numbers (nvfp4_kv_cache_full_dim in vLLM's
+utils/torch_utils.py), SGLang's mxfp8 one for 32 (model_executor/pool_configurator.py)."""
+PER_HEAD: Final = 4
+"""Bytes beside the keys, and beside the values, of a head of a token in vLLM's types ``…_per_token_head``: a scale in
+FP32 (v1/attention/backends/triton_attn.py, customize_spec)."""
+UNSIZED: Final = ("turboquant_", "octave_", "ultraquant_")
+"""Types of vLLM 0.33 whose bytes depend on the backend and on the layers that it leaves out."""
+SPARSE_LATENTS: Final[Mapping[float, int]] = {1.0: 656, 0.5625: 352}
+"""Bytes of a token of a sparse latent by those of a number, in vLLM's fp8_ds_mla and nvfp4_ds_mla: 512 in FP8, 4 scales
+of 4 bytes, 64 numbers of two bytes for the positions; or 256 in FP4, 32 scales, 64 bytes in FP8
+(model_executor/layers/attention/mla_attention.py, get_kv_cache_spec)."""
 SMALL_LATENT: Final = 584
 """The same for DeepSeek-V4: 448 in FP8, 64 of two bytes, 8 scales."""
 
@@ -55,10 +66,12 @@ class Cache:
     state: float = 0.0
     layers: tuple[CacheLayer, ...] = ()
 
-    def of_request(self, tokens: int, *, ahead: int = 0, copies: int = 1, block: int = 16) -> int:
+    def of_request(
+        self, tokens: int, *, ahead: int = 0, copies: int = 1, block: int = 16, sequence_ranks: int = 1
+    ) -> int:
         """Bytes of one sequence: whole blocks. ``ahead`` tokens of a window are kept while a chunk is computed;
-        ``copies`` of the state are kept for tokens that may be rejected."""
-        size = ceil(tokens / block) * block * self.token
+        ``copies`` of the state are kept for tokens that may be rejected. ``sequence_ranks`` divide its tokens."""
+        size = ceil(tokens / sequence_ranks / block) * block * self.token
         kept = sum(each * min(tokens, window + ahead) for each, window in self.windows)
         return ceil(size + kept + copies * self.state)
 
@@ -72,6 +85,8 @@ def number_size(word: str, model_width: int, file_type: str | None) -> float:
     """Bytes of a number for ``--kv-cache-dtype``; ``auto`` is the model file's type. Raises UsageError."""
     if word in ("", "auto"):
         return NUMBER[file_type] if file_type else float(min(model_width, 2))
+    if word.startswith(UNSIZED):
+        raise UsageError(f"the size of the KV cache type '{word[:40]}' is not computed", hint="take another type")
     if word not in NUMBER:
         raise UsageError(
             f"the size of the KV cache type '{word[:40]}' is not known", hint=f"known: {', '.join(NUMBER)}"
@@ -79,9 +94,37 @@ def number_size(word: str, model_width: int, file_type: str | None) -> float:
     return NUMBER[word]
 
 
-def cache_of(fields: Fields, layers: Iterable[Layer], tensor: int, number: float) -> Cache:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kept:
+    """How numbers are kept: bytes of one, ``per_head`` bytes beside keys and beside values, and of a number of a state.
+
+    ``heads_over``: ranks that divide the key heads, where it is not all tensor ranks. ``state`` is None for the
+    config's type.
+    """
+
+    number: float
+    per_head: int = 0
+    heads_over: int | None = None
+    state: int | None = None
+
+
+def kept_as(word: str, model_width: int, file_type: str | None, state_type: str = "auto") -> Kept:
+    """How a launch keeps its numbers, by ``--kv-cache-dtype`` and the type of states. Raises UsageError."""
+    return Kept(
+        number=number_size(word, model_width, file_type),
+        per_head=PER_HEAD if word.endswith("_per_token_head") else 0,
+        state={"float32": 4, "float16": 2, "bfloat16": 2}.get(state_type),
+    )
+
+
+def cache_of(fields: Fields, layers: Iterable[Layer], tensor: int, kept: Kept) -> Cache:
     """The cache of a rank that holds these layers, with key heads over ``tensor`` ranks."""
-    parts = [_layer(fields, layer, tensor, number) for layer in layers]
+    return merge_caches(_layer(fields, layer, tensor, kept) for layer in layers)
+
+
+def merge_caches(found: Iterable[Cache]) -> Cache:
+    """The caches of several layers, or of a model and its draft model, as one."""
+    parts = [*found]
     windows: dict[int, float] = {}
     for part in parts:
         for each, window in part.windows:
@@ -95,16 +138,16 @@ def cache_of(fields: Fields, layers: Iterable[Layer], tensor: int, number: float
     )
 
 
-def _layer(fields: Fields, layer: Layer, tensor: int, number: float) -> Cache:
+def _layer(fields: Fields, layer: Layer, tensor: int, kept: Kept) -> Cache:
     if layer.mixer in ("full", "window"):
-        return _grouped(fields, layer, tensor, number)
+        return _grouped(fields, layer, kept.heads_over or tensor, kept)
     if layer.mixer == "latent":
-        each = _latent(fields, number)
+        each = _latent(fields, kept.number)
         return Cache(token=each, layers=(CacheLayer(kind="full", size=each, latent=True),))
     if layer.mixer == "compressed":
         return _compressed(fields, layer)
     if layer.mixer in ("delta", "kimi-delta", "mamba"):
-        state, step = _state(fields, layer, tensor)
+        state, step = _state(fields, layer, tensor, kept.state)
         # Mamba 2 keeps a state at any token; FlashInfer's prefill of delta networks, for heads of 128, at each 64th.
         by_64 = layer.mixer == "delta" and fields.number("linear_key_head_dim") == 128
         checkpoint = 1 if layer.mixer == "mamba" else 64 if by_64 else 0
@@ -112,10 +155,11 @@ def _layer(fields: Fields, layer: Layer, tensor: int, number: float) -> Cache:
     return Cache()
 
 
-def _grouped(fields: Fields, layer: Layer, tensor: int, number: float) -> Cache:
+def _grouped(fields: Fields, layer: Layer, tensor: int, kept: Kept) -> Cache:
     """Grouped heads: keys and values of the key heads of a rank. Llama 4's chunks end at their own borders."""
     heads = head_sizes(fields, layer)
-    each = max(1, ceil(heads.keys / tensor)) * (heads.key + heads.value) * number + _blocks(fields, layer, number)
+    of_head = (heads.key + heads.value) * kept.number + 2 * kept.per_head
+    each = max(1, ceil(heads.keys / tensor)) * of_head + _blocks(fields, layer, kept.number)
     chunk = fields.number("attention_chunk_size", default=0) if fields.kind == "llama4" else 0
     window = chunk or fields.number("sliding_window", default=0)
     if layer.mixer != "window" or not window:
@@ -138,7 +182,7 @@ def _latent(fields: Fields, number: float) -> float:
     if fields.text.get("index_topk") is None:
         return kept * number
     index = fields.number("index_head_dim") + 4
-    return (SPARSE_LATENT if number == 1.0 else kept * number) + index
+    return SPARSE_LATENTS.get(number, kept * number) + index
 
 
 def _compressed(fields: Fields, layer: Layer) -> Cache:
@@ -151,8 +195,8 @@ def _compressed(fields: Fields, layer: Layer) -> Cache:
     return Cache(token=(SMALL_LATENT + index) / ratio, windows=window)
 
 
-def _state(fields: Fields, layer: Layer, tensor: int) -> tuple[float, float]:
-    """The last inputs of the convolution in two bytes, and the state in FP32 unless the config says otherwise.
+def _state(fields: Fields, layer: Layer, tensor: int, width: int | None) -> tuple[float, float]:
+    """The last inputs of the convolution in two bytes, and the state in FP32 unless launch or config name a type.
 
     And what one more input of the convolution takes: each token that may be rejected keeps one.
     """
@@ -171,5 +215,5 @@ def _state(fields: Fields, layer: Layer, tensor: int) -> tuple[float, float]:
         heads, size, groups, each, kernel = mamba_sizes(fields)
         mixed, state = heads * size + 2 * groups * each, heads * size * each
     words = (fields.text.get("mamba_ssm_dtype"), fields.text.get("mamba_ssm_cache_dtype"))
-    width = 2 if any(word in ("bfloat16", "float16") for word in words) else 4
+    width = width or (2 if any(word in ("bfloat16", "float16") for word in words) else 4)
     return (mixed * (kernel - 1) * 2 + state * width) / tensor, mixed * 2 / tensor

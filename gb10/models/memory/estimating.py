@@ -8,7 +8,7 @@ from typing import Final
 
 from packaging.version import Version
 
-from gb10.models.memory.engines.budget import Budget, Machine, gib, size_of
+from gb10.models.memory.engines.budget import HOST_TIER, OFFLOADED, Budget, Machine, gib, size_of
 from gb10.models.memory.engines.others import other_budget
 from gb10.models.memory.engines.sglang import sglang_budget
 from gb10.models.memory.engines.vllm import vllm_budget
@@ -84,6 +84,7 @@ def _fits(model: Model, launch: Launch, machine: Machine, *, with_reserve: bool 
 def remedies(model: Model, launch: Launch, machine: Machine) -> Iterator[str]:
     """The largest value of each parameter that fits with all others as they are; or the nodes that are needed."""
     found = [
+        *_plainer(model, launch, machine),
         *_table(model, launch, machine),
         *_shares(model, launch, machine),
         *_lengths(model, launch, machine),
@@ -92,6 +93,16 @@ def remedies(model: Model, launch: Launch, machine: Machine) -> Iterator[str]:
     yield from found
     if not found:
         yield from _more_nodes(model, launch, machine)
+
+
+def _plainer(model: Model, launch: Launch, machine: Machine) -> Iterator[str]:
+    """The launch without what an engine refuses or what only copies: context parallelism, a tier in host memory."""
+    whole = replace(launch, sequence_ranks=1, prefill_ranks=1)
+    if whole != launch and _fits(model, whole, machine):
+        yield "without context parallelism it fits"
+    tier = launch.host_tier
+    if tier is not None and _fits(model, replace(launch, host_tier=None), machine):
+        yield f"without {tier.option} it fits"
 
 
 def _table(model: Model, launch: Launch, machine: Machine) -> Iterator[str]:
@@ -139,7 +150,7 @@ def _batches(model: Model, launch: Launch, machine: Machine) -> Iterator[str]:
 def _more_nodes(model: Model, launch: Launch, machine: Machine) -> Iterator[str]:
     """Twice, four times… as many nodes, with the share of memory that fits there."""
     tensor = launch.ranks.tensor * 2
-    while tensor * launch.ranks.stages * launch.replicas <= MOST_NODES:
+    while tensor * launch.ranks.stages * launch.prefill_ranks * launch.replicas <= MOST_NODES:
         wider = replace(launch, ranks=replace(launch.ranks, tensor=tensor))
         if _fits(model, wider, machine):
             yield f"needs {wider.nodes} nodes (tensor_parallel {tensor})"
@@ -173,7 +184,8 @@ def container_memory(budget: Budget, launch: Launch, machine: Machine) -> Contai
     if budget.fits:  # an assumed peak, or a share that leaves no reserve, may be more than the node has
         limit = min(limit, budget.total - beside)
     compiling = machine.figures["first_start" if launch.own_image else "first_start_other"].size
-    counted = size_of(budget.items, "processes of the server") + compiling + machine.figures["load_instanttensor"].size
+    of_host = size_of(budget.items, "processes of the server", HOST_TIER, OFFLOADED)
+    counted = of_host + compiling + machine.figures["load_instanttensor"].size
     headroom = budget.total - machine.figures["reserve"].size - beside - limit
     return ContainerMemory(limit=limit, headroom=headroom, counted=counted)
 
@@ -184,9 +196,9 @@ OLDER: Final = "PYTORCH_CUDA_ALLOC_CONF"
 NAMES: Final = (OLDER, NAME)
 SINCE: Final = {"vllm": Version("0.17.0"), "sglang": Version("0.5.11")}
 """The first releases that pin a torch which knows the key: 2.10.0 and 2.11.0. Those before pin 2.9.1 or older."""
-OUTSIDE: Final = ("processes of the server", "buffers of the network")
-"""Items that are no allocation of PyTorch's: Python, CUDA's context, libraries, NCCL. Of a CUDA graph the tensors are
-PyTorch's, the rest is not: its whole item stays inside, as room for what is estimated."""
+OUTSIDE: Final = ("processes of the server", "buffers of the network", HOST_TIER, OFFLOADED)
+"""Items that are no allocation of PyTorch's on the GPU: Python, CUDA's context, libraries, NCCL, host memory. Of a CUDA
+graph the tensors are PyTorch's, the rest is not: its whole item stays inside, as room for what is estimated."""
 IMAGE: Final = re.compile(
     r"(?:[^@]+/)?(?:vllm|sglang|vllm-openai|dgx-spark-vllm|dgx-spark-sglang)"
     r":v?(?P<release>\d+\.\d+\.\d+(?:\.?(?:post|rc)\d+)?)(?:-[\w.-]+)?(?:@.+)?"

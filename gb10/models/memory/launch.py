@@ -20,6 +20,20 @@ class Drafts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class HostTier:
+    """A tier of the KV cache in host memory, which on a GB10 is the node's one memory.
+
+    ``size`` is bytes of one pool on a node. Without it the tier is ``ratio`` times what the GPU's pools take; and with
+    ``share``, no more than this share of what is free after the load and 10 GiB for the system.
+    """
+
+    option: str
+    size: int | None = None
+    ratio: float = 0.0
+    share: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Launch:
     """One GPU a node. ``fraction`` is vLLM's share of all memory or SGLang's static share of what is free.
 
@@ -63,6 +77,25 @@ class Launch:
     """A table of embeddings stays in a file."""
     fork: bool = False
     """The command has options that the release lacks: what else this engine does is not known."""
+    sequence_ranks: int = 1
+    """Decode context parallelism: ranks among the tensor ranks that divide the tokens of the cache."""
+    prefill_ranks: int = 1
+    """vLLM: prefill context parallelism, as many times the ranks, each with the whole cache."""
+    host_tier: HostTier | None = None
+    offloaded: int = 0
+    """Bytes of weights that the engine keeps in host memory."""
+    sleeps: bool = False
+    """The server can release its memory and keep the weights in host memory."""
+    picture_cache: float | None = None
+    """vLLM: GiB of prepared pictures that a process keeps; None for the engine's default."""
+    quantized: str = ""
+    """The value of --quantization; files that are quantized stay as they are."""
+    state_type: str = "auto"
+    """The type of the states of a hybrid model."""
+    window_share: float | None = None
+    """SGLang: tokens of layers with a window, as a share of those of other layers."""
+    state_share: float | None = None
+    """SGLang: memory of states as a share of that of the KV cache."""
     indexer_logits: int | None = None
     """vLLM: MiB of VLLM_SPARSE_INDEXER_MAX_LOGITS_MB."""
     own_image: bool = False
@@ -71,4 +104,4 @@ class Launch:
     @property
     def nodes(self) -> int:
         """Nodes of the whole launch."""
-        return self.ranks.tensor * self.ranks.stages * self.replicas
+        return self.ranks.tensor * self.ranks.stages * self.prefill_ranks * self.replicas

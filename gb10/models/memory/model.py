@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 from gb10.core.fields import Model as Record
 from gb10.core.installation import ROOT
 from gb10.errors import UsageError
-from gb10.models.memory.cache import Cache, cache_of, number_size
+from gb10.models.memory.cache import Cache, Kept, cache_of, kept_as, merge_caches
 from gb10.models.memory.figures import GIB, Known
 from gb10.models.memory.launch import Launch
 from gb10.models.memory.shapes.config_fields import NO_CACHE, QUANTIZED, Config, Fields, Layer, layer_plan
@@ -88,11 +88,23 @@ class Model:
         return {part: size for part, size in found.items() if part not in left}
 
     def cache_on(self, launch: Launch, stage: int) -> Cache:
-        """The cache of a rank of a stage, with that of the model's own draft layer. Raises UsageError."""
+        """The cache of a rank of a stage, with that of the model's own draft layer or of a known draft model.
+
+        Raises UsageError.
+        """
         if self.cache is not None:
             return self.cache
-        own = launch.drafts is not None and launch.drafts.own
-        return _cache_on(self, launch.ranks, stage, launch.cache_type, own=own)
+        drafts = launch.drafts
+        heads_over = launch.ranks.tensor // launch.sequence_ranks if launch.engine == "sglang" else None
+        kept = replace(
+            kept_as(launch.cache_type, self.scheme.width if self.scheme else 2, self.file_type, launch.state_type),
+            heads_over=heads_over,
+        )
+        found = _cache_on(self, launch.ranks, stage, kept, own=drafts is not None and drafts.own)
+        draft = known_model(drafts.model) if drafts is not None and not drafts.own else None
+        if draft is None or not draft.layers or stage < launch.ranks.stages - 1:
+            return found
+        return merge_caches((found, _cache_on(draft, replace(launch.ranks, stages=1), 0, kept, own=False)))
 
     @property
     def sees(self) -> bool:
@@ -113,7 +125,7 @@ def _divided(model: Model, ranks: Ranks, stage: int) -> Mapping[Part, int]:
 
 
 @lru_cache(maxsize=256)
-def _cache_on(model: Model, ranks: Ranks, stage: int, cache_type: str, *, own: bool) -> Cache:
+def _cache_on(model: Model, ranks: Ranks, stage: int, kept: Kept, *, own: bool) -> Cache:
     """A rank's cache: of its layers, and on the last stage of the draft layer."""
     if model.fields is None or not model.layers:
         kind = f" (model type '{model.kind[:80]}')" if model.kind else ""
@@ -125,8 +137,7 @@ def _cache_on(model: Model, ranks: Ranks, stage: int, cache_type: str, *, own: b
     mine = [layer for layer in model.layers if stage_of(layer.number, count, ranks.stages) == stage]
     if own and stage == ranks.stages - 1:
         mine += [layer for layer in reversed(model.layers) if layer.mixer in ("full", "latent", "compressed")][:1]
-    number = number_size(cache_type, model.scheme.width if model.scheme else 2, model.file_type)
-    return cache_of(model.fields, mine, ranks.tensor, number)
+    return cache_of(model.fields, mine, ranks.tensor, kept)
 
 
 def model_of(config: Config, name: str, source: str) -> Model:

@@ -1,4 +1,7 @@
-"""Parse serve commands with the engine's own parser: JSON lists of words on stdin, what it says of each on stdout."""
+"""Parse serve commands with the engine's own parser: JSON lists of words on stdin, what it says of each on stdout.
+
+With ``--options``: the names of its options.
+"""
 
 import argparse
 import contextlib
@@ -42,4 +45,7 @@ def check(engine: str, parser: argparse.ArgumentParser, words: list[str]) -> str
 
 
 own = parser_of(sys.argv[1])
-print(json.dumps([check(sys.argv[1], own, words) for words in json.load(sys.stdin)]))
+if "--options" in sys.argv:
+    print(json.dumps(sorted({name for one in own._actions for name in one.option_strings} - {"-h", "--help"})))
+else:
+    print(json.dumps([check(sys.argv[1], own, words) for words in json.load(sys.stdin)]))

@@ -2,15 +2,17 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import yaml
 
+from gb10.core.host import Host
 from gb10.errors import UsageError
 from gb10.image.plan.catalog import ROOT
-from gb10.image.request.chosen_recipe import _container
-from gb10.models.choose.choosing import ENGINES, PURPOSES, Choice, ModelFiles, Purpose, choose, lines
+from gb10.image.request.chosen_recipe import _container, choose_for
+from gb10.models.choose.choosing import ENGINES, PURPOSES, Choice, ChoiceRequest, ModelFiles, Purpose, choose, lines
 from gb10.models.choose.served_models import format_of, load_formats, reasoning_of, served_by
 from gb10.models.choose.writing import recipe_name, recipe_text
 from gb10.models.issue import errors_of
@@ -239,3 +241,21 @@ def test_containers_are_those_of_our_recipes() -> None:
     assert {engine: _container(engine) for engine in ENGINES} == CONTAINERS
     assert (ROOT / "recipes/choose").is_dir()
     assert purpose in PURPOSES
+
+
+@pytest.mark.parametrize(
+    ("config", "engine", "message"),
+    [
+        ({"model_type": "mistral"}, None, r"\(model type 'mistral'\) names no architecture"),
+        ({}, None, "names no architecture"),
+        ({"model_type": "strange", "architectures": ["StrangeForCausalLM"]}, None, "has the architecture Strange"),
+        ({"architectures": ["FalconForCausalLM"]}, "sglang", "sglang has no architecture FalconForCausalLM"),
+        ({"model_type": "llama", "architectures": ["LlamaForCausalLM"]}, None, "num_hidden_layers is None"),
+    ],
+)
+def test_a_folder_is_asked_for_its_architecture_before_its_sizes(
+    config: dict[str, object], engine: str | None, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(UsageError, match=message):
+        choose_for(cast("Host", None), str(tmp_path), ChoiceRequest(engine=engine))  # a folder needs no host

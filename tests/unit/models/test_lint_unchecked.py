@@ -55,12 +55,19 @@ LEFT = {
     "a fork": ({"container": "ghcr.io/somebody/vllm-fork:canary"}, {f"{WORDS}, rules": "ghcr.io/somebody"}),
     "a release of which no wheel was read": ({"container": "vllm/vllm-openai:v0.34.0"}, {WORDS: "nearest, 0.33.0"}),
     "an older release": ({"container": "vllm/vllm-openai:v0.10.1"}, {WORDS: "vllm 0.10.1 was read"}),
+    "options that hold memory": (
+        {"command": f"{VLLM} --enable-lora --num-gpu-blocks-override 9"},
+        {"memory": "--enable-lora, --num-gpu-blocks-override not counted"},
+    ),
     "a model whose sizes are not known": ({"model": "org/m"}, {"memory": "org/m"}),
     "a size that is no number": (
         {"command": f"{VLLM} --max-num-seqs many"},
         {"memory": "--max-num-seqs"},
     ),
-    "options in a file": ({"command": f"{VLLM} --config /etc/vllm.yaml"}, {"options": "/etc/vllm.yaml"}),
+    "options in a file": (
+        {"command": f"{VLLM} --config /etc/vllm.yaml"},
+        {"options": "/etc/vllm.yaml", "memory": "--config not counted"},
+    ),
     "a value that the shell fills in": (
         {"command": f"{VLLM} --attention-backend $BACKEND"},
         {"values": "--attention-backend"},

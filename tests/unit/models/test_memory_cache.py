@@ -3,7 +3,7 @@
 import pytest
 
 from gb10.errors import UsageError
-from gb10.models.memory.cache import Cache, CacheLayer, cache_of, number_size
+from gb10.models.memory.cache import Cache, CacheLayer, Kept, cache_of, number_size
 from gb10.models.memory.shapes.config_fields import Fields, layer_plan
 
 LLAMA_8B = {
@@ -39,7 +39,7 @@ QWEN3_NEXT = {
 
 def cache(config: dict[str, object], tensor: int = 1, number: float = 2.0) -> Cache:
     fields = Fields(config)
-    return cache_of(fields, layer_plan(fields), tensor, number)
+    return cache_of(fields, layer_plan(fields), tensor, Kept(number=number))
 
 
 def test_grouped_heads_take_128_kib_a_token() -> None:

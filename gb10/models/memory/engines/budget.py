@@ -23,6 +23,11 @@ Code = Literal[
     "cache-padding",
     "prefill-grows",
     "table",
+    "context-parallel",
+    "cache-type",
+    "host-tier",
+    "asleep",
+    "pictures",
 ]
 
 
@@ -232,13 +237,16 @@ def machine_items(machine: Machine) -> tuple[Item, ...]:
 
 
 def weight_items(model: Model, launch: Launch, stage: int) -> tuple[Item, ...]:
-    """Weights as the kernels keep them, and the draft model."""
+    """Weights as the kernels keep them, those that the engine moves to the host, and the draft model."""
     parts = model.parts(launch, stage)
     size = sum(found for part, found in parts.items() if part != "draft")
     more, source = padding(model, launch, stage), model.source
     if more.size:
         source = f"{source}; {gib(more.size)} of it are padding: kernels take {more.words or 'larger tiles'}"
-    items = [Item(name="weights", size=size + more.size, known=model.known, source=source)]
+    moved = min(launch.offloaded, size + more.size)
+    items = [Item(name="weights", size=size + more.size - moved, known=model.known, source=source)]
+    if moved:
+        items.append(Item(name=OFFLOADED, size=moved, known="computed", source=OFFLOADED_SOURCE))
     if parts.get("draft"):
         own = Item(name="draft layer", size=parts["draft"], known=model.known, source=model.source)
         items.append(own)
@@ -248,6 +256,26 @@ def weight_items(model: Model, launch: Launch, stage: int) -> tuple[Item, ...]:
         source = f"files of {drafts.model}" if drafts.size is not None else f"{drafts.model}: a draft of 1.5 GiB"
         items.append(Item(name="draft model", size=drafts.size or 3 * GIB // 2, known=known, source=source))
     return tuple(items)
+
+
+def loaded_size(items: Sequence[Item]) -> int:
+    """Bytes of what is read from files."""
+    return size_of(items, "weights", OFFLOADED, "draft layer", "draft model")
+
+
+def sleeping(model: Model, launch: Launch, items: Sequence[Item]) -> Sequence[Problem]:
+    """What a server that sleeps does not give back: the weights go to host memory, which is the same memory.
+
+    vLLM 0.33.0, device_allocator/cumem.py: level 1 copies them, level 2 drops them. SGLang 0.5.23,
+    model_executor/model_runner_components/load_model_utils.py: only with --enable-weights-cpu-backup.
+    """
+    if not launch.sleeps:
+        return ()
+    kept = loaded_size(items) + size_of(items, "system and driver", "other services", "processes of the server")
+    text = f"asleep, the node still has {gib(kept)} in use: CPU and GPU share the memory to which the weights go"
+    if launch.engine == "vllm":
+        text = f"{text}; level 2 drops them, and reads the files again"
+    return (Problem(code="asleep", text=text, warning=True),)
 
 
 def activations(model: Model, launch: Launch, machine: Machine, batched: int, requests: int) -> Item:
@@ -261,6 +289,14 @@ def activations(model: Model, launch: Launch, machine: Machine, batched: int, re
     rows = min(requests * (1 + (launch.drafts.tokens if launch.drafts else 0)), batched)
     logits = rows * words * machine.figures["logit_bytes"].value
     return machine.item("activations", "activation_bytes", ceil(step + logits))
+
+
+OFFLOADED: Final = "weights in host memory"
+OFFLOADED_SOURCE: Final = (
+    "--cpu-offload-gb: pinned host memory of the same node (vLLM 0.33.0, model_executor/offloader/uva.py; SGLang "
+    "0.5.23, utils/offloader.py). CPU and GPU share it, so nothing is saved"
+)
+HOST_TIER: Final = "KV cache in host memory"
 
 
 def cache_item(name: str, size: int, model: Model) -> Item:

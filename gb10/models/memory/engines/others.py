@@ -13,9 +13,9 @@ from gb10.models.memory.engines.budget import (
     gib,
     load_peak,
     load_problems,
+    loaded_size,
     machine_items,
     over_reserve,
-    size_of,
     start_peak,
     weight_items,
 )
@@ -37,7 +37,7 @@ def other_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> 
     needs = max(cache.of_request(length), 1)
     pool = needs if launch.engine == "llama-cpp" else max(round(free * (launch.fraction or FRACTION)), 0)
     items = (*before, cache_item("KV cache", pool, model))
-    weights = size_of(own, "weights", "draft layer", "draft model")
+    weights = loaded_size(own)
     return Budget(
         stage=stage,
         total=machine.total,

@@ -9,7 +9,9 @@ from typing import Final
 
 from gb10.models.memory.cache import Cache
 from gb10.models.memory.engines.budget import (
+    HOST_TIER,
     Budget,
+    Item,
     Machine,
     Problem,
     activations,
@@ -17,9 +19,10 @@ from gb10.models.memory.engines.budget import (
     gib,
     load_peak,
     load_problems,
+    loaded_size,
     machine_items,
     over_reserve,
-    size_of,
+    sleeping,
     start_peak,
     weight_items,
 )
@@ -29,6 +32,10 @@ from gb10.models.memory.model import Model
 FRACTION: Final = 0.88
 CHUNK: Final = 8192
 """Defaults of --mem-fraction-static and --chunked-prefill-size, about, for this much memory."""
+KEPT_FREE: Final = 10 << 30
+"""Bytes that host pools leave free (HICACHE_HOST_MEMORY_RESERVE_BYTES)."""
+NOT_SLACK: Final = 0.95
+"""The part of its budget that a default ratio may fill (1 - _ALLOCATION_SLACK_FRACTION)."""
 SLOTS: Final = 3
 """State slots of one request with a prefix cache."""
 
@@ -48,16 +55,19 @@ class _Pools:
 def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> Budget:
     """The budget of a node; raises UsageError when the model's cache is not known."""
     own = weight_items(model, launch, stage)
-    loaded = size_of(own, "weights", "draft layer", "draft model")
+    loaded = loaded_size(own)
     free = machine.total - sum(item.size for item in machine_items(machine))
     share = launch.fraction or FRACTION
     cache = model.cache_on(launch, stage)
+    own = (*own, *_layer_copy(model, launch, loaded))
     pools = _pools(cache, launch, machine, round(free * share) - loaded)
     requests = launch.requests or 32
     work = activations(model, launch, machine, min(launch.batched or CHUNK, CHUNK), min(requests, 64))
     graphs = [machine.item("CUDA graphs", "sglang_graphs")] if launch.graphs else []
     state = [cache_item("states of sequences", pools.states, model)] if cache.state else []
-    items = (*machine_items(machine), *own, work, *graphs, *state, cache_item("KV cache", pools.pool, model))
+    tier, tier_problems = _host_tier(launch, pools, free - sum(item.size for item in own) - pools.states - pools.pool)
+    pool = cache_item("KV cache", pools.pool, model)
+    items = (*machine_items(machine), *own, work, *graphs, *state, pool, *tier)
     length = launch.length or 0
     return Budget(
         stage=stage,
@@ -70,6 +80,8 @@ def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) ->
         start=start_peak(launch, machine, sum(item.size for item in items)),
         problems=(
             *_problems(launch, pools, loaded, free),
+            *tier_problems,
+            *sleeping(model, launch, items),
             *over_reserve(items, machine, "headroom-too-small"),
             *load_problems(model, launch, machine, loaded),
         ),
@@ -80,16 +92,57 @@ def _pools(cache: Cache, launch: Launch, machine: Machine, rest: int) -> _Pools:
     """States and cache from what the static share leaves. The layers with a window hold fewer tokens."""
     states, slots = 0, None
     if cache.state and rest > 0:
-        share = machine.figures["sglang_mamba_share"].value
+        share = launch.state_share or machine.figures["sglang_mamba_share"].value
         slots = launch.states or int(rest * share / (1 + share) // cache.state)
         waiting = min(launch.requests or 32, slots // SLOTS) + 1
         states = round(slots * cache.state + (waiting * launch.drafts.tokens * cache.state if launch.drafts else 0))
-    cell = cache.token + machine.figures["sglang_window_share"].value * cache.windowed
+    of_window = launch.window_share or machine.figures["sglang_window_share"].value
+    cell = (cache.token + of_window * cache.windowed) / launch.sequence_ranks
     pool = max(rest - states, 0)
     tokens = int(pool / cell) if cell else (slots or 0) * (launch.length or 1)  # states alone keep no token
     if launch.cache_tokens and launch.cache_tokens < tokens:
         tokens, pool = launch.cache_tokens, round(launch.cache_tokens * cell)
     return _Pools(rest=rest, states=states, slots=slots, pool=pool, tokens=tokens, cell=cell)
+
+
+def _layer_copy(model: Model, launch: Launch, loaded: int) -> list[Item]:
+    """--cpu-offload-gb copies the weights of a layer for each of its steps (utils/offloader.py, OffloaderV1)."""
+    if not launch.offloaded:
+        return []
+    layers = max(len(model.layers) // launch.ranks.stages, 1)
+    source = "--cpu-offload-gb: the largest layer is taken for an average one (SGLang 0.5.23, utils/offloader.py)"
+    return [Item(name="copy of an offloaded layer", size=loaded // layers, known="assumed", source=source)]
+
+
+def _host_tier(launch: Launch, pools: _Pools, free: int) -> tuple[list[Item], list[Problem]]:
+    """The host pools of the hierarchical cache, and why SGLang refuses them; ``free`` is what the node has after its
+    own pools.
+
+    SGLang 0.5.23: mem_cache/pool_host/base.py for a size (for tokens and states alike) and for a ratio, and for the 10
+    GiB that stay free; mem_cache/hicache_auto_size.py for what becomes of the default ratio.
+    """
+    tier = launch.host_tier
+    if tier is None:
+        return [], []
+    budget = free - KEPT_FREE
+    if tier.size is not None:
+        size = tier.size * (1 + bool(pools.states))
+    elif tier.share is not None:
+        size = min(round(tier.ratio * (pools.pool + pools.states)), round(budget * tier.share * NOT_SLACK))
+    else:
+        size = round(tier.ratio * (pools.pool + pools.states))
+    source = (
+        f"{tier.option}: SGLang 0.5.23, mem_cache/pool_host/base.py. CPU and GPU share the memory: a larger "
+        "--mem-fraction-static holds as many tokens without a copy"
+    )
+    item = Item(name=HOST_TIER, size=max(size, 0), known="computed", source=source)
+    if 0 < size <= budget:
+        return [item], []
+    text = (
+        f"SGLang refuses the host pools: {gib(max(size, 0))} are asked, and {gib(max(budget, 0))} are free beside the "
+        "10 GiB that it leaves. A smaller --mem-fraction-static gives them room, but holds fewer tokens"
+    )
+    return [item], [Problem(code="host-tier", text=text)]
 
 
 def _problems(launch: Launch, pools: _Pools, loaded: int, free: int) -> Sequence[Problem]:

@@ -14,6 +14,7 @@ from packaging.version import InvalidVersion, Version
 
 from gb10.models.memory.cache import Cache, CacheLayer
 from gb10.models.memory.engines.budget import (
+    HOST_TIER,
     Budget,
     Item,
     Machine,
@@ -23,9 +24,10 @@ from gb10.models.memory.engines.budget import (
     gib,
     load_peak,
     load_problems,
+    loaded_size,
     machine_items,
     over_reserve,
-    size_of,
+    sleeping,
     start_peak,
     weight_items,
 )
@@ -59,7 +61,9 @@ def request_bytes(cache: Cache, launch: Launch, length: int, batched: int) -> in
     kinds = _with_equal_pages(_kinds(cache, launch)) if cache.layers else ()
     if not kinds:
         drafts = launch.drafts.tokens if launch.drafts else 0
-        return cache.of_request(length, ahead=min(batched, length), copies=1 + drafts)
+        return cache.of_request(
+            length, ahead=min(batched, length), copies=1 + drafts, sequence_ranks=launch.sequence_ranks
+        )
     fewest, most = min(kind.count for kind in kinds), max(kind.count for kind in kinds)
     group = most if most < fewest * CLOSE else fewest
     pages = sum(ceil(kind.count / group) * _pages(kind, launch, length, batched) for kind in kinds)
@@ -110,7 +114,7 @@ def _with_equal_pages(kinds: tuple[_Kind, ...]) -> tuple[_Kind, ...]:
 
 
 def _pages(kind: _Kind, launch: Launch, length: int, batched: int) -> int:
-    """Pages of one layer for one request."""
+    """Pages of one layer for one request. Decode context parallelism divides tokens of full attention, no states."""
     layer = kind.layer
     if layer.kind == "state":
         kept = 2 + _keeps_checkpoint(layer, launch) if launch.prefix_caching else 1
@@ -121,8 +125,9 @@ def _pages(kind: _Kind, launch: Launch, length: int, batched: int) -> int:
     flying = batched * steps
     if layer.kind == "window":
         return ceil(min(layer.window - 1 + flying, length) / kind.block) + 1
-    kept = min(layer.window + flying, length) if layer.kind == "chunk" else length
-    return ceil(kept / kind.block)
+    if layer.kind == "chunk":
+        return ceil(min(layer.window + flying, length) / kind.block)
+    return ceil(length / (kind.block * launch.sequence_ranks))
 
 
 def _keeps_checkpoint(layer: CacheLayer, launch: Launch) -> bool:
@@ -147,6 +152,8 @@ LAYERS: Final = 48
 """Of a model whose layers are not known."""
 ENCODER_TOKENS: Final = 4096
 """As many tokens of pictures are tried at most: logs with 32,768 and 65,536 batched tokens show no more."""
+PICTURE_CACHE: Final = 4.0
+"""Default of --mm-processor-cache-gb."""
 UNIFORM_DRAFTS: Final = Version("0.24")
 """Before, FlashInfer's attention had no whole graphs for steps with drafts."""
 
@@ -174,8 +181,8 @@ def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> B
     inside = [*own, work, *counts, *_workspaces(model, launch, machine, batched)]
     share = _share(model, launch, machine, stage, sum(item.size for item in inside))
     outside = machine_items(machine)
-    items = (*outside, *inside, *late, cache_item("KV cache", share.pool, model))
-    weights = size_of(own, "weights", "draft layer", "draft model")
+    items = (*outside, *inside, *late, cache_item("KV cache", share.pool, model), *_host_tier(launch))
+    weights = loaded_size(own)
     # What system and processes may take less: at 0.95 launches had 6.1 GiB for both, and ran.
     figures = machine.figures
     return Budget(
@@ -197,6 +204,10 @@ def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> B
             ),
             *_padding_note(model, launch, stage),
             *_prefill_problem(model, launch, machine, items, share.length),
+            *_context_problems(model, launch),
+            *_cache_type_problem(launch),
+            *sleeping(model, launch, items),
+            *_pictures(model, launch),
             *load_problems(model, launch, machine, weights),
         ),
     )
@@ -215,6 +226,71 @@ def _workspaces(model: Model, launch: Launch, machine: Machine, batched: int) ->
         if launch.loader == "fastsafetensors":
             items.append(machine.item("left by the loader", "vllm_loader_left"))
     return items
+
+
+def _host_tier(launch: Launch) -> list[Item]:
+    """The region of /dev/shm that vLLM's offloading connector fills with pages of the cache, on each node its part.
+
+    vLLM 0.33.0: v1/kv_offload/cpu/spec.py and shared_offload_region.py divide the whole over all ranks, and each node's
+    /dev/shm must have room for the whole.
+    """
+    tier = launch.host_tier
+    if tier is None or tier.size is None:
+        return []
+    whole = tier.size * launch.ranks.tensor * launch.ranks.stages * launch.prefill_ranks
+    source = (
+        f"{tier.option}: {gib(whole)} in all, divided over the ranks, and a /dev/shm of as much on each node (vLLM "
+        "0.33.0, v1/kv_offload/cpu). CPU and GPU share the memory: a larger cache holds as many tokens without a copy"
+    )
+    return [Item(name=HOST_TIER, size=tier.size, known="computed", source=source)]
+
+
+def _context_problems(model: Model, launch: Launch) -> Sequence[Problem]:
+    """What vLLM refuses of context parallelism; a warning where the engine is a fork.
+
+    vLLM 0.33.0: config/parallel.py and config/model.py for the numbers of ranks; v1/core/kv_cache_coordinator.py for
+    the kinds of layers.
+    """
+    ranks, shared, more = launch.ranks.tensor, launch.sequence_ranks, launch.prefill_ranks
+    if shared == 1 and more == 1:
+        return ()
+    kinds = {layer.mixer for layer in model.layers}
+    keys = model.fields.kv_heads if model.fields and not kinds & {"latent", "compressed"} else 0
+    refused = kinds - {"full", "latent", "none", *(("delta", "kimi-delta", "mamba") if more == 1 else ())}
+    texts = []
+    if more == 1 and ranks % shared:
+        texts.append(f"{ranks} tensor ranks do not divide into {shared}")
+    if more > 1 and shared not in (1, more, ranks * more):
+        texts.append(f"with {more} prefill ranks it is 1, {more} or {ranks * more}, not {shared}")
+    if shared > 1 and keys and ranks // keys < shared:
+        texts.append(f"{ranks} ranks hold {keys} key heads, so at most {max(ranks // keys, 1)} share the same ones")
+    if refused:
+        texts.append(f"layers of the kind {', '.join(sorted(refused))} cannot be divided")
+    if not texts:
+        return ()
+    text = f"vLLM refuses this context parallelism: {'; '.join(texts)}"
+    return (Problem(code="context-parallel", text=text, warning=launch.fork),)
+
+
+def _cache_type_problem(launch: Launch) -> Sequence[Problem]:
+    """nvfp4_ds_mla: both kernels of vLLM 0.33.0 that read it are for capability 10 (backends/mla/flashmla_sparse.py,
+    models/deepseek_v41/sparse_mla.py)."""
+    if launch.cache_type != "nvfp4_ds_mla":
+        return ()
+    text = "vLLM 0.33.0 has kernels for the KV cache type nvfp4_ds_mla on capability 10 alone: a GB10 needs a fork's"
+    return (Problem(code="cache-type", text=text, warning=True),)
+
+
+def _pictures(model: Model, launch: Launch) -> Sequence[Problem]:
+    """The cache of prepared pictures, which fills as requests come: once in each process (config/multimodal.py)."""
+    each = PICTURE_CACHE if launch.picture_cache is None else launch.picture_cache
+    if not each or not launch.pictures or launch.text_only or not model.sees:
+        return ()
+    text = (
+        f"prepared pictures may take {2 * each:g} GiB more on the first node as requests come: "
+        "--mm-processor-cache-gb in the front end and in the engine"
+    )
+    return (Problem(code="pictures", text=text, warning=True),)
 
 
 def _share(model: Model, launch: Launch, machine: Machine, stage: int, fixed: int) -> _Share:
