@@ -425,3 +425,24 @@ def test_the_sentences_of_a_start_that_stopped_do_not_run_together() -> None:
     one = next(one for one in found(*report["logs"]) if one.code == "start-stopped")
     assert one.rule
     assert re.search(r"using nccl==[\d.]+\d\. Other ranks: ", one.rule.meaning)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (
+            "'model_tag': '/t/a', 'model': '/t/m', 'tokenizer': '/t/k', 'chat_template': '/t/x.jinja'}",
+            "--chat-template",
+        ),
+        ("'model': '/t/m', 'tokenizer': '/t/x.jinja', 'chat_template': '/t/x.jinja.old'}", "--tokenizer"),
+        ("'model': '/t/x.jinja.old', 'speculative_config': {'model': '/t/x.jinja'}}", ""),
+        ("'served_model_name': ['/t/x.jinja']}", ""),
+    ],
+)
+def test_the_option_of_a_file_is_the_one_with_this_very_value(arguments: str, option: str) -> None:
+    log = (
+        f"(APIServer pid=1) INFO 11-24 08:00:00 [utils.py:1] non-default args: {{{arguments}\n"
+        "FileNotFoundError: [Errno 2] No such file or directory: '/t/x.jinja'\n"
+    )
+    (one,) = (one for one in found(log) if one.code == "file-is-not-there")
+    assert re.findall(r"given by (--[\w-]+)", spoken(one)) == ([option] if option else [])
