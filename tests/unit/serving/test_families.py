@@ -59,6 +59,7 @@ def spoken(one: Finding) -> str:
 
 LATER: list[dict[str, Any]] = yaml.safe_load((CASES / "later.yaml").read_text(encoding="utf-8"))
 BLIND: list[dict[str, Any]] = yaml.safe_load((CASES / "blind.yaml").read_text(encoding="utf-8"))
+CHECKS: list[dict[str, Any]] = yaml.safe_load((CASES / "checks.yaml").read_text(encoding="utf-8"))
 SOUND: list[dict[str, Any]] = yaml.safe_load((CASES / "sound.yaml").read_text(encoding="utf-8"))
 
 
@@ -68,6 +69,32 @@ def test_a_report_of_an_engine_on_blackwell_gets_its_cause(report: dict[str, Any
     assert report.get("missed", False) is not any(
         all(re.search(wanted, text, re.IGNORECASE) for wanted in report["right"]) for text in texts
     ), texts
+
+
+REFUSED = {
+    "arch": ("kernel-without-this-arch", r"12\.1"),
+    "limit": (
+        "kernel-without-this-shape",
+        r"has no kernel for this shape, data type or option|no kernel for this shape",
+    ),
+    "argument": ("kernel-argument-mismatch", r"the GPU is not the cause"),
+}
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda one: f"{one['id']} {one['source']}")
+def test_a_check_of_a_kernel_library_is_told_by_what_its_condition_is_about(check: dict[str, Any]) -> None:
+    (one,) = found(check["log"])
+    code, words = REFUSED[check["refused"]]
+    assert one.code == code
+    assert re.search(words, spoken(one))
+    assert check["refused"] != "argument" or "no kernel for" not in spoken(one)
+
+
+def test_each_thing_that_a_check_refuses_has_texts_of_two_sources() -> None:
+    for what in REFUSED:
+        files = {one["source"] for one in CHECKS if one["refused"] == what}
+        assert len(files) >= 2
+        assert len({one.split()[0] for one in files}) == 2
 
 
 def test_the_half_that_was_worked_on_is_half_of_the_reports() -> None:
