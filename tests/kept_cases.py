@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import lzma
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +15,19 @@ from gb10.serving.doctor.rule_files import is_tool_error, load_doctor_rules, loa
 HERE = Path(__file__).parent
 
 
+def read_starts() -> list[dict[str, str]]:
+    """Logs of starts that were made for this: ``xz -dc tests/cases/starts.jsonl.xz`` shows them."""
+    text = lzma.decompress((HERE / "cases/starts.jsonl.xz").read_bytes()).decode()
+    return [json.loads(line) for line in text.splitlines()]
+
+
 def kept_logs() -> Iterator[tuple[str, str]]:
     """Each log with a name: the reports of tests/cases, and the logs of the unit tests."""
     for path in sorted((HERE / "cases").glob("*.yaml")):
         for one in yaml.safe_load(path.read_text(encoding="utf-8")):
             yield f"{path.stem} {one['id']}", "\n".join(one.get("logs") or [one["log"]])
+    for one in read_starts():
+        yield f"starts {one['id']}", one["log"]
     for path in sorted((HERE / "unit/data/doctor").rglob("*.log")):
         yield path.stem, path.read_text(encoding="utf-8")
 

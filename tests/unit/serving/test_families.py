@@ -26,6 +26,7 @@ from gb10.serving.doctor.rule_files import (
 )
 from gb10.serving.doctor.symbol_names import owner_of, readable_symbol
 from gb10.serving.doctor.tool_errors import ToolError
+from tests.kept_cases import read_starts, scanned
 
 CASES = Path(__file__).parents[2] / "cases"
 REPORTS: list[dict[str, Any]] = [
@@ -61,6 +62,9 @@ LATER: list[dict[str, Any]] = yaml.safe_load((CASES / "later.yaml").read_text(en
 BLIND: list[dict[str, Any]] = yaml.safe_load((CASES / "blind.yaml").read_text(encoding="utf-8"))
 CHECKS: list[dict[str, Any]] = yaml.safe_load((CASES / "checks.yaml").read_text(encoding="utf-8"))
 SOUND: list[dict[str, Any]] = yaml.safe_load((CASES / "sound.yaml").read_text(encoding="utf-8"))
+STARTS: list[dict[str, str]] = read_starts()
+"""Starts of real servers, each with another model, other options or another form of its lines. ``until``: where it was
+cut; those of models without weights end before the first request, which such a model cannot answer."""
 
 
 @pytest.mark.parametrize("report", BLIND, ids=lambda one: f"{one['id']} {one['source']}")
@@ -110,9 +114,31 @@ def test_a_report_of_another_tool_gets_its_cause(report: dict[str, Any]) -> None
     ), texts
 
 
-@pytest.mark.parametrize("sound", SOUND, ids=lambda one: f"{one['id']} {one['source']}")
+@pytest.mark.parametrize("sound", [*SOUND, *STARTS], ids=lambda one: f"{one['id']} {one['source']}")
 def test_a_run_without_a_fault_has_no_error(sound: dict[str, Any]) -> None:
     assert [(one.code, one.value) for one in found(sound["log"]) if one.level == "error"] == []
+
+
+def test_each_start_is_another_one_that_came_to_ready() -> None:
+    assert len({one["started"] for one in STARTS}) == len(STARTS) >= 50
+    assert [one["id"] for one in STARTS if not scanned(one["log"]).start.is_ready] == []
+
+
+@pytest.mark.parametrize(("level", "errors"), [("WARNING", 0), ("ERROR", 1)])
+def test_a_logger_s_json_says_the_level_of_its_line(level: str, errors: int) -> None:
+    line = f'{{"asctime": "2026-11-28 00:13:04,350", "levelname": "{level}", "message": "Triton is not installed."}}\n'
+    ready = '{"asctime": "2026-11-28 00:13:05,350", "levelname": "INFO", "message": "Application startup complete."}\n'
+    assert len([one for one in found(f"{line}{ready}") if one.level == "error"]) == errors
+
+
+@pytest.mark.parametrize(
+    ("last", "errors"), [("asyncio.exceptions.CancelledError", 0), ("OSError: [Errno 5] I/O error", 1)]
+)
+def test_a_server_that_is_ended_has_no_error(last: str, errors: int) -> None:
+    log = (
+        f'Traceback (most recent call last):\n  File "/v/uvicorn/server.py", line 248, in main_loop\n    x()\n{last}\n'
+    )
+    assert len([one for one in found(log) if one.level == "error"]) == errors
 
 
 def test_each_kind_of_error_of_a_tool_names_its_groups_and_is_seen_by_a_report() -> None:
