@@ -28,6 +28,10 @@ WARNS: Final = re.compile(r"(?:^|\s)\w*Warning: ")
 """What Python's warnings module writes."""
 NOTHING: Final = re.compile(r"[\"'](?:error|failed|exception|fatal)s?[\"']: ?(?:null|None|0|false|False)(?![\w.])")
 """A field that says that there is no error."""
+JSON_LEVEL: Final = re.compile(
+    r"^\{.{0,400}?\"(?:level|levelname|level_name|log\.level|severity|lvl)\": ?\"(?P<level>\w{1,10})\"", re.IGNORECASE
+)
+"""The level of a line that a logger wrote as JSON."""
 QUIET: Final = ("DEBUG", "INFO", "WARNING", "WARN", "D", "I", "W")
 FRAMES: Final = ("  ", " File ", "File ", "Traceback ", " Traceback ", "^", "During handling", "The above exception")
 
@@ -60,8 +64,9 @@ def _by_llama(line: str) -> bool:
 
 def is_remark(line: str) -> bool:
     """Whether the program that wrote a line calls it a warning or less."""
-    before = PREFIX.match(line)
-    return " NCCL INFO " in line or (before is not None and next(filter(None, before.groups()), None) in QUIET)
+    before, json = PREFIX.match(line), JSON_LEVEL.match(line)
+    level = json["level"].upper() if json else next(filter(None, before.groups()), None) if before else None
+    return " NCCL INFO " in line or level in QUIET
 
 
 def _loud(line: str) -> str | None:

@@ -30,7 +30,7 @@ from gb10.image.sbom.statements import as_bytes
 
 def patch_stories(catalog: Catalog, plan: RecordedPlan) -> tuple[PatchStory, ...]:
     """The patches of a plan, in order; each once, though it may be for several projects."""
-    named = {patch.source for patch in plan.patches}
+    named = dict.fromkeys(patch.source for patch in plan.patches)
     known = {patch.sha256: patch for source in named for patch in _series(catalog.patches, source)}
     once = {patch.sha256: patch for patch in plan.patches}
     return tuple(_patch(patch, known.get(patch.sha256)) for patch in once.values())

@@ -5,7 +5,7 @@ A GB10 has compute capability 12.1, 48 SMs, 101,376 B (99 KiB) of shared memory 
 """
 
 import re
-from typing import Final
+from typing import Final, Literal
 
 from packaging.version import InvalidVersion, Version
 
@@ -251,8 +251,8 @@ def beyond_sms_or_registers(case: Case) -> Verdict | None:
     )
 
 
-def _another(case: Case, begin: str = "Take another kernel:") -> str:
-    """Which options take another kernel, by where it was asked for; a newer release."""
+def _another(case: Case, begin: str = "Take another kernel:", *, missing: bool = True) -> str:
+    """Which options take another kernel, by where it was asked for; where one is ``missing``, a newer release."""
     files = " ".join(frame.path for frame in case.raised.frames[-6:]).lower() + case.text.lower()[:300]
     options = [option for part, option in OPTIONS_OF.items() if part in files]
     release, engine = case.release, case.engine
@@ -269,7 +269,7 @@ def _another(case: Case, begin: str = "Take another kernel:") -> str:
         if (value := case.scan.start.option(name)) and value != "None"
     )
     chosen = options[0] if options else "--attention-backend, --moe-backend or --linear-backend, whichever this is of"
-    return f"{begin} {chosen}.{given}{drafts}{newer}"
+    return f"{begin} {chosen}.{given}{drafts}{newer if missing else ''}"
 
 
 def _drafts(case: Case) -> bool:
@@ -314,13 +314,12 @@ def kernel_without_arch(case: Case) -> Verdict | None:
 
 def _refuses_this_gpu(case: Case) -> Verdict:
     """A check without the name of an arch: which library's it is decides the way out."""
-    where = f"{case.text[:600]} {' '.join(frame.path for frame in case.raised.frames[-3:])}"
-    library = next((one for pattern, one in KERNEL_LIBRARIES.items() if re.search(pattern, where, re.I)), None)
+    library = _library(f"{case.text[:600]} {' '.join(frame.path for frame in case.raised.frames[-3:])}")
     own = f"{library[0]}: {library[1][0].upper()}{library[1][1:]} " if library else ""
     return Verdict(
         code="kernel-without-this-arch",
         meaning=(
-            f"{library[0] if library else 'A kernel'} refuses this GPU: {case.said[:300]} A GB10 "
+            f"{library[0] if library else 'A kernel'} refuses this GPU: {case.said[:300].rstrip('.')}. A GB10 "
             "is compute capability 12.1. Such a check lets 9.0 or 10.x through, or it fails because the library was "
             "built without the code for 12.x (FP4 and block scales need sm_120a, sm_120f or sm_121a, not plain sm_120)."
         ),
@@ -407,6 +406,127 @@ def compiler_without_arch(case: Case) -> Verdict | None:
     return None
 
 
+ARCH_NAMED: Final = re.compile(
+    r"\bsm_?\d{2,3}[af]?\b|\bSM ?\d{2,3}x?\b|\bSM versions?\b|compute[ _]capability|\bcapability \d|"
+    r"\barch(?:itecture)?s?\b|Blackwell|Hopper|Ampere|\b[BH][123]00\b|(?:this|your|current) (?:GPU|device)",
+    re.I,
+)
+REFUSAL: Final = re.compile(
+    r"support|implement|\bonly\b|\bexpect|requires?\b|\bneeds?\b|\bmust\b|invalid|unknown|"
+    r"\bno(?:t (?:built|for)|t? compiled)\b",
+    re.I,
+)
+LIMIT: Final = re.compile(
+    r"only (?:supports?|works|implemented|accepts?|handles?)|(?:un|not (?:yet |currently )?)(?:supported|implemented)|"
+    r"does not (?:support|implement|handle|meet)|divisible|multiples? of|"
+    r"must be (?:even|at most|less|<|(?:a )?power of|one of|either|in \{|in \[|\d{1,5} or \d)|"
+    r"exceeds?|too (?:large|small|many)|"
+    r"(?:head|hidden|top_?k|page|block|group|tile|num)\w{0,40} must (?:be )?(?:equal )?(?:to )?\d|"
+    r"no (?:valid )?(?:kernel|config|tactic|implementation)|(?:find|construct) (?:a )?(?:valid|suitable|fused)|"
+    r"(?:invalid|unknown|unexpected) (?:activation|d(?:ata)?[ _]?type|head|layout|quant|scal|shape|tile)",
+    re.I,
+)
+"""What a kernel of this library does not take: a data type, a size, a layout, an activation."""
+OF_A_TENSOR: Final = re.compile(
+    r"mismatch|(?:does|do) not (?:match|agree)|must (?:match|equal|agree|cover|share|start|have|hold|not be null)|"
+    r"must (?:be|live|reside)\b.{0,30}\b(?:same|equal|contiguous|aligned|positive|non-?negative|rank \d|scalar|"
+    r"\d{1,2}[ -]?(?:D|dim)|(?:at least |exactly )?\w{1,5} dimensions?|strides?|(?:u?int|float|bool|bfloat)\d{0,2}\b|"
+    r"CUDA|on (?:the )?(?:GPU|CPU|device)|device|shape|length|numel|elements)|must (?:be )?aligned|"
+    r"must be (?:u?int|float|bool)\d|\bstrides?\b|\bndim\b|(?:is|be) (?:not )?contiguous|expected (?:a )?\d-?D|"
+    r"outside [iu]\d{2} range|is required (?:if|when|for)|(?:is|are) (?:null|undefined)|\bmissing\b|"
+    r"incorrect (?:shape|size|dim)|same (?:shape|d(?:ata)?[ _]?type|device|size|length|number)|\bnumel|"
+    r"wrong (?:shape|size|device|number)",
+    re.I,
+)
+"""What a check of one call's tensors says: their shapes, strides and devices among each other."""
+SAME: Final = re.compile(
+    r"(?<![\w.])(?P<left>[a-z_][\w.]{0,40}(?:\([\w, -]{0,20}\))?) ?== ?"
+    r"(?P<right>[a-z_][\w.]{0,40}(?:\([\w, -]{0,20}\))?)(?![\w(])"
+)
+"""A comparison of two names: neither side is a number of the kernel's own."""
+
+
+def refused(text: str) -> Literal["arch", "limit", "argument", ""]:
+    """What a kernel library's check refuses, by the condition that its message states; empty where it states none.
+
+    ``arch``: this GPU. ``limit``: a data type, size or layout that its kernels do not take. ``argument``: tensors of
+    the call that do not fit each other, whatever the GPU.
+    """
+    limit, tensor = LIMIT.search(text), OF_A_TENSOR.search(text) or SAME.search(text)
+    data = re.search(r"d(?:ata)?[ _]?type|fp16|bf16|head", text, re.I)
+    if ARCH_NAMED.search(text) and REFUSAL.search(text) and not (tensor and not limit) and not (limit and data):
+        return "arch"
+    if tensor and not (limit and limit.start() < tensor.start()):
+        return "argument"
+    return "limit" if limit else "argument" if tensor else ""
+
+
+def _by_what_is_refused(case: Case) -> Verdict | None:
+    """The verdict of a check whose message states its condition; None where it states none."""
+    match refused(case.said):
+        case "arch":
+            return _refuses_this_gpu(case)
+        case "limit":
+            return _beyond_a_limit(case)
+        case "argument":
+            return _argument_mismatch(case)
+        case _:
+            return None
+
+
+def _caller(case: Case) -> str:
+    """The file that called the library."""
+    return next((one.path for one in reversed(case.raised.frames) if one.package not in ("", "torch")), "")
+
+
+def _library(where: str) -> tuple[str, str] | None:
+    """The library of kernels that a text or a path names, and what to take in its place."""
+    return next((one for pattern, one in KERNEL_LIBRARIES.items() if re.search(pattern, where, re.I)), None)
+
+
+def _beyond_a_limit(case: Case) -> Verdict:
+    """A data type, size or layout that the library's kernels do not take."""
+    caller = _caller(case)
+    library = _library(f"{case.text[:600]} {caller}")
+    split = (
+        "A width that is not divisible is often one rank's share: --tensor-parallel-size 1 leaves it whole. "
+        if re.search(r"divisible|multiples? of", case.said, re.I)
+        else ""
+    )
+    return Verdict(
+        code="kernel-without-this-shape",
+        meaning=(
+            f"{library[0] if library else 'A library of kernels'} has no kernel for this shape, data type or option: "
+            f"{case.said[:300].rstrip('.')}.{f' {caller} called it.' if caller else ''} The message names no GPU: "
+            "a kernel for 12.1 may be there, for other sizes and types."
+        ),
+        action=f"{library[1][0].upper() + library[1][1:] if library else ''} {split}{_another(case)}".strip(),
+        evidence="the condition that the message states; checks of FlashInfer 0.7.2 and vLLM 0.33.0",
+    )
+
+
+def _argument_mismatch(case: Case) -> Verdict:
+    """Tensors of a call that do not fit each other: a mistake of who calls, on any GPU."""
+    caller = _caller(case)
+    library = _library(f"{case.text[:600]} {caller}")
+    fits = case.fitting("flashinfer-python") if library and library[0] == "FlashInfer" else ""
+    return Verdict(
+        code="kernel-argument-mismatch",
+        meaning=(
+            f"{library[0] if library else 'A library of kernels'} checks the tensors of this call, and they do not "
+            f"fit: {case.said[:300].rstrip('.')}. A kernel is there, and the GPU is not the cause: "
+            f"{caller or 'the caller'} hands over a wrong shape, stride, type or device."
+        ),
+        action=(
+            f"The caller and the library are mostly of different times: take the library that the engine's release "
+            f"requires. {fits} A fork, a plugin or a patch of the caller is the next suspect; else it is a fault of "
+            f"this release: a newer one, or a report with this line. "
+            f"{_another(case, 'To go on without this call:', missing=False)}"
+        ).replace("  ", " "),
+        evidence="the condition that the message states; checks of FlashInfer 0.7.2 and vLLM 0.33.0",
+    )
+
+
 def kernel_without_shape(case: Case) -> Verdict | None:
     """A check of a kernel library on a shape: this build has no kernel for it."""
     found = CHECK.search(case.text) if CHECKS.search(f"{case.raised.type} {case.text}") else None
@@ -416,6 +536,8 @@ def kernel_without_shape(case: Case) -> Verdict | None:
         return None
     if not SHAPES.search(f"{found['left']} {found['right']} {case.text}"):
         return None
+    if refused(case.said) in ("arch", "argument"):
+        return _by_what_is_refused(case)
     values = f" (it was {found['got']}, the limit is {found['limit']})" if found["got"] else ""
     version = case.version("flashinfer-python")
     brings = case.release.requires.get("flashinfer-python") if case.release else None
@@ -496,10 +618,11 @@ def kernel_library_refuses(case: Case) -> Verdict | None:
     last = " ".join(frame.path for frame in case.raised.frames[-2:])
     if not (place or types) or case.raised.name in ("ImportError", "ModuleNotFoundError", "ValidationError"):
         return None
-    where = f"{case.text[:600]} {last}"
-    found = next((one for pattern, one in KERNEL_LIBRARIES.items() if re.search(pattern, where, re.I)), None)
+    found = _library(f"{case.text[:600]} {last}")
     if found is None:
         return None
+    if (split := _by_what_is_refused(case)) is not None:
+        return split
     return Verdict(
         code="kernel-library-refuses",
         meaning=(
@@ -543,15 +666,16 @@ def kernel_call_fails(case: Case) -> Verdict | None:
     by_name = named is not None and NAMES_A_KERNEL.search(case.said) is not None
     if case.raised.name not in OF_THE_GPU or not (by_file or (by_name and not case.raised.frames)):
         return None
-    where = f"{case.text[:600]} {last.path if last else ''}"
-    library = next((one for pattern, one in KERNEL_LIBRARIES.items() if re.search(pattern, where, re.I)), None)
+    if (split := _by_what_is_refused(case)) is not None:
+        return split
+    library = _library(f"{case.text[:600]} {last.path if last else ''}")
     at = f" {last.path} called it." if last else ""
     return Verdict(
         code="kernel-call-fails",
         meaning=(
             f"{library[0] if library else 'A library of kernels'} did not take this call: "
-            f"{case.said[:300].rstrip('.')}.{at} Its build here has no kernel for these data "
-            f"types, this activation, shape or GPU (12.1)."
+            f"{case.said[:300].rstrip('.')}.{at} The message does not say what it refuses: this GPU (12.1), a shape, a "
+            "data type, or an argument; a kernel that fails while it runs prints such a line, too."
         ),
         action=f"{library[1][0].upper() + library[1][1:] if library else ''} {_another(case)}".strip(),
         evidence="the file that called, and the library's own check; vllm PR#39825, vllm#48541",

@@ -430,7 +430,7 @@ def value_is_none(case: Case) -> Verdict | None:
     if not name:
         return None
     last = case.raised.frames[-1]
-    option = next((one for one in case.options if one.strip("-").replace("-", "_") == name.rpartition(".")[2]), "")
+    option = f"--{name.rpartition('.')[2].replace('_', '-')}"
     engine = last.package in ENGINES
     where = (
         f"The key {name} is in a file with nothing behind it, or it is missing: an empty `{name}:` in YAML is no "
@@ -442,7 +442,7 @@ def value_is_none(case: Case) -> Verdict | None:
         code="value-is-none",
         meaning=f"{last.path}:{last.line} stops at `{code}`. {where}",
         action=(
-            (f"Give {option} a value, or leave out what needs it. " if option else "")
+            (f"Give {option} a value, or leave out what needs it. " if option in case.options else "")
             + (
                 f"In the file that {last.path.rpartition('/')[2]} reads: give {name} a value, write [] or {{}}, or "
                 "remove the line (look for a list whose items are all commented out)."
@@ -927,7 +927,7 @@ def file_is_not_there(case: Case) -> Verdict | None:
     if found is None:
         return None
     path = found["path"] or found["named"] or found["what"] or ""
-    option = next((name for name in case.options if f"{name.strip('-').replace('-', '_')}" in _given(case, path)), "")
+    option = _option_with(case, path)
     template = " The file is the one of --chat-template: templates of engines' examples are in no image." * (
         path.endswith((".jinja", ".j2"))
     )
@@ -945,10 +945,20 @@ def file_is_not_there(case: Case) -> Verdict | None:
     )
 
 
-def _given(case: Case, path: str) -> str:
-    """The name before a path in the server's arguments."""
-    before, found, _ = case.scan.start.arguments.partition(path)
-    return before[-60:] if found and path else ""
+def _option_with(case: Case, value: str) -> str:
+    """The option of the server's arguments, as the engine prints them, that has this very value; empty without one.
+
+    A value inside of another option's JSON is of no option, and neither is one that only begins so.
+    """
+    arguments = case.scan.start.arguments
+    for found in (
+        re.finditer(rf"(\w+)['\"]?(?:=|: ?)['\"]?{re.escape(value)}(?=['\",)}}]|$)", arguments) if value else ()
+    ):
+        before = arguments[: found.start()]
+        option = f"--{found[1].replace('_', '-')}"
+        if option in case.options and before.count("{") - before.count("}") <= 1:
+            return option
+    return ""
 
 
 FIELD: Final = re.compile(

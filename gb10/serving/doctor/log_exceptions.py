@@ -6,7 +6,7 @@ its end or its indentation: what is there is read.
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Final
@@ -248,10 +248,9 @@ class ExceptionReader:
         """An exception without the head of its traceback: frames may stand before it."""
         parts = found.groupdict()
         kind = parts.get("type") or _thrown(self._before(row, 3)) or "C++ exception"
-        before = self._before(row, 120) if parts.get("type") else []
         frames: list[Frame] = []
-        used, misses, code = {row.offset}, 0, ""
-        for one in before:
+        used, numbers, misses, code = {row.offset}, {row.number}, 0, ""
+        for one in self._before(row, 120) if parts.get("type") else ():
             frame = FILE.match(one.said.body)
             if frame:
                 frames.append(_frame(frame, code))
@@ -260,13 +259,12 @@ class ExceptionReader:
                 misses += 1
             elif not CARETS.match(one.said.body):
                 code = one.said.body
-            used.add(one.offset)
             if misses > 0 and not frame:
-                used.discard(one.offset)
                 break
+            used.add(one.offset)
+            numbers.add(one.number)
         rest = list(_message(islice(self._rows(row.offset - self._start, row.number), 1, None), row.said.source))
         used |= {one.offset for one in rest}
-        numbers = frozenset({row.number} | {one.number for one in (*rest, *before) if one.offset in used})
         return (
             Raised(
                 type=kind,
@@ -276,26 +274,26 @@ class ExceptionReader:
                 who=row.said.who,
                 place=row.said.place,
                 frames=tuple(reversed(frames[:FRAMES])),
-                lines=numbers,
+                lines=frozenset(numbers | {one.number for one in rest}),
                 quiet=row.said.level in QUIET,
             ),
             used,
         )
 
-    def _before(self, row: _Row, most: int) -> list[_Row]:
+    def _before(self, row: _Row, most: int) -> Iterator[_Row]:
         """Lines of the same source before one, the nearest first."""
-        found: list[_Row] = []
-        at, number = row.offset - self._start, row.number
+        at, number, place, found = row.offset - self._start, row.number, row.said.place.encode(), 0
         for _ in range(4 * most):
-            if at <= 0 or len(found) >= most:
-                break
-            at, number = self._data.rfind(b"\n", 0, at - 1) + 1, number - 1
-            one = self._row(at, number)
-            if one.offset in self._used:
-                break
-            if one.said.source == row.said.source:
-                found.append(one)
-        return found
+            if at <= 0 or found >= most:
+                return
+            end, at, number = at, self._data.rfind(b"\n", 0, at - 1) + 1, number - 1
+            if self._start + at in self._used:
+                return
+            if place in self._data[at : min(end, at + LONGEST)]:  # reading a line whole costs a hundred times more
+                one = self._row(at, number)
+                if one.said.source == row.said.source:
+                    found += 1
+                    yield one
 
 
 def _moved(raised: Raised, lines: int) -> Raised:
@@ -305,7 +303,7 @@ def _moved(raised: Raised, lines: int) -> Raised:
     return replace(raised, line=raised.line + lines, lines=numbers, cause=cause)
 
 
-def _thrown(before: list[_Row]) -> str | None:
+def _thrown(before: Iterable[_Row]) -> str | None:
     for one in before:
         _, found, name = one.said.body.partition("after throwing an instance of '")
         if found:

@@ -37,6 +37,8 @@ ENDS: Final = frozenset(
     )
 )
 """What a process raises when another one went away, or when it is ended."""
+STOPPED: Final = frozenset(("CancelledError", "KeyboardInterrupt", "GeneratorExit"))
+"""What a process raises when it is ended, or asked to end; without an error before it that is no fault."""
 LOST: Final = re.compile(
     r"[Cc]onnection (?:closed|reset) by peer|[Bb]roken pipe|recvValue failed|Watchdog caught collective|[Hh]eartbeat"
     r"|remote process (?:has )?exited|TCPStore|died unexpectedly|(?:worker|process|subprocess)\S{0,20} (?:died|exited)"
@@ -304,7 +306,8 @@ def _without_echoes(events: Sequence[_Event]) -> tuple[list[_Event], dict[str, i
     texts: dict[str, str] = {}
     first: _Event | None = None
     for event in events:
-        if first is None and event.rule is None and event.raised and FOLLOWS.search(event.value):
+        repeats = event.rule is None and event.raised is not None and FOLLOWS.search(event.value)
+        if first is None and (repeats or _only_ends(event)):
             continue  # its cause is not in the log: the server was ended, or the beginning is cut off
         cause = _echo_of(event, first, texts) if event.is_error else None
         if cause is not None:
@@ -318,6 +321,11 @@ def _without_echoes(events: Sequence[_Event]) -> tuple[list[_Event], dict[str, i
                     if len(one.message) >= CONTAINED:
                         texts.setdefault(one.message.partition("\n")[0][:400], event.kind)
     return own, echoes
+
+
+def _only_ends(event: _Event) -> bool:
+    """Whether an unknown exception came of the end of its process."""
+    return event.rule is None and event.raised is not None and root_of(event.raised).name in STOPPED
 
 
 def _echo_of(event: _Event, first: _Event | None, texts: Mapping[str, str]) -> str | None:

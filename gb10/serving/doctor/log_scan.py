@@ -6,11 +6,12 @@ A block of a log is in the processor's cache while every text is sought in it, s
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final
 
 from packaging.version import InvalidVersion, Version
 
-from gb10.core.linear_regex import LinearMatch, linear
+from gb10.core.linear_regex import LinearMatch, LinearPattern
 from gb10.core.log_words import FOLLOWS, is_remark, is_trouble
 from gb10.serving.doctor.doctor_rule import DoctorRule, LogSign, specifier
 from gb10.serving.doctor.image_record import ImageRecord
@@ -27,6 +28,8 @@ MANY: Final = 20_000
 """Lines with the same text that are looked at, each."""
 CONTINUED: Final = 2000
 """Lines of trouble whose messages are read on."""
+FEW: Final = 200
+"""Lines of a block that are compared with all texts; where more have one, each text is sought in the rest of it."""
 ASKED: Final = 2000
 """Lines without a word of trouble that are compared with the errors of tools."""
 MORE: Final = 12
@@ -67,8 +70,6 @@ TOOL_TEXTS: Final = (
     *(b"built for ", b"device code", b"device_kernel<", b"_forbidden'"),
 )
 """Texts of lines that may be a tool's error, though no word of them speaks of trouble."""
-ANY_TOOL: Final = linear("|".join(re.escape(text.decode()) for text in TOOL_TEXTS))
-"""Most blocks of a log have none of these texts: one look instead of one for each."""
 ENGINE_MARKS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "vllm": (b"vLLM API server version", b"Initializing a V1 LLM engine", b"(EngineCore", b"-packages/vllm/"),
     "sglang": (b"server_args=ServerArgs(", b"sglang.launch_server", b"-packages/sglang/", b"/sglang/srt/"),
@@ -184,12 +185,10 @@ class Scanner:
         for rule in rules:
             for sign in rule.log:
                 self._signs.setdefault(sign.has.encode(), []).append((rule, sign))
-        others = frozenset((*self._signs, *TROUBLE, *self._stages.texts, *FACT_TEXTS))
         self._seen = dict.fromkeys((*self._signs, *TROUBLE, *TOOL_TEXTS, *self._stages.texts, *FACT_TEXTS), 0)
-        self._common = tuple(text for text in self._seen if text in others or text not in TOOL_TEXTS)
         served = {text.encode() for mark in marks if mark.stage == "serving" for text in mark.has}
         self._often = tuple(text for text in self._seen if text in served)  # in every line of a server that serves
-        self._rare = linear("|".join(re.escape(text.decode("latin-1")) for text in self._common if text not in served))
+        self._seek(text for text in self._seen if text not in served)
         self._hits: list[Hit] = []
         self._trouble: list[Line] = []
         self._repeats: Line | None = None
@@ -204,18 +203,8 @@ class Scanner:
 
     def feed(self, block: bytes) -> None:
         """Look at whole lines."""
-        wanted: dict[tuple[int, int], set[bytes]] = {}
         self._go_on(block, 0)
-        content = block.decode("latin-1")
-        tools, rare = ANY_TOOL.search(content) is not None, self._rare.search(content) is not None
-        for text in self._seen if tools else self._common if rare else self._often:
-            at = block.find(text)
-            while at >= 0 and self._seen[text] < MANY:
-                start, end = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at)
-                end = len(block) if end < 0 else end
-                wanted.setdefault((start, end), set()).add(text)
-                self._seen[text] += 1
-                at = block.find(text, end)
+        wanted = self._wanted(block)
         for engine, marks in ENGINE_MARKS.items():
             if engine not in self._engines and any(mark in block for mark in marks):
                 self._engines.add(engine)
@@ -238,18 +227,49 @@ class Scanner:
         self._last = last_moment(block[-BEFORE:]) or self._last
         self._size += len(block)
 
-    def _look(self, line: Line, texts: set[bytes]) -> None:
+    def _seek(self, rare: Iterable[bytes]) -> None:
+        """From now on seek these texts, which few lines have: one expression finds the lines with any of them."""
+        self._rare = tuple(rare)
+        texts = "|".join(re.escape(text.decode("latin-1")) for text in self._rare)
+        self._line_with_any = LinearPattern(f"(?:{texts})[^\\n]*") if texts else None
+
+    def _wanted(self, block: bytes) -> dict[tuple[int, int], list[bytes]]:
+        """By the begin and the end of a line, which texts it has; of each text its first MANY lines."""
+        wanted: dict[tuple[int, int], list[bytes]] = {}
+        found = self._line_with_any.finditer(block.decode("latin-1")) if self._line_with_any else ()
+        end = 0
+        for one in islice(found, FEW):
+            start, end = block.rfind(b"\n", 0, one.start()) + 1, one.end()
+            line = block[start:end]
+            wanted[start, end] = [text for text in self._rare if text in line and self._seen[text] < MANY]
+            for text in wanted[start, end]:
+                self._seen[text] += 1
+        rest = self._rare if len(wanted) == FEW else ()
+        for text, begin in (*((text, end) for text in rest), *((text, 0) for text in self._often)):
+            at = block.find(text, begin)
+            while at >= 0 and self._seen[text] < MANY:
+                start, end = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at)
+                end = len(block) if end < 0 else end
+                wanted.setdefault((start, end), []).append(text)
+                self._seen[text] += 1
+                at = block.find(text, end)
+        if any(self._seen[text] >= MANY for text in self._rare):
+            self._seek(text for text in self._rare if self._seen[text] < MANY)
+        return wanted
+
+    def _look(self, line: Line, texts: Sequence[bytes]) -> None:
         self._stages.look(line.text, line.number, line.moment, texts)
         self._facts.look(line.text, texts)
         own = [pair for text in texts for pair in self._signs.get(text, ())]
         hits = [hit for rule, sign in own if (hit := self._hit(rule, sign, line))]
         if hits:
             return
-        if (not texts.isdisjoint(TROUBLE) and is_trouble(line.text)) or (
-            not texts.isdisjoint(TOOL_TEXTS) and self._is_of_a_tool(line.text)
+        speaks_of_trouble = any(text in TROUBLE for text in texts)
+        if (speaks_of_trouble and is_trouble(line.text)) or (
+            any(text in TOOL_TEXTS for text in texts) and self._is_of_a_tool(line.text)
         ):
             self._trouble.append(line)
-        elif self._repeats is None and FOLLOWS.search(line.text):
+        elif speaks_of_trouble and self._repeats is None and FOLLOWS.search(line.text):
             self._repeats = line
 
     def _is_of_a_tool(self, text: str) -> bool:

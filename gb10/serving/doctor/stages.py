@@ -127,9 +127,10 @@ class StageReader:
             said = speech(text)
             if mark.starts and not self._is_same_start(mark):
                 self._ranks, self._start = {}, Start(engine=mark.engine)
-            engine = self._start.engine or mark.engine
-            arguments = text[:SHOWN] if "args" in said.body[:40] else self._start.arguments
-            self._start = replace(self._start, engine=engine, arguments=arguments)
+            if self._start.engine is None and mark.engine:
+                self._start = replace(self._start, engine=mark.engine)
+            if "args" in said.body[:40]:
+                self._start = replace(self._start, arguments=text[:SHOWN])
             who = said.who or self._speaker()
             if who in self._ranks or len(self._ranks) < RANKS:
                 before = self._ranks.get(who)

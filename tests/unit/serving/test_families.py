@@ -26,6 +26,7 @@ from gb10.serving.doctor.rule_files import (
 )
 from gb10.serving.doctor.symbol_names import owner_of, readable_symbol
 from gb10.serving.doctor.tool_errors import ToolError
+from tests.kept_cases import read_starts, scanned
 
 CASES = Path(__file__).parents[2] / "cases"
 REPORTS: list[dict[str, Any]] = [
@@ -59,7 +60,11 @@ def spoken(one: Finding) -> str:
 
 LATER: list[dict[str, Any]] = yaml.safe_load((CASES / "later.yaml").read_text(encoding="utf-8"))
 BLIND: list[dict[str, Any]] = yaml.safe_load((CASES / "blind.yaml").read_text(encoding="utf-8"))
+CHECKS: list[dict[str, Any]] = yaml.safe_load((CASES / "checks.yaml").read_text(encoding="utf-8"))
 SOUND: list[dict[str, Any]] = yaml.safe_load((CASES / "sound.yaml").read_text(encoding="utf-8"))
+STARTS: list[dict[str, str]] = read_starts()
+"""Starts of real servers, each with another model, other options or another form of its lines. ``until``: where it was
+cut; those of models without weights end before the first request, which such a model cannot answer."""
 
 
 @pytest.mark.parametrize("report", BLIND, ids=lambda one: f"{one['id']} {one['source']}")
@@ -68,6 +73,32 @@ def test_a_report_of_an_engine_on_blackwell_gets_its_cause(report: dict[str, Any
     assert report.get("missed", False) is not any(
         all(re.search(wanted, text, re.IGNORECASE) for wanted in report["right"]) for text in texts
     ), texts
+
+
+REFUSED = {
+    "arch": ("kernel-without-this-arch", r"12\.1"),
+    "limit": (
+        "kernel-without-this-shape",
+        r"has no kernel for this shape, data type or option|no kernel for this shape",
+    ),
+    "argument": ("kernel-argument-mismatch", r"the GPU is not the cause"),
+}
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda one: f"{one['id']} {one['source']}")
+def test_a_check_of_a_kernel_library_is_told_by_what_its_condition_is_about(check: dict[str, Any]) -> None:
+    (one,) = found(check["log"])
+    code, words = REFUSED[check["refused"]]
+    assert one.code == code
+    assert re.search(words, spoken(one))
+    assert check["refused"] != "argument" or "no kernel for" not in spoken(one)
+
+
+def test_each_thing_that_a_check_refuses_has_texts_of_two_sources() -> None:
+    for what in REFUSED:
+        files = {one["source"] for one in CHECKS if one["refused"] == what}
+        assert len(files) >= 2
+        assert len({one.split()[0] for one in files}) == 2
 
 
 def test_the_half_that_was_worked_on_is_half_of_the_reports() -> None:
@@ -83,9 +114,31 @@ def test_a_report_of_another_tool_gets_its_cause(report: dict[str, Any]) -> None
     ), texts
 
 
-@pytest.mark.parametrize("sound", SOUND, ids=lambda one: f"{one['id']} {one['source']}")
+@pytest.mark.parametrize("sound", [*SOUND, *STARTS], ids=lambda one: f"{one['id']} {one['source']}")
 def test_a_run_without_a_fault_has_no_error(sound: dict[str, Any]) -> None:
     assert [(one.code, one.value) for one in found(sound["log"]) if one.level == "error"] == []
+
+
+def test_each_start_is_another_one_that_came_to_ready() -> None:
+    assert len({one["started"] for one in STARTS}) == len(STARTS) >= 50
+    assert [one["id"] for one in STARTS if not scanned(one["log"]).start.is_ready] == []
+
+
+@pytest.mark.parametrize(("level", "errors"), [("WARNING", 0), ("ERROR", 1)])
+def test_a_logger_s_json_says_the_level_of_its_line(level: str, errors: int) -> None:
+    line = f'{{"asctime": "2026-11-28 00:13:04,350", "levelname": "{level}", "message": "Triton is not installed."}}\n'
+    ready = '{"asctime": "2026-11-28 00:13:05,350", "levelname": "INFO", "message": "Application startup complete."}\n'
+    assert len([one for one in found(f"{line}{ready}") if one.level == "error"]) == errors
+
+
+@pytest.mark.parametrize(
+    ("last", "errors"), [("asyncio.exceptions.CancelledError", 0), ("OSError: [Errno 5] I/O error", 1)]
+)
+def test_a_server_that_is_ended_has_no_error(last: str, errors: int) -> None:
+    log = (
+        f'Traceback (most recent call last):\n  File "/v/uvicorn/server.py", line 248, in main_loop\n    x()\n{last}\n'
+    )
+    assert len([one for one in found(log) if one.level == "error"]) == errors
 
 
 def test_each_kind_of_error_of_a_tool_names_its_groups_and_is_seen_by_a_report() -> None:
@@ -425,3 +478,24 @@ def test_the_sentences_of_a_start_that_stopped_do_not_run_together() -> None:
     one = next(one for one in found(*report["logs"]) if one.code == "start-stopped")
     assert one.rule
     assert re.search(r"using nccl==[\d.]+\d\. Other ranks: ", one.rule.meaning)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (
+            "'model_tag': '/t/a', 'model': '/t/m', 'tokenizer': '/t/k', 'chat_template': '/t/x.jinja'}",
+            "--chat-template",
+        ),
+        ("'model': '/t/m', 'tokenizer': '/t/x.jinja', 'chat_template': '/t/x.jinja.old'}", "--tokenizer"),
+        ("'model': '/t/x.jinja.old', 'speculative_config': {'model': '/t/x.jinja'}}", ""),
+        ("'served_model_name': ['/t/x.jinja']}", ""),
+    ],
+)
+def test_the_option_of_a_file_is_the_one_with_this_very_value(arguments: str, option: str) -> None:
+    log = (
+        f"(APIServer pid=1) INFO 11-24 08:00:00 [utils.py:1] non-default args: {{{arguments}\n"
+        "FileNotFoundError: [Errno 2] No such file or directory: '/t/x.jinja'\n"
+    )
+    (one,) = (one for one in found(log) if one.code == "file-is-not-there")
+    assert re.findall(r"given by (--[\w-]+)", spoken(one)) == ([option] if option else [])
