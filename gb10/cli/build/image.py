@@ -37,6 +37,7 @@ app = verb_app("""Build an image, prove what it holds, tag it.
 ./build.py image --recipe qwen3-0.6b                        # what this model recipe needs
 ./build.py image --from vllm/vllm-openai@sha256:… --patch ~/fix.diff   # above an image of others
 ./build.py image --dry-run                                  # print the plan only
+./build.py image --timings                                  # where the time went: phases, programs
 ./build.py image --push registry.example/gb10/vllm
 
 The image gets two tags. The first moves with every build; the second holds the plan's key and never moves.
@@ -57,16 +58,16 @@ def image(
         Path | None,
         typer.Option("--context", metavar="DIR", help="Write the build context here, for `docker buildx bake`."),
     ] = None,
+    timings: Annotated[
+        bool,
+        typer.Option("--timings", help="Measure where the time of the build goes, and print it by phase and program."),
+    ] = False,
     push: PushOption = None,
     compression: CompressionOption = None,
     rebuild: RebuildOption = None,
     builder: BuilderOption = None,
     cache_from: CacheFromOption = None,
     cache_to: CacheToOption = None,
-    timings: Annotated[
-        bool,
-        typer.Option("--timings", help="Measure where the time of the build goes, and print it by phase and program."),
-    ] = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
