@@ -20,7 +20,7 @@ SHORT: Final = "too short to be seen"
 RUNTIMES: Final = ("runc", "dockerd", "containerd", "exe")
 """What stands between a daemon and the first program of its container, by the beginning of the name."""
 CONTAINERS: Final = "engine"
-"""The role of a root whose children are containers."""
+"""The role of roots whose children are containers, and which keep their names. Others are named by their role."""
 MOST: Final = 4096
 """Bytes of a command line that are read."""
 Key = tuple[int, int]
@@ -142,7 +142,8 @@ class UsageTree:
                 if not (phase or root or process.program.startswith(RUNTIMES)) and role == CONTAINERS:
                     phase = self.contained(command_line(pid))
                 same = known is not None and known.process.program == process.program
-                program = known.program if known and same else named(process)
+                shown = role if root and role != CONTAINERS else named(process)
+                program = known.program if known and same else shown
                 members[pid] = Member(self._with_bytes(process), role, phase, program)
             return members[pid]
 

@@ -60,7 +60,10 @@ CROSS: Final = re.compile(r"^(aarch64|x86_64)-linux-gnu-|-\d+$")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """What one phase, or one program, used. ``wall``: seconds in which the phase ran; of a program it is unknown."""
+    """What one phase, or one program, used.
+
+    ``wall``: seconds in which the phase ran; None for a program, and for what daemons do beside their steps.
+    """
 
     name: str
     wall: float | None
@@ -148,7 +151,7 @@ class Meter:
             compilers=sum(used.cpu for name, used in programs.items() if name in COMPILERS),
             resident=self._tree.peak,
             measuring=self._measuring,
-            phases=tuple(_row(name, used, self._walls.get(name, 0.0)) for name, used in _largest(phases)),
+            phases=tuple(_row(name, used, self._walls.get(name)) for name, used in _largest(phases)),
             programs=tuple(_row(name, used, None) for name, used in _largest(programs)),
             within={
                 phase: tuple(_row(name, used, None) for name, used in _largest(own)) for phase, own in within.items()
