@@ -106,6 +106,8 @@ class Meter:
     _unmeasured: set[str] = field(default_factory=set)
     _end: threading.Event = field(default_factory=threading.Event)
     _measuring: float = 0.0
+    _whole: bool = False
+    """Whether the looks went on to the end."""
     _began: float = field(init=False)
     _tree: UsageTree = field(init=False)
     _thread: threading.Thread = field(init=False)
@@ -145,6 +147,10 @@ class Meter:
         for phase in self._walls:
             phases[phase] += Usage()
         total = sum(phases.values(), Usage())
+        if not self._whole:
+            self._unmeasured.add("what came after an error of the measurement itself, which is printed above")
+        if not (PROC / "self/io").exists():
+            self._unmeasured.add("bytes: this kernel does not count them by process (CONFIG_TASK_IO_ACCOUNTING)")
         hidden = sorted(self._tree.unreadable)
         return BuildUsage(
             total=_row("all", total, time.monotonic() - self._began),
@@ -179,6 +185,7 @@ class Meter:
                 self._walls[phase] += now - last
             last, self._measuring = now, time.thread_time()
             if ending:
+                self._whole = True
                 return
             ending = self._end.wait(INTERVAL)
 

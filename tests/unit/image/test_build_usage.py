@@ -188,3 +188,12 @@ def test_a_kept_table_is_read_back(tmp_path: Path) -> None:
     assert "tiny" not in text
     assert "not measured" in usage_lines(kept(None), hit=True)[0]
     assert "not measured" in usage_lines(None, hit=True)[0]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_measurement_that_broke_off_is_not_shown_as_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    meter = Meter(Reporter({}, verbosity=QUIET), Store(tmp_path), small_plan())
+    monkeypatch.setattr(meter._tree, "since", None)
+    monkeypatch.setattr(meter._tree, "_members", {})
+    time.sleep(0.6)
+    assert any("error of the measurement" in line for line in meter.read().unmeasured)
