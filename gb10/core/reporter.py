@@ -126,6 +126,7 @@ class Reporter:
         self.verbosity = verbosity
         self.interval = interval
         self.timings: list[Timing] = []
+        self.running: list[Task] = []
         self.began = time.monotonic()
         self._once: set[str] = set()
         self._lock = threading.Lock()
@@ -216,6 +217,7 @@ class Reporter:
 
     def _start(self, task: Task) -> None:
         with self._lock:
+            self.running.append(task)
             if not self._live:
                 self.say(f"{task.name} …")
                 if self.verbosity >= NORMAL:
@@ -236,6 +238,7 @@ class Reporter:
     def _stop(self, task: Task, how: str = "") -> None:
         with self._lock:
             task.ended.set()
+            self.running = [one for one in self.running if one is not task]
             if self._progress is not None and task.bar is not None:
                 self._progress.remove_task(task.bar)
                 self._running -= 1

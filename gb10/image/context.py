@@ -2,8 +2,9 @@
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from gb10.core.concurrency import Stop
 from gb10.core.config import unknown_variables, with_settings
@@ -15,6 +16,11 @@ from gb10.core.reporter import Reporter
 from gb10.core.store import open_store
 from gb10.errors import UsageError
 from gb10.image.plan.catalog import ROOT, Catalog
+
+if TYPE_CHECKING:
+    from gb10.containers.buildx.progress import Event
+    from gb10.containers.connection import Engine
+    from gb10.image.plan.values import Step
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +37,8 @@ class Context(Host):
     """Set when work in another thread has failed: builds and downloads of this context end."""
     forecast: Forecast = field(default_factory=Forecast)
     """What is expected of the command's build; it knows no part where none was made."""
+    on_build: "Callable[[Engine, Step, Event], None]" = lambda engine, step, event: None
+    """What else hears of the events of BuildKit's builds: the build's log is the step's."""
 
 
 def open_context(env: Mapping[str, str], *, verbosity: int) -> Context:

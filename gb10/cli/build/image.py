@@ -37,6 +37,7 @@ app = verb_app("""Build an image, prove what it holds, tag it.
 ./build.py image --recipe qwen3-0.6b                        # what this model recipe needs
 ./build.py image --from vllm/vllm-openai@sha256:… --patch ~/fix.diff   # above an image of others
 ./build.py image --dry-run                                  # print the plan only
+./build.py image --timings                                  # where the time went: phases, programs
 ./build.py image --push registry.example/gb10/vllm
 
 The image gets two tags. The first moves with every build; the second holds the plan's key and never moves.
@@ -57,6 +58,10 @@ def image(
         Path | None,
         typer.Option("--context", metavar="DIR", help="Write the build context here, for `docker buildx bake`."),
     ] = None,
+    timings: Annotated[
+        bool,
+        typer.Option("--timings", help="Measure where the time of the build goes, and print it by phase and program."),
+    ] = False,
     push: PushOption = None,
     compression: CompressionOption = None,
     rebuild: RebuildOption = None,
@@ -89,20 +94,11 @@ def image(
         unchecked = try_inputs(ctx, plan)
         print_plan(ctx, plan, check_cache(ctx, plan, again), names, unchecked, as_json=as_json)
         return
-    from gb10.cli.build.results import keep_receipt, print_image, summary  # noqa: PLC0415 - for a build
-    from gb10.image.build.image_build import ImageBuild  # noqa: PLC0415 - for a build
-    from gb10.image.inspect.build_log import keep_image_build  # noqa: PLC0415 - for a build
-    from gb10.image.publish.sharing import take_missing  # noqa: PLC0415 - for a build
+    from gb10.cli.build.results import built, keep_receipt, print_image, summary  # noqa: PLC0415 - for a build
 
-    build = ImageBuild(ctx, plan, rebuild or ())
-    build.check_engine()
-    take_missing(ctx, plan, build.rebuild)  # first: a wheel from the cache needs no compiler, nor its memory
-    build.check()
-    verified = build.image(extra)
+    build, verified, kept = built(ctx, plan, rebuild or (), extra, timings=timings)
 
-    # what `report` shows, which image `run` takes, and what the same command answers while nothing changes
-    if not verified.hit:
-        keep_image_build(build, verified)
+    # which image `run` takes, and what the same command answers while nothing changes
     if asked.serves:
         from gb10.serving.run.notes import note_image  # noqa: PLC0415 - for a model recipe
 
@@ -124,4 +120,4 @@ def image(
         else:
             print_image(ctx.reporter, verified, (), as_json=False)
         raise
-    print_image(ctx.reporter, verified, published, as_json=as_json)
+    print_image(ctx.reporter, verified, published, kept, as_json=as_json)

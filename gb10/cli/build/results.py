@@ -1,17 +1,47 @@
 """How plans and results are shown: tables for people, documents for scripts."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from gb10.cli.common import print_json
 from gb10.cli.receipt import Receipt, write_receipt
 from gb10.core.reporter import Reporter
-from gb10.image.build.image_build import Verified
+from gb10.image.build.build_usage import Meter, Row
+from gb10.image.build.image_build import ImageBuild, Verified
 from gb10.image.build.proving import Received, say_received
 from gb10.image.build.wheels import Wheel
+from gb10.image.context import Context
+from gb10.image.inspect.build_log import Build, keep_image_build, kept_build
+from gb10.image.plan.values import Plan
 from gb10.image.proof.report import render_summary
 from gb10.image.publish.publishing import Published
+from gb10.image.publish.sharing import take_missing
+
+LEAST_CPU, LEAST_WRITTEN = 0.1, 1_000_000
+"""CPU seconds, and bytes, below both of which a program has no line of its own; it is in every sum."""
+
+
+def built(
+    ctx: Context, plan: Plan, rebuild: Collection[str], tag: str | None, *, timings: bool
+) -> tuple[ImageBuild, Verified, Build | None]:
+    """The image, and what is kept of its build: with ``timings`` measured, printed and returned."""
+    meter = Meter(ctx.reporter, ctx.store, plan) if timings else None
+    build = ImageBuild(replace(ctx, on_build=meter.note) if meter else ctx, plan, rebuild)
+    build.check_engine()
+    take_missing(ctx, plan, build.rebuild)  # first: a wheel from the cache needs no compiler, nor its memory
+    build.check()
+    verified = build.image(tag)
+    usage = meter.read() if meter else None
+    if not verified.hit:
+        keep_image_build(build, verified, usage)
+    if not timings:
+        return build, verified, None
+    kept = kept_build(ctx.store, plan.key)
+    for line in usage_lines(kept, hit=verified.hit):
+        ctx.reporter.say(line)
+    return build, verified, kept
 
 
 def image_document(reporter: Reporter, verified: Verified) -> dict[str, object]:
@@ -38,11 +68,19 @@ def received_document(one: Received) -> dict[str, object]:
     return {"image": one.reference, "read": one.read, "received": rows}
 
 
-def print_image(reporter: Reporter, verified: Verified, published: Sequence[Published], *, as_json: bool) -> None:
-    """Phases and summary on stderr, the digest and what was published on stdout."""
+def print_image(
+    reporter: Reporter,
+    verified: Verified,
+    published: Sequence[Published],
+    kept: Build | None = None,
+    *,
+    as_json: bool,
+) -> None:
+    """Phases and summary on stderr, the digest and what was published on stdout; ``kept`` has its usage."""
     if as_json:
         pushed = {"published": [asdict(one) for one in published]} if published else {}
-        print_json(image_document(reporter, verified) | pushed)
+        used = {"usage": {"ended": kept.ended, **asdict(kept.usage)}} if kept and kept.usage else {}
+        print_json(image_document(reporter, verified) | used | pushed)
         return
     for timing in reporter.timings:
         reporter.say(f"  {timing.name:28} {'hit' if timing.hit else f'{timing.seconds:.1f} s'}")
@@ -65,6 +103,33 @@ def summary(verified: Verified) -> list[str]:
     state = "unchanged" if verified.hit else "built"
     size = f"{state}: {verified.size / 1e9:.2f} GB in {verified.layers} layers"
     return [*str(render_summary(verified.verdict)).splitlines(), size, *(f"  {tag}" for tag in verified.tags)]
+
+
+def usage_lines(kept: Build | None, *, hit: bool) -> list[str]:
+    """Where the time of the build went that made an image, as a table by phase and one by program. Pure."""
+    if kept is None or kept.usage is None:
+        return ["where the time went: not measured, the image was built without --timings"]
+    used, total = kept.usage, kept.usage.total
+    when = f" (build of {time.strftime('%d %b %Y %H:%M', time.localtime(kept.ended))})" if hit else ""
+    rest = f"{(total.cpu - used.compilers) / used.compilers:.2f} of the compilers' CPU" if used.compilers else ""
+    lines = [
+        f"where the time went{when}: {total.wall:,.0f} s, {total.cpu:,.1f} CPU s; bytes are those of disks",
+        f"  {'phase':44} {'wall s':>9} {'CPU s':>9} {'system s':>9} {'read MB':>9} {'written MB':>10}",
+        *map(_usage_line, used.phases),
+        _usage_line(total),
+        f"  {'program':44} {'':9} {'CPU s':>9} {'system s':>9} {'read MB':>9} {'written MB':>10}",
+        *(_usage_line(row) for row in used.programs if row.cpu >= LEAST_CPU or row.written >= LEAST_WRITTEN),
+        f"  compilers {used.compilers:,.1f} CPU s, all else {total.cpu - used.compilers:,.1f}{rest and f', {rest}'}",
+        f"  memory at most {used.resident / 1e9:.1f} GB; measuring took {used.measuring:.1f} of gb10's CPU s",
+        *(f"  not measured: {what}" for what in used.unmeasured),
+    ]
+    return lines
+
+
+def _usage_line(row: Row) -> str:
+    wall = "" if row.wall is None else f"{row.wall:,.1f}"
+    moved = f"{row.read / 1e6:9,.1f} {row.written / 1e6:10,.1f}"
+    return f"  {row.name:44} {wall:>9} {row.cpu:9,.1f} {row.system:9,.1f} {moved}"
 
 
 def keep_receipt(reporter: Reporter, path: Path, verified: Verified) -> None:

@@ -1,11 +1,9 @@
 """Bases: locked Debian packages, unpacked into one root file system each."""
 
-import gzip
-import os
 import re
+import shutil
 import tarfile
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +21,7 @@ from gb10.core.host import Host
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store, is_sealed, note_use, seal
 from gb10.errors import FetchError
+from gb10.image.base.layer_stream import zstd
 from gb10.image.build.contexts import build_context
 from gb10.image.build.stage import engine_folder, one_by_one, run_build
 from gb10.image.context import Context
@@ -36,8 +35,8 @@ from gb10.image.rootfs.unpack import write_rootfs
 from gb10.sources.debian.mirror import fetch_debs
 
 ROOTFS = "rootfs.tar"
-MEMBER = 16 << 20
-"""Bytes that one thread compresses at a time, as one member of the gzip file."""
+LEVEL = 1
+"""Of zstd: a quarter of the CPU time of gzip's fastest, which makes more bytes."""
 FIELDS = ("Package", "Version", "Architecture")
 
 
@@ -70,12 +69,9 @@ def _unpack(reporter: Reporter, plan: Plan, step: Step, debs: Sequence[Path], wo
 
 
 def compress(plain: Path, out: Path) -> None:
-    """Move ``plain`` to ``out`` as gzip, which ADD reads in every release of BuildKit: a third of the size."""
-    threads = os.cpu_count() or 1
-    with plain.open("rb") as handle, out.open("xb") as compressed, ThreadPoolExecutor(threads) as pool:
-        while parts := [part for _ in range(threads) if (part := handle.read(MEMBER))]:
-            for member in pool.map(partial(gzip.compress, compresslevel=1, mtime=0), parts):
-                compressed.write(member)
+    """Move ``plain`` to ``out`` as zstd, a third of the size: ADD reads it in every BuildKit that gb10 builds with."""
+    with plain.open("rb") as handle, zstd.open(out, "xb", level=LEVEL) as compressed:
+        shutil.copyfileobj(handle, compressed, 1 << 20)
     plain.unlink()
 
 

@@ -305,7 +305,8 @@ class ImageBuild:
                 config = run_build(ctx, engine, request, plan.step("image"), note).config  # if buildx names it
             image = require_image(engine, tag)
             record = Record(id=image.id, config=config or image.id, layers=image.diff_ids)
-            prove_image(ctx, engine, plan, image, record)
+            with ctx.reporter.task("prove"):
+                prove_image(ctx, engine, plan, image, record)
             tag_image(engine, image.id, (plan.tags[-1],))
         if one_by_one(ctx, engine) and not plan.base:
             forget_sent(engine, plan)

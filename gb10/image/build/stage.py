@@ -79,6 +79,7 @@ def run_build(
             ctx.reporter.say(f"{event.step} failed, building without it: {event.error}")
         if isinstance(event, Note) and event.text.startswith(WARNING):
             ctx.reporter.say(event.text)
+        ctx.on_build(engine, step, event)
         on_event(event)
 
     buildx = open_buildx(engine, ctx.env, ctx.store)

@@ -5,12 +5,14 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
 from gb10.core.reporter import Timing
 from gb10.core.store import Store
+from gb10.image.build.build_usage import BuildUsage
 from gb10.image.build.image_build import ImageBuild, Verified
 from gb10.image.inspect.local import local_layers
 
@@ -42,6 +44,8 @@ class Build:
     steps: tuple[Step, ...]
     layers: Mapping[str, int]
     """Bytes by the layer's digest."""
+    usage: BuildUsage | None = None
+    """Where its time went; None for a build without ``--timings``."""
     schema: str = SCHEMA
 
 
@@ -51,10 +55,10 @@ RECORD: Final = TypeAdapter(Build)
 def keep_build(store: Store, build: Build) -> None:
     """Keep a build; one of the same image replaces it."""
     text = json.dumps(asdict(build), indent=1)
-    store.write_text(store.root / ROOM / f"{build.key[:16]}.json", f"{text}\n")
+    store.write_text(_path(store, build.key), f"{text}\n")
 
 
-def keep_image_build(build: ImageBuild, verified: Verified) -> None:
+def keep_image_build(build: ImageBuild, verified: Verified, usage: BuildUsage | None = None) -> None:
     """Keep what a build just did."""
     ctx, cached = build.ctx, build.status().cached
     steps = (
@@ -71,6 +75,7 @@ def keep_image_build(build: ImageBuild, verified: Verified) -> None:
         tasks=tuple(ctx.reporter.timings),
         steps=tuple(steps),
         layers={layer.digest: layer.size for layer in local_layers(ctx, verified.id)},
+        usage=usage,
     )
     keep_build(ctx.store, log)
 
@@ -81,6 +86,12 @@ def kept_builds(store: Store) -> list[Build]:
     return sorted((build for build in found if build), key=lambda build: -build.ended)
 
 
+def kept_build(store: Store, key: str) -> Build | None:
+    """The build that made the image of a plan's key, if one is kept and can be read."""
+    path = _path(store, key)
+    return _read(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
 def cpu_seconds(store: Store, key: str) -> float:
     """CPU seconds of a compiled wheel's units, as its compile stage measured them; 0 without."""
     path = store.entry("wheels", key) / "measured.json"
@@ -89,6 +100,10 @@ def cpu_seconds(store: Store, key: str) -> float:
         return sum(float(row.get("cpu_s", 0)) for row in rows.values())
     except (OSError, ValueError, AttributeError):
         return 0.0
+
+
+def _path(store: Store, key: str) -> Path:
+    return store.root / ROOM / f"{key[:16]}.json"
 
 
 def _read(text: str) -> Build | None:
