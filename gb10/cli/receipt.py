@@ -58,12 +58,17 @@ def receipt_path(store: Path, arguments: Sequence[str], env: Mapping[str, str], 
     """
     if not arguments or arguments[0] != "image" or not _only_chooses(arguments[1:]):
         return None
+    return store / "receipts" / inputs_digest(arguments, env, config)
+
+
+def inputs_digest(words: Sequence[str], env: Mapping[str, str], config: Sequence[Path] = ()) -> str:
+    """Hex sha256 over all that decides a plan: ``words``, the settings in ``env``, ``config``, the checkout's files."""
     own = {name: value for name, value in sorted(env.items()) if name in CHOICES or name.startswith(OWN)}
-    hashed = hashlib.sha256(json.dumps([list(arguments), own]).encode())
+    hashed = hashlib.sha256(json.dumps([list(words), own]).encode())
     for file in (*config, *_files()):
         hashed.update(f"\0{file}\0".encode())
         hashed.update(file.read_bytes() if file.is_file() else b"-")
-    return store / "receipts" / hashed.hexdigest()
+    return hashed.hexdigest()
 
 
 def _only_chooses(words: Sequence[str]) -> bool:
