@@ -16,7 +16,7 @@ from gb10.cli.causes import shortened
 from gb10.cli.receipt import inputs_digest
 from gb10.cli.verb import JsonOption, print_json, print_table, verb_app, with_host
 from gb10.containers.connection import Engine
-from gb10.containers.embedded.daemon import status as embedded_status
+from gb10.containers.embedded.daemon import Place, answering
 from gb10.core.host import Host
 from gb10.core.store import Store
 from gb10.core.store_gc import IN_USE, KEPT, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries, idle
@@ -283,7 +283,7 @@ def document(entry: Entry) -> dict[str, object]:
 
 def _embedded(store: Store) -> Engine | None:
     """The embedded engine while it runs."""
-    return embedded_status(store).engine
+    return answering(Place(store))
 
 
 def _build_cache(engine: Engine) -> int:
