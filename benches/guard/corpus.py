@@ -24,8 +24,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benches.guard.collapse import seeded
-from gb10.core.fetch import open_session
 from gb10.core.files import Artifact, digest
+from gb10.core.http_session import open_session
 from gb10.core.store import Store, file_sha256, open_store
 from gb10.image.rootfs.package import unpack_data
 from gb10.sources.debian.mirror import LockedDeb, fetch_debs

@@ -6,7 +6,6 @@ the engine, by its socket, still has this image under every tag.
 """
 
 import hashlib
-import http.client
 import json
 import os
 import re
@@ -14,12 +13,17 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from http import HTTPStatus
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from gb10.core.config import config_file, with_cache_dir
 from gb10.core.installation import ROOT, package_of
 from gb10.core.store import Store, store_root
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
 
 READ = ("templates", "recipes", "patches", "kernels")
 CHOICES = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
@@ -54,12 +58,17 @@ def receipt_path(store: Path, arguments: Sequence[str], env: Mapping[str, str], 
     """
     if not arguments or arguments[0] != "image" or not _only_chooses(arguments[1:]):
         return None
+    return store / "receipts" / inputs_digest(arguments, env, config)
+
+
+def inputs_digest(words: Sequence[str], env: Mapping[str, str], config: Sequence[Path] = ()) -> str:
+    """Hex sha256 over all that decides a plan: ``words``, the settings in ``env``, ``config``, the checkout's files."""
     own = {name: value for name, value in sorted(env.items()) if name in CHOICES or name.startswith(OWN)}
-    hashed = hashlib.sha256(json.dumps([list(arguments), own]).encode())
+    hashed = hashlib.sha256(json.dumps([list(words), own]).encode())
     for file in (*config, *_files()):
         hashed.update(f"\0{file}\0".encode())
         hashed.update(file.read_bytes() if file.is_file() else b"-")
-    return store / "receipts" / hashed.hexdigest()
+    return hashed.hexdigest()
 
 
 def _only_chooses(words: Sequence[str]) -> bool:
@@ -91,7 +100,7 @@ def read_receipt(path: Path) -> Receipt | None:
         found = json.loads(path.read_text(encoding="utf-8"))
         receipt = Receipt(**{**found, "tags": tuple(found["tags"]), "summary": tuple(found["summary"])})
         return receipt if _holds(receipt) else None
-    except (OSError, ValueError, TypeError, KeyError, http.client.HTTPException):
+    except (OSError, ValueError, TypeError, KeyError):
         return None  # the whole command then runs and reports the error
 
 
@@ -105,19 +114,25 @@ def _holds(receipt: Receipt) -> bool:
     passed_over = Path(local) != DEFAULT_SOCKET and DEFAULT_SOCKET.exists()
     if not receipt.host.startswith("unix://") or passed_over or not Path(receipt.proof).exists():
         return False
-    connection = http.client.HTTPConnection("docker", timeout=TIMEOUT)
+
+    from http.client import HTTPConnection, HTTPException  # noqa: PLC0415 - for a receipt; no other verb needs them here
+
+    connection = HTTPConnection("docker", timeout=TIMEOUT)
     connection.sock = socket.socket(socket.AF_UNIX)
     with connection.sock:
         connection.sock.settimeout(TIMEOUT)
         connection.sock.connect(local)
-        return all(_id_of(connection, tag) == receipt.id for tag in receipt.tags)
+        try:
+            return all(_id_of(connection, tag) == receipt.id for tag in receipt.tags)
+        except HTTPException:
+            return False
 
 
-def _id_of(connection: http.client.HTTPConnection, tag: str) -> str | None:
+def _id_of(connection: "HTTPConnection", tag: str) -> str | None:
     connection.request("GET", f"/images/{quote(tag)}/json")
     reply = connection.getresponse()
     text = reply.read()
-    found = json.loads(text).get("Id") if reply.status == http.client.OK else None
+    found = json.loads(text).get("Id") if reply.status == HTTPStatus.OK else None
     return found if isinstance(found, str) else None
 
 

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from gb10.core.config import unknown_variables, with_settings
+from gb10.core.host import Host, open_host
 from gb10.core.installation import as_started
 from gb10.core.reporter import Reporter, terminal
 
@@ -122,6 +123,15 @@ def command_reporter(*, verbose: VerboseOption = 0, quiet: QuietOption = False) 
 
 with_reporter = inject("reporter", command_reporter, first=False)
 """Adds -v and -q after a verb's own options; the verb gets its parameter ``reporter``. For verbs without a store."""
+
+
+def command_host(*, verbose: VerboseOption = 0, quiet: QuietOption = False) -> Host:
+    """The machine with the user's environment and verbosity."""
+    return open_host(os.environ, verbosity=-1 if quiet else min(verbose, 1))
+
+
+with_host = inject("host", command_host, first=False)
+"""Adds -v and -q after a verb's own options; the verb gets its parameter ``host``. For verbs that plan nothing."""
 
 
 def print_json(document: object) -> None:

@@ -10,16 +10,13 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-import docker
-import requests
-from docker.errors import APIError, DockerException
-from docker.tls import TLSConfig
-from urllib3.exceptions import HTTPError
-
-from gb10.containers.docker_answers import EngineIdAnswer, InfoAnswer, MachineAnswer, VersionAnswer, is_odd, oddity
 from gb10.errors import EngineError
+
+if TYPE_CHECKING:
+    import docker
+    from docker.tls import TLSConfig
 
 MINIMUM_API = (1, 42)
 """Docker 23.0: the first whose BuildKit knows COPY --link and named contexts without a frontend from a registry."""
@@ -81,27 +78,29 @@ class Engine:
         return "Docker" if self.kind == "user" else "the embedded engine"
 
 
-def client(engine: Engine) -> docker.DockerClient:
+def client(engine: Engine) -> "docker.DockerClient":
     """The SDK's client, for inspect, tag, remove and run; close it after use."""
     return _open(engine.endpoint, CALL_TIMEOUT, engine.api)
 
 
 @contextmanager
-def asking(engine: Engine, *, seconds: int = CALL_TIMEOUT) -> Iterator[docker.DockerClient]:
+def asking(engine: Engine, *, seconds: int = CALL_TIMEOUT) -> Iterator["docker.DockerClient"]:
     """The client for a few calls; what goes wrong in them, the engine's death too, is raised as EngineError.
 
     ``seconds``: how long the engine may be silent in a call.
     """
     try:
         _connect(engine.endpoint)
+    except UnreachableError as error:
+        raise _failed(engine, str(error)) from error
+
+    from gb10.containers.docker_answers import is_odd, oddity  # noqa: PLC0415 - for an engine that listens
+
+    try:
         with closing(_open(engine.endpoint, seconds, engine.api)) as sdk:
             yield sdk
-    except (DockerException, requests.RequestException, HTTPError, OSError) as error:
-        raise EngineError(
-            f"the container engine {engine.endpoint.place} failed",
-            where=_reason(error),
-            hint="look at ./build.py engine status, then run the command again",
-        ) from error
+    except _failures() as error:
+        raise _failed(engine, _reason(error)) from error
     except Exception as error:  # the SDK stumbles over odd answers in many ways, and raises Exception itself
         if not is_odd(error):
             raise
@@ -112,15 +111,34 @@ def asking(engine: Engine, *, seconds: int = CALL_TIMEOUT) -> Iterator[docker.Do
         ) from error
 
 
+def _failed(engine: Engine, why: str) -> EngineError:
+    return EngineError(
+        f"the container engine {engine.endpoint.place} failed",
+        where=why,
+        hint="look at ./build.py engine status, then run the command again",
+    )
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What a call of the SDK raises when the engine is gone or refuses."""
+    from docker.errors import DockerException  # noqa: PLC0415 - for an engine that listens
+    from requests import RequestException  # noqa: PLC0415 - the same
+    from urllib3.exceptions import HTTPError  # noqa: PLC0415 - the same
+
+    return DockerException, RequestException, HTTPError, OSError
+
+
 def ping(endpoint: Endpoint) -> tuple[str, str]:
     """Version and API of an engine by its cheapest question: the others run programs. Raises UnreachableError."""
+    _connect(endpoint)
+    from docker import APIClient  # noqa: PLC0415 - for an engine that listens
+
     try:
-        _connect(endpoint)
         least = ".".join(map(str, MINIMUM_API))
-        with closing(docker.APIClient(base_url=endpoint.host, version=least, timeout=PING_TIMEOUT)) as sdk:
+        with closing(APIClient(base_url=endpoint.host, version=least, timeout=PING_TIMEOUT)) as sdk:
             reply = sdk.get(f"{sdk.base_url}/_ping", timeout=PING_TIMEOUT)
             reply.raise_for_status()
-    except (DockerException, requests.RequestException, OSError) as error:
+    except _failures() as error:
         raise _unreachable(error) from error
     server, api = SERVER.match(reply.headers.get("Server", "")), reply.headers.get("Api-Version", "")
     if server is None or not api:
@@ -130,13 +148,20 @@ def ping(endpoint: Endpoint) -> tuple[str, str]:
 
 def probe(endpoint: Endpoint, kind: Literal["user", "embedded"]) -> Engine:
     """Ask an engine who it is; raises UnreachableError when it does not answer or is too old."""
+    _connect(endpoint)
+    from gb10.containers.docker_answers import (  # noqa: PLC0415 - for an engine that listens
+        InfoAnswer,
+        VersionAnswer,
+        is_odd,
+        oddity,
+    )
+
     try:
-        _connect(endpoint)
         with closing(_open(endpoint, PING_TIMEOUT)) as sdk:
             version = VersionAnswer.model_validate(sdk.version())
             info = InfoAnswer.model_validate(sdk.info())
             sdk.api.images(name="gb10.invalid/none", quiet=True)  # fails while containerd, behind dockerd, is down
-    except (DockerException, requests.RequestException, OSError) as error:
+    except _failures() as error:
         raise _unreachable(error) from error
     except Exception as error:  # the SDK stumbles over odd answers in many ways, and raises Exception itself
         if not is_odd(error):
@@ -176,22 +201,32 @@ def _unreachable(error: Exception) -> UnreachableError:
 
 
 def _connect(endpoint: Endpoint) -> None:
-    """Fail at once with the system's error where no program listens: the SDK hides it and leaks its socket."""
+    """Raise UnreachableError at once, with the system's error, where no program listens.
+
+    The SDK hides that error and leaks its socket. It is not even imported then: it takes a tenth of a second.
+    """
     if endpoint.host.startswith("unix://"):
-        with socket.socket(socket.AF_UNIX) as probing:
-            probing.settimeout(PING_TIMEOUT)
-            probing.connect(endpoint.host.removeprefix("unix://"))
+        try:
+            with socket.socket(socket.AF_UNIX) as probing:
+                probing.settimeout(PING_TIMEOUT)
+                probing.connect(endpoint.host.removeprefix("unix://"))
+        except OSError as error:
+            raise _unreachable(error) from error
 
 
-def _open(endpoint: Endpoint, timeout: int, version: str = "auto") -> docker.DockerClient:
+def _open(endpoint: Endpoint, timeout: int, version: str = "auto") -> "docker.DockerClient":
     """A client; it asks the engine for the version of its API when none is given."""
+    from docker import DockerClient  # noqa: PLC0415 - for an engine that listens
+
     ssh = endpoint.host.startswith("ssh://")
-    return docker.DockerClient(
+    return DockerClient(
         base_url=endpoint.host, version=version, timeout=timeout, tls=_tls(endpoint), use_ssh_client=ssh
     )
 
 
-def _tls(endpoint: Endpoint) -> TLSConfig | bool:
+def _tls(endpoint: Endpoint) -> "TLSConfig | bool":
+    from docker.tls import TLSConfig  # noqa: PLC0415 - for an engine that listens
+
     folder = endpoint.certificates
     if folder is None:
         return False
@@ -201,8 +236,9 @@ def _tls(endpoint: Endpoint) -> TLSConfig | bool:
 
 def _reason(error: BaseException) -> str:
     """The innermost cause, which is what a person can act on (the SDK wraps it five times)."""
-    if isinstance(error, APIError) and error.explanation:
-        return str(error.explanation)
+    explanation = getattr(error, "explanation", None)  # of the SDK's error for what the engine answered
+    if explanation:
+        return str(explanation)
     inner = error
     while inner.__context__ is not None:
         inner = inner.__context__
@@ -228,6 +264,8 @@ class EngineHost:
 
 def engine_host(engine: Engine) -> EngineHost:
     """The machine that an engine runs on; raises EngineError."""
+    from gb10.containers.docker_answers import MachineAnswer  # noqa: PLC0415 - for an engine that listens
+
     with asking(engine) as sdk:
         sent = time.time()
         info = MachineAnswer.model_validate(sdk.info())
@@ -243,6 +281,8 @@ def engine_host(engine: Engine) -> EngineHost:
 
 def engine_id(engine: Engine) -> str:
     """An engine's name for itself; it gets a new one when its data are wiped. Raises EngineError."""
+    from gb10.containers.docker_answers import EngineIdAnswer  # noqa: PLC0415 - for an engine that listens
+
     with asking(engine) as sdk:
         return EngineIdAnswer.model_validate(sdk.info()).id
 

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gb10.core.config import unknown_variables, with_settings
 from gb10.core.reporter import Reporter
-from gb10.core.store import Store
+from gb10.core.store import Store, open_store
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -14,3 +15,12 @@ class Host:
     env: Mapping[str, str]
     store: Store
     reporter: Reporter
+
+
+def open_host(env: Mapping[str, str], *, verbosity: int) -> Host:
+    """This machine for one command; raises UsageError when settings or store are unusable."""
+    settings = with_settings(env)
+    reporter = Reporter(settings, verbosity=verbosity)
+    for line in unknown_variables(env):
+        reporter.say_once(line)
+    return Host(env=settings, store=open_store(settings), reporter=reporter)

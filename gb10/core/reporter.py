@@ -8,14 +8,16 @@ from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from gb10.core.installation import as_started
 from gb10.core.printing import visible
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 QUIET, NORMAL, VERBOSE = -1, 0, 1
 PIPED_WIDTH = 160  # columns of a table that neither a terminal nor $COLUMNS bounds
@@ -71,7 +73,7 @@ class Task:
     note: str = ""
     started: float = field(default_factory=time.monotonic)
     said: float = field(default_factory=time.monotonic)
-    bar: TaskID | None = None
+    bar: "TaskID | None" = None
     ended: threading.Event = field(default_factory=threading.Event)
 
     def text(self) -> str:
@@ -224,6 +226,13 @@ class Reporter:
                     threading.Thread(target=self._beat, args=(task,), daemon=True).start()
                 return
             if self._progress is None:
+                from rich.progress import (  # noqa: PLC0415 - for a terminal, when work takes time
+                    BarColumn,
+                    Progress,
+                    TextColumn,
+                    TimeElapsedColumn,
+                )
+
                 columns = (
                     TextColumn("{task.description}"),
                     BarColumn(24),

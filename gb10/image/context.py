@@ -7,13 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gb10.core.concurrency import Stop
-from gb10.core.config import unknown_variables, with_settings
 from gb10.core.fields import Architecture
 from gb10.core.forecast import Forecast
-from gb10.core.host import Host
+from gb10.core.host import Host, open_host
 from gb10.core.machine import ARCHITECTURES
-from gb10.core.reporter import Reporter
-from gb10.core.store import open_store
 from gb10.errors import UsageError
 from gb10.image.plan.catalog import ROOT, Catalog
 
@@ -43,11 +40,12 @@ class Context(Host):
 
 def open_context(env: Mapping[str, str], *, verbosity: int) -> Context:
     """The context of this machine; raises UsageError when settings or store are unusable."""
-    settings = with_settings(env)
-    reporter = Reporter(settings, verbosity=verbosity)
-    for line in unknown_variables(env):
-        reporter.say_once(line)
-    return Context(env=settings, store=open_store(settings), reporter=reporter, catalog=Catalog(ROOT))
+    return on_host(open_host(env, verbosity=verbosity))
+
+
+def on_host(host: Host) -> Context:
+    """The context of a machine that is already opened."""
+    return Context(env=host.env, store=host.store, reporter=host.reporter, catalog=Catalog(ROOT))
 
 
 def build_architecture() -> Architecture:

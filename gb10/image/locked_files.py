@@ -9,8 +9,6 @@ from gb10.core.files import Artifact
 from gb10.core.host import Host
 from gb10.image.context import Context, cores
 from gb10.image.plan.values import Step
-from gb10.sources.git.archive import fetch_checkout
-from gb10.sources.index.client import fetch_all
 
 
 def fetch_files(ctx: Context, steps: Iterable[Step]) -> None:
@@ -24,6 +22,12 @@ def fetch_files(ctx: Context, steps: Iterable[Step]) -> None:
 def fetch_locked(ctx: Context, files: Sequence[Artifact]) -> None:
     """The same for locked files that are in no step."""
     absent = absent_files(ctx, files)
+    if not absent:
+        return
+
+    from gb10.sources.git.archive import fetch_checkout  # noqa: PLC0415 - for files that are not in the store
+    from gb10.sources.index.client import fetch_all  # noqa: PLC0415 - the same
+
     for file in absent:
         ctx.stop.check()
         if file.checkout:

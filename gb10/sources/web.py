@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin, urlsplit
 
-import requests
-from urllib3.exceptions import HTTPError
-
 from gb10.core.concurrency import LateError, within
-from gb10.core.fetch import network_error, open_session, redact
+from gb10.core.fetch import redact
 from gb10.core.proc import without_logins
 from gb10.errors import FetchError, UsageError
+
+if TYPE_CHECKING:
+    import requests
 
 HERE: Final = ("localhost", "127.0.0.1", "::1")
 MOST_REDIRECTS: Final = 5
@@ -77,6 +77,10 @@ def fetch_small(env: Mapping[str, str], url: str, most: int) -> bytes:
 
 def _followed(env: Mapping[str, str], url: str, most: int) -> bytes:
     """The file at the end of the redirects."""
+    from urllib3.exceptions import HTTPError  # noqa: PLC0415 - for a download; most verbs only read a URL
+
+    from gb10.core.http_session import open_session  # noqa: PLC0415 - the same
+
     at = url
     with open_session(env) as session:
         for _ in range(MOST_REDIRECTS + 1):
@@ -85,12 +89,16 @@ def _followed(env: Mapping[str, str], url: str, most: int) -> bytes:
                     if not reply.is_redirect:
                         return _body(reply, url, most)
                     at = _next(at, reply.headers.get("location", ""), url)
-            except (requests.RequestException, HTTPError, OSError, ValueError) as error:  # the last: a damaged redirect
+            except (
+                HTTPError,
+                OSError,
+                ValueError,
+            ) as error:  # requests' own are OSErrors; the last: a damaged redirect
                 raise _failed(error, url) from error
     raise FetchError(f"cannot fetch {public(url)}: more than {MOST_REDIRECTS} redirects", hint="check the URL")
 
 
-def _ask(session: requests.Session, url: str) -> requests.Response:
+def _ask(session: "requests.Session", url: str) -> "requests.Response":
     return session.get(url, stream=True, allow_redirects=False, timeout=PATIENCE, verify=session.verify)
 
 
@@ -109,7 +117,7 @@ def _next(at: str, location: str, url: str) -> str:
     return found
 
 
-def _body(reply: requests.Response, url: str, most: int) -> bytes:
+def _body(reply: "requests.Response", url: str, most: int) -> bytes:
     """The bytes of a reply as they come, unpacked. Raises FetchError for a bad status, too many bytes."""
     if reply.status_code != OK:
         raise FetchError(
@@ -125,8 +133,12 @@ def _body(reply: requests.Response, url: str, most: int) -> bytes:
 
 
 def _failed(error: Exception, url: str) -> FetchError:
+    from requests import RequestException  # noqa: PLC0415 - for a download that failed
+
+    from gb10.core.http_session import network_error  # noqa: PLC0415 - the same
+
     what = f"cannot fetch {public(url)}"
-    if isinstance(error, requests.RequestException):
+    if isinstance(error, RequestException):
         found = network_error(error, what)
         return FetchError(found.message, hint="check the URL and the network, or download it and give the file")
     return FetchError(f"{what}: {error}", hint="try again; or download it and give the file")

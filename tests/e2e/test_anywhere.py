@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gb10.containers.embedded.daemon import Place, down, up
-from gb10.core.fetch import open_session
+from gb10.core.http_session import open_session
 from gb10.core.proc import capture
 from gb10.core.store import Store, open_store, store_root
 from gb10.image.context import build_architecture

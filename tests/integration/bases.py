@@ -23,8 +23,8 @@ from zipfile import ZipFile
 import requests
 import uv
 
-from gb10.core.fetch import open_session
 from gb10.core.files import digest
+from gb10.core.http_session import open_session
 from gb10.core.proc import capture
 from gb10.core.store import Store, file_sha256
 from gb10.image.base.layer_stream import zstd

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from gb10.core.fetch import open_session
 from gb10.core.files import digest
+from gb10.core.http_session import open_session
 from gb10.core.proc import capture
 from gb10.core.store import Store, open_store
 from gb10.image.context import build_architecture

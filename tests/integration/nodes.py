@@ -25,7 +25,7 @@ from gb10.containers.connection import Engine, client
 from gb10.containers.embedded.daemon import Place, answering, down, up
 from gb10.containers.embedded.privileges import mount_points
 from gb10.containers.packages import unpack
-from gb10.core.fetch import open_session
+from gb10.core.http_session import open_session
 from gb10.core.proc import background, capture
 from gb10.core.store import Store, open_store
 from gb10.sources.debian.mirror import fetch_debs

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gb10.containers.emulation import PROGRAMS, fetch_emulator
-from gb10.core.fetch import open_session
+from gb10.core.http_session import open_session
 from gb10.core.proc import capture
 from gb10.core.store import Store, file_sha256, open_store
 from gb10.errors import FetchError, UsageError

@@ -12,8 +12,8 @@ import pytest
 
 from gb10.cli import main
 from gb10.containers.connection import Engine, asking
-from gb10.core.fetch import open_session
 from gb10.core.files import Artifact
+from gb10.core.http_session import open_session
 from gb10.errors import UsageError
 from gb10.image.build.image_build import ImageBuild
 from gb10.image.build.stage import ready_engine

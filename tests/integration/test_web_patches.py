@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from gb10.core import fetch
+from gb10.core import http_session
 from gb10.errors import FetchError, PatchError
 from gb10.image.context import Context, open_context
 from gb10.image.plan.plan_record import labels
@@ -162,7 +162,7 @@ def test_a_server_that_answers_otherwise(site: Site, ctx: Context, monkeypatch: 
     with pytest.raises(FetchError, match="the server answered 404") as caught:
         planned(ctx, f"{site.address}/none")
     assert "check the URL" in (caught.value.hint or "")
-    monkeypatch.setattr(web, "open_session", lambda env: requests.Session())  # tries once
+    monkeypatch.setattr(http_session, "open_session", lambda env: requests.Session())  # tries once
     with pytest.raises(FetchError, match="the server cannot be reached"):
         planned(ctx, "http://localhost:9/1.diff")
     monkeypatch.undo()
@@ -176,8 +176,8 @@ def test_a_server_that_answers_otherwise(site: Site, ctx: Context, monkeypatch: 
 def test_a_server_that_asks_for_an_hour_is_asked_again_soon(
     site: Site, ctx: Context, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], asked: str
 ) -> None:
-    monkeypatch.setattr(fetch, "MOST_WAIT", 0.1)
-    monkeypatch.setattr(fetch, "LONG_WAIT", 0.1)
+    monkeypatch.setattr(http_session, "MOST_WAIT", 0.1)
+    monkeypatch.setattr(http_session, "LONG_WAIT", 0.1)
     site.pages["/busy"] = (503, {"Retry-After": asked}, b"")
     begun = time.monotonic()
     with pytest.raises(FetchError):

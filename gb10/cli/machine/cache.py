@@ -1,25 +1,29 @@
 """``cache``: show what the store keeps, make room, check its hashes, share its wheels."""
 
+import json
+import os
 import re
 import time
 from collections.abc import Sequence
-from typing import Annotated, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.filesize import decimal
 from rich.table import Table
 
 from gb10.cli.causes import shortened
-from gb10.cli.common import JsonOption, print_json, verb_app, with_context
-from gb10.cli.verb import print_table
-from gb10.containers.buildx.build_cache import build_cache, prune
+from gb10.cli.receipt import inputs_digest
+from gb10.cli.verb import JsonOption, print_json, print_table, verb_app, with_host
 from gb10.containers.connection import Engine
-from gb10.containers.embedded.daemon import status as embedded_status
+from gb10.containers.embedded.daemon import Place, answering
+from gb10.core.host import Host
 from gb10.core.store import Store
 from gb10.core.store_gc import IN_USE, KEPT, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries, idle
 from gb10.errors import UsageError, VerifyError
-from gb10.image.context import Context
-from gb10.image.request.planning import reasons
+
+if TYPE_CHECKING:
+    from gb10.image.request.planning import Reasons
 
 DAY: Final = 86_400
 KINDS: Final = {
@@ -54,7 +58,32 @@ KINDS: Final = {
 """What people call a room of the store."""
 
 
-def print_kinds(ctx: Context, found: Sequence[Entry]) -> None:
+def needed(host: Host) -> "Reasons":
+    """Why each entry is needed. To know it, every image is planned; so the store keeps the answer.
+
+    It holds while no file of the checkout and no setting changes. A recipe without a plan is reported every time.
+    """
+    place, now = host.store.root / "needed.json", inputs_digest(("needed", os.uname().machine), host.env)
+    with suppress(OSError, ValueError, TypeError, KeyError):  # none yet, or damaged: it is made again
+        kept = json.loads(place.read_text(encoding="utf-8"))
+        if kept["inputs"] == now:
+            return {(str(room), str(key)): str(why) for room, key, why in kept["needed"]}
+
+    from gb10.image.context import on_host  # noqa: PLC0415 - what plans, for a checkout that changed
+    from gb10.image.request.planning import reasons  # noqa: PLC0415 - the same
+
+    unplanned: list[str] = []
+    found = reasons(on_host(host), unplanned.append)
+    for line in unplanned:
+        host.reporter.say(line)
+    if not unplanned:
+        with suppress(OSError):  # a full or read-only disk: the next call plans again
+            rows = [[room, key, why] for (room, key), why in found.items()]
+            host.store.write_text(place, json.dumps({"inputs": now, "needed": rows}))
+    return found
+
+
+def print_kinds(host: Host, found: Sequence[Entry]) -> None:
     """A row for each kind of which the store has something; gb10's own programs and the embedded engine come last."""
     table = Table(box=None, pad_edge=False)
     for name in ("kind", "entries", "size", "not needed here", "longest unused"):
@@ -65,10 +94,10 @@ def print_kinds(ctx: Context, found: Sequence[Entry]) -> None:
             spare = [entry for entry in own if not entry.why]
             oldest = min(own, key=lambda entry: entry.used)
             table.add_row(kind, str(len(own)), _size(own), _size(spare), age_of(oldest))
-    programs = sum(disk(ctx.store.root / name) for name in ("environments", "load", "uv"))
+    programs = sum(disk(host.store.root / name) for name in ("environments", "load", "uv"))
     table.add_row("gb10's own programs", "", decimal(programs), "", "")
-    table.add_row("embedded engine", "", decimal(disk(ctx.store.root / "engine")), "", "")
-    print_table(ctx.env, table)
+    table.add_row("embedded engine", "", decimal(disk(host.store.root / "engine")), "", "")
+    print_table(host.env, table)
 
 
 def age_of(entry: Entry) -> str:
@@ -107,10 +136,10 @@ AGES: Final = {"h": 3600, "d": DAY, "w": 7 * DAY}
 
 
 @app.command()
-@with_context
+@with_host
 def ls(
     *,
-    ctx: Context,
+    host: Host,
     every: Annotated[bool, typer.Option("--all", help="List every entry.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -119,29 +148,29 @@ def ls(
     \b
     ./build.py cache ls --all
     """
-    found, engine = entries(ctx.store, reasons(ctx)), _embedded(ctx.store)
+    found, engine = entries(host.store, needed(host)), _embedded(host.store)
     if as_json:
         print_json(
             {
                 "schema": "gb10/cache/v1",
-                "root": str(ctx.store.root),
+                "root": str(host.store.root),
                 "entries": list(map(document, found)),
-                "engine_bytes": disk(ctx.store.root / "engine"),
-                "build_cache_bytes": build_cache(engine) if engine else None,
+                "engine_bytes": disk(host.store.root / "engine"),
+                "build_cache_bytes": _build_cache(engine) if engine else None,
             }
         )
         return
-    print_kinds(ctx, found)
+    print_kinds(host, found)
     for entry in found if every else ():
         name = f"{entry.room}/{entry.key[:12]}"
         print(f"{decimal(entry.size):>9}  {age_of(entry):>5}  {name}  {entry.what}  {entry.why or '-'}")
 
 
 @app.command()
-@with_context
+@with_host
 def gc(
     *,
-    ctx: Context,
+    host: Host,
     keep: Annotated[
         str | None,
         typer.Option("--keep", metavar="SIZE", help="Remove until this much is left, images not counted: 50GB."),
@@ -163,18 +192,18 @@ def gc(
     if keep is None and older_than is None:
         raise UsageError("cache gc needs --keep or --older-than", hint="./build.py cache gc --keep 50GB")
     room, age = _number(keep, SIZES, "--keep"), _number(older_than, AGES, "--older-than")
-    found, engine = entries(ctx.store, reasons(ctx)), _embedded(ctx.store)
-    check_clock(ctx.store, found, time.time())
-    own, cache = sum(entry.size for entry in found), build_cache(engine) if engine else 0
+    found, engine = entries(host.store, needed(host)), _embedded(host.store)
+    check_clock(host.store, found, time.time())
+    own, cache = sum(entry.size for entry in found), _build_cache(engine) if engine else 0
     chosen = choose(found, own + cache, keep=room, age=age, now=time.time())
     gone: list[Entry] = []
     for entry in chosen:
-        if dry_run or drop(ctx.store, entry, idle):
+        if dry_run or drop(host.store, entry, idle):
             gone.append(entry)
         else:
-            ctx.reporter.say(f"{entry.room}/{entry.key[:12]} stays: another run uses it")
+            host.reporter.say(f"{entry.room}/{entry.key[:12]} stays: another run uses it")
     freed = sum(entry.size for entry in gone)
-    pruned = _prune(ctx.store, engine, room, age, own - freed) if engine and not dry_run else 0
+    pruned = _prune(host.store, engine, room, age, own - freed) if engine and not dry_run else 0
     if as_json:
         print_json(
             {
@@ -189,7 +218,7 @@ def gc(
     print(f"{'would free' if dry_run else 'freed'} {decimal(freed)}: {_counts(gone, found)}")
     if lasting := [entry for entry in found if entry.lasting and entry.room == "downloads"]:
         print(
-            f"{len(lasting)} files of indexes that forget stay, {_size(lasting)}: delete {ctx.store.root / KEPT} first"
+            f"{len(lasting)} files of indexes that forget stay, {_size(lasting)}: delete {host.store.root / KEPT} first"
         )
     print(_about_engine(engine, cache, pruned, dry_run=dry_run))
 
@@ -201,8 +230,8 @@ def _counts(gone: Sequence[Entry], found: Sequence[Entry]) -> str:
 
 
 @app.command()
-@with_context
-def verify(*, ctx: Context, as_json: JsonOption = False) -> None:
+@with_host
+def verify(*, host: Host, as_json: JsonOption = False) -> None:
     """Check every hash, remove damaged entries.
 
     \b
@@ -210,18 +239,18 @@ def verify(*, ctx: Context, as_json: JsonOption = False) -> None:
 
     Exit 9 when an entry was damaged.
     """
-    found = [entry for entry in entries(ctx.store, {}) if entry.room in ROOMS]
-    with ctx.reporter.task("verify", sum(entry.size for entry in found)) as task:
+    found = [entry for entry in entries(host.store, {}) if entry.room in ROOMS]
+    with host.reporter.task("verify", sum(entry.size for entry in found)) as task:
         states = []
         for entry in found:
             states.append(damaged(entry))
-            ctx.reporter.advance(task, entry.size)
+            host.reporter.advance(task, entry.size)
     wrong = {
         entry: f"{entry.room}/{entry.key[:12]}  {entry.what}"
         for entry, state in zip(found, states, strict=True)
         if state
     }
-    removed = [entry for entry in wrong if drop(ctx.store, entry, lambda entry: damaged(entry) is True)]
+    removed = [entry for entry in wrong if drop(host.store, entry, lambda entry: damaged(entry) is True)]
     if as_json:
         print_json(
             {
@@ -254,10 +283,17 @@ def document(entry: Entry) -> dict[str, object]:
 
 def _embedded(store: Store) -> Engine | None:
     """The embedded engine while it runs."""
-    return embedded_status(store).engine
+    return answering(Place(store))
+
+
+def _build_cache(engine: Engine) -> int:
+    from gb10.containers.buildx.build_cache import build_cache  # noqa: PLC0415 - for an engine that runs
+
+    return build_cache(engine)
 
 
 def _prune(store: Store, engine: Engine, keep: int | None, age: float | None, entries_left: int) -> int:
+    from gb10.containers.buildx.build_cache import build_cache, prune  # noqa: PLC0415 - for an engine that runs
     from gb10.image.build.bases import drop_unknown  # noqa: PLC0415 - what builds, for `gc` alone
 
     drop_unknown(store, engine)

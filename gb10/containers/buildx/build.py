@@ -10,9 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from gb10.containers.buildx.build_cache import EXPORT, IMPORT
 from gb10.containers.buildx.commands import Buildx
-from gb10.containers.buildx.progress import Event, RawJson, Record, StepDone, StepFailed, StepStarted, Transfer
+from gb10.containers.buildx.progress import (
+    EXPORT,
+    IMPORT,
+    Event,
+    RawJson,
+    Record,
+    StepDone,
+    StepFailed,
+    StepStarted,
+    Transfer,
+)
 from gb10.containers.connection import Engine
 from gb10.core.concurrency import IdleTimeout, Stop
 from gb10.core.proc import SILENT, CommandFailedError, stream

@@ -5,13 +5,14 @@ Of a user's engine, only results of a build that has just run are forgotten; the
 
 import csv
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Literal
-
-import docker
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from gb10.containers.connection import Engine, asking
 from gb10.containers.docker_answers import CacheAnswer, FreedAnswer, UsageAnswer
 from gb10.errors import UsageError
+
+if TYPE_CHECKING:
+    import docker
 
 HOUR: Final = 3600
 FOLDER: Final = "exec.cachemount"
@@ -53,7 +54,7 @@ def sent(names: Iterable[str]) -> set[str]:
     return {f"local source for {name}" for name in names}
 
 
-def _records(sdk: docker.DockerClient) -> tuple[CacheAnswer, ...]:
+def _records(sdk: "docker.DockerClient") -> tuple[CacheAnswer, ...]:
     return UsageAnswer.model_validate(sdk.api.df()).cache
 
 
@@ -63,10 +64,6 @@ NEEDED: Final[Mapping[Direction, Mapping[str, tuple[str, ...]]]] = {
     "to": {"registry": ("ref",), "local": ("dest",), "gha": (), "s3": ("bucket",), "azblob": ("account_url",)},
 }
 """By type, what must be named. ``inline`` is not here: it would write into the image's config, and so change it."""
-IMPORT: Final = "importing cache manifest"
-"""How BuildKit names the step of an import, which may fail without failing the build."""
-EXPORT: Final = "exporting cache to"
-"""How BuildKit names the step of an export."""
 
 
 def check_cache(direction: Direction, text: str) -> str:

@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
-from gb10.containers.buildx.build_cache import IMPORT
 from gb10.core.proc import TAIL_LINES
 from gb10.errors import BuildError
 
+IMPORT: Final = "importing cache manifest"
+"""How BuildKit names the step of an import of a cache, which may fail without failing the build."""
+EXPORT: Final = "exporting cache to"
+"""How BuildKit names the step of an export of a cache."""
 FRACTION = re.compile(r"\.\d+")
 
 

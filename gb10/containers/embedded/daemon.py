@@ -14,15 +14,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gb10.containers.connection import Endpoint, Engine, UnreachableError, ping
 from gb10.containers.embedded.privileges import entering, leave, require_privileges
 from gb10.containers.failure import explained
-from gb10.containers.packages import Programs, unpack_sound, unpacked
 from gb10.core.proc import last_lines, spawn
 from gb10.core.store import Store
 from gb10.errors import EngineError
+
+if TYPE_CHECKING:
+    from gb10.containers.packages import Programs
 
 PROC = Path("/proc")
 DAEMONS = ("dockerd", "containerd", "containerd-shim-runc-v2", "runc")
@@ -169,6 +171,8 @@ def up(store: Store, env: Mapping[str, str], *, patience: float = ANSWER_SECONDS
             return running
         require_privileges(env)
         _end(place)
+        from gb10.containers.packages import unpack_sound  # noqa: PLC0415 - for a start; most verbs only ask what runs
+
         programs, again = unpack_sound(store, env)
         note = f"the embedded engine's programs were damaged and fetched again: {', '.join(again)}"
         return replace(_started(place, programs, env), notes=(note,) if again else ())
@@ -183,6 +187,8 @@ def down(store: Store) -> bool:
 
 def status(store: Store) -> Status:
     """The current state; starts and changes nothing."""
+    from gb10.containers.packages import unpacked  # noqa: PLC0415 - for `engine status`
+
     place = Place(store)
     programs = unpacked(store)
     pids = [pid for pid, program in place.daemons().items() if program == "dockerd"]
@@ -239,7 +245,7 @@ def _awaited(place: Place, patience: float) -> Engine | None:
     return None
 
 
-def _started(place: Place, programs: Programs, env: Mapping[str, str]) -> Engine:
+def _started(place: Place, programs: "Programs", env: Mapping[str, str]) -> Engine:
     (place.run / "data").mkdir(parents=True, exist_ok=True, mode=0o711)
     place.data.mkdir(parents=True, exist_ok=True)
     place.log.unlink(missing_ok=True)

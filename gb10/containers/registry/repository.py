@@ -21,7 +21,7 @@ from gb10.containers.reference import DIGEST, split_reference
 from gb10.containers.registry.access import Login
 from gb10.containers.registry.transfer import registry_error
 from gb10.core.concurrency import LateError, within
-from gb10.core.fetch import open_session
+from gb10.core.http_session import open_session
 from gb10.errors import PublishError
 
 OCI: Final = "application/vnd.oci.image"

@@ -15,15 +15,16 @@ from gb10.containers.buildx.build import BuildRequest
 from gb10.containers.buildx.build_cache import forget, sent
 from gb10.containers.connection import Engine
 from gb10.containers.images import ImageInfo, find_image, require_image, tag_image, tags_of, untag
-from gb10.core.fetch import open_session
 from gb10.core.files import digest
 from gb10.core.host import Host
+from gb10.core.http_session import open_session
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store, is_sealed, note_use, seal
 from gb10.errors import FetchError
 from gb10.image.base.layer_stream import zstd
 from gb10.image.build.contexts import build_context
-from gb10.image.build.stage import engine_folder, one_by_one, run_build
+from gb10.image.build.kept_by_engine import engine_folder, one_by_one
+from gb10.image.build.stage import run_build
 from gb10.image.context import Context
 from gb10.image.locked_files import absent_files
 from gb10.image.plan.render import base_dockerfile, build_args, epoch

@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from gb10.containers.connection import Engine
-from gb10.containers.images import find_image
 from gb10.containers.reach import connect_if_running
 from gb10.errors import UncheckedError, UsageError
 from gb10.image.build.estimate import Needs, needs
 from gb10.image.build.input_checks import try_patches, try_sources, try_targets
-from gb10.image.build.stage import IN_ENGINE, engine_folder
+from gb10.image.build.kept_by_engine import IN_ENGINE, engine_folder
 from gb10.image.context import Context
 from gb10.image.plan.dag import torch_problem
 from gb10.image.plan.values import PLACES, Plan, Step
@@ -55,7 +54,7 @@ def check_cache(ctx: Context, plan: Plan, rebuild: Collection[str] = ()) -> Cach
 
     def stored(step: Step) -> bool:
         if step.kind == "base":
-            return bool(engine and plan.base and find_image(engine, plan.base.reference))
+            return _has_base(engine, plan)
         if step.kind in STORED:
             return ctx.store.entry(PLACES[step.kind], step.key).exists()
         return step.kind in IN_ENGINE and room is not None and ctx.store.entry(room, step.key).exists()
@@ -65,6 +64,12 @@ def check_cache(ctx: Context, plan: Plan, rebuild: Collection[str] = ()) -> Cach
         again = step.name in rebuild or (step.kind == "graft" and any(need in rebuild for need in step.needs))
         cached[step.name] = not again and stands and (image is not None or stored(step))
     return CacheStatus(engine=engine, cached=cached, needs=needs(ctx, plan, cached, engine), image=image)
+
+
+def _has_base(engine: Engine | None, plan: Plan) -> bool:
+    from gb10.containers.images import find_image  # noqa: PLC0415 - for an image of others
+
+    return bool(engine and plan.base and find_image(engine, plan.base.reference))
 
 
 def try_inputs(ctx: Context, plan: Plan) -> UncheckedError | None:

@@ -23,7 +23,7 @@ from gb10.image.build.costs import (
     measured,
     target_families,
 )
-from gb10.image.build.stage import one_by_one
+from gb10.image.build.kept_by_engine import one_by_one
 from gb10.image.context import Context, cores, memory
 from gb10.image.plan.catalog import Catalog
 from gb10.image.plan.dag import torch_problem

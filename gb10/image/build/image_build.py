@@ -37,13 +37,13 @@ from gb10.image.build.estimate import (
     with_forecast,
 )
 from gb10.image.build.input_checks import check_sources
+from gb10.image.build.kept_by_engine import one_by_one
 from gb10.image.build.mod_layers import mod_network, mod_secrets, naming_mods, note_build, ready_emulation
 from gb10.image.build.proving import Received, prove_image, received, say_report, stored_verdict
 from gb10.image.build.stage import (
     check_builder,
     check_caches,
     note_steps,
-    one_by_one,
     ready_engine,
     remember_built,
     run_build,

@@ -30,8 +30,9 @@ from gb10.errors import UsageError
 from gb10.image.build.assemble import image_request
 from gb10.image.build.image_build import ImageBuild
 from gb10.image.build.inspect import no_image, read_by_stage
+from gb10.image.build.kept_by_engine import one_by_one
 from gb10.image.build.mod_layers import naming_mods, note_build, ready_emulation
-from gb10.image.build.stage import one_by_one, run_build
+from gb10.image.build.stage import run_build
 from gb10.image.build.upstream import UpstreamLayers, forget_sent
 from gb10.image.context import Context
 from gb10.image.plan.render import differ_dockerfile, scanned

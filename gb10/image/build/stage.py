@@ -5,20 +5,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final
 
 from gb10.containers.buildx.build import BuildRequest, BuildResult, build
-from gb10.containers.buildx.build_cache import IMPORT
 from gb10.containers.buildx.commands import open_buildx, require_builder
-from gb10.containers.buildx.progress import Event, LogLine, Note, StepDone, StepFailed, StepStarted
-from gb10.containers.connection import Engine, engine_id
+from gb10.containers.buildx.progress import IMPORT, Event, LogLine, Note, StepDone, StepFailed, StepStarted
+from gb10.containers.connection import Engine
 from gb10.containers.reach import connect_if_has_images, connect_or_start
 from gb10.core.host import Host
 from gb10.core.reporter import Reporter, Task
 from gb10.core.store import Store
 from gb10.errors import BuildError, EngineError
+from gb10.image.build.kept_by_engine import IN_ENGINE, engine_folder
 from gb10.image.context import Context, build_architecture
-from gb10.image.plan.values import Kind, Plan, Step
+from gb10.image.plan.values import Plan, Step
 
 WARNING = "WARNING: local cache import"
 """Prefix of buildx's warning that a folder holds no cache."""
@@ -118,10 +117,6 @@ def check_exported(folder: Path, *expected: str) -> None:
         )
 
 
-IN_ENGINE: Final[tuple[Kind, ...]] = ("tools", "layer", "rehearsal", "cache", "mod")
-"""Kinds of steps with a result in the engine alone."""
-
-
 def remember_built(store: Store, engine: Engine, plan: Plan) -> None:
     """Mark the layers and tools of a plan that was just built."""
     room = engine_folder(engine)
@@ -129,19 +124,3 @@ def remember_built(store: Store, engine: Engine, plan: Plan) -> None:
         if step.kind not in IN_ENGINE:
             continue
         store.write_text(store.entry(room, step.key), step.name)
-
-
-def engine_folder(engine: Engine) -> str:
-    """The store's folder for the marks of an engine or a builder. An engine gets a new id when its data are wiped."""
-    if engine.builder:
-        return f"built/builder-{engine.builder}"
-    return f"built/{engine_id(engine)}"
-
-
-def one_by_one(ctx: Context, engine: Engine | None) -> bool:
-    """Whether layers are built one by one: the classic image store shares them with BuildKit. Caches are of one solve.
-
-    A builder, and containerd's store, copy an image's layers instead. Without an engine the embedded one is meant.
-    """
-    copied = engine is not None and (engine.builder is not None or engine.containerd)
-    return not (copied or ctx.cache_from or ctx.cache_to)

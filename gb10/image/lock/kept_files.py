@@ -8,9 +8,10 @@ from typing import Final
 import requests
 from pydantic import ValidationError
 
-from gb10.core.fetch import Place, accept, intact, redact, stored, transfer
+from gb10.core.fetch import Place, accept, intact, redact, stored
 from gb10.core.fields import Filename, Model, Name, Sha256, Size
 from gb10.core.files import Artifact, digest
+from gb10.core.http_session import transfer
 from gb10.core.store import Store, file_sha256, note_use
 from gb10.core.store_gc import KEPT
 from gb10.errors import FetchError

@@ -4,6 +4,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
@@ -16,9 +17,9 @@ from gb10.errors import FetchError, UsageError
 from gb10.image.patches.archives import Repacked
 from gb10.image.patches.releases import Release, Releases, check_told
 from gb10.image.patches.source_tree import Below, Tree, open_tree
-from gb10.sources.index.client import fetch_all, open_index_session, size_of, sources
-from gb10.sources.index.page import Link
-from gb10.sources.index.pip_settings import read_settings
+
+if TYPE_CHECKING:
+    from gb10.sources.index.page import Link
 
 TREE = "tree.zip"
 GB10_WHEEL = ("none-any", "cp313-cp313-manylinux", "abi3-manylinux")
@@ -89,6 +90,8 @@ def _tree(library: Library, release: Release) -> Tree:
         artifact,
         lambda path: library.reporter.say(f"{path.name} is damaged in the store: fetching it again"),
     )
+    from gb10.sources.index.client import fetch_all  # noqa: PLC0415 - for a release that is opened
+
     return open_stored(library.store, fetch_all([artifact], library.store, library.env)[release.sha256], artifact)
 
 
@@ -126,6 +129,10 @@ def _ask(library: Library, releases: Releases, source: str, version: Version) ->
             where=f"pinned: {', '.join(known.releases)}",
             hint=f"give its files: --tree DIR --ref {version}",
         )
+
+    from gb10.sources.index.client import open_index_session, size_of, sources  # noqa: PLC0415 - for what is not pinned
+    from gb10.sources.index.pip_settings import read_settings  # noqa: PLC0415 - the same
+
     session = open_index_session(library.env)
     for project in known.projects:
         links = [link for place in sources(session, read_settings(library.env)) for link in place.links(project)]
@@ -140,14 +147,14 @@ def _ask(library: Library, releases: Releases, source: str, version: Version) ->
     )
 
 
-def _best(links: list[Link]) -> Link | None:
+def _best(links: "list[Link]") -> "Link | None":
     """The source archive, else the wheel that an image for GB10 would take."""
     sdists = [link for link in links if link.filename.endswith(".tar.gz")]
     wheels = [link for tag in GB10_WHEEL for link in links if tag in link.filename and "x86_64" not in link.filename]
     return next(iter((*sdists, *(link for link in wheels if "win" not in link.filename))), None)
 
 
-def version_of(link: Link) -> Version | None:
+def version_of(link: "Link") -> Version | None:
     """The version in a file's name; None for what is neither a wheel nor a source archive."""
     try:
         if link.filename.endswith(".whl"):

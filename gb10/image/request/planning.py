@@ -1,7 +1,7 @@
 """Planning: read recipe and lock, refuse a stale lock, resolve the command-line options, plan."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -395,14 +395,17 @@ Reasons = dict[tuple[str, str], str]
 """Users of each entry, by room and key."""
 
 
-def reasons(ctx: Context) -> Reasons:
-    """Why each entry is needed: by an image of any engine and arch, or by the check of patches against releases."""
+def reasons(ctx: Context, unplanned: Callable[[str], None]) -> Reasons:
+    """Why each entry is needed: by an image of any engine and arch, or by the check of patches against releases.
+
+    ``unplanned`` gets a line for each recipe without a valid plan: what that one needs is unknown.
+    """
     found: Reasons = {}
     for source, pinned in load_releases(ctx.catalog.patches).sources.items():
         for version, release in pinned.releases.items():
             for room in ("downloads", "trees"):
                 found[room, release.sha256] = f"patches, {source} {version}"
-    for label, plan in _plans(ctx):
+    for label, plan in _plans(ctx, unplanned):
         for step in plan.steps:
             for file in step.files:
                 found.setdefault(("downloads", file.sha256), label)
@@ -411,13 +414,13 @@ def reasons(ctx: Context) -> Reasons:
     return found
 
 
-def _plans(ctx: Context) -> Iterator[tuple[str, Plan]]:
+def _plans(ctx: Context, unplanned: Callable[[str], None]) -> Iterator[tuple[str, Plan]]:
     """The plans of every image and program. A recipe without a valid plan is reported and skipped."""
     for engine in ctx.catalog.engines():
         try:
             plans = [make_plan(ctx, Request(engine=engine, arch=str(arch))) for arch in ARCHES]
         except Gb10Error as error:
-            ctx.reporter.say(f"{engine} has no valid plan, so its needs are unknown: {error.message}")
+            unplanned(f"{engine} has no valid plan, so its needs are unknown: {error.message}")
             continue
         yield from ((f"{engine} {plan.recipe.version}", plan) for plan in plans)
         if GEMM.source in plans[0].recipe.sources:

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from gb10.core.fetch import download, open_session
 from gb10.core.files import Artifact
 from gb10.core.host import Host
+from gb10.core.http_session import download, open_session
 from gb10.errors import Gb10Error, UsageError
 from gb10.serving.doctor.diagnosing import Evidence
 from gb10.serving.doctor.diagnosis import Diagnosis, Finding

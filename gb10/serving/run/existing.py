@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gb10.containers.connection import Engine, EngineHost
-from gb10.containers.docker_containers import ContainerState, containers_with
-from gb10.containers.images import ImageInfo
 from gb10.errors import UsageError
 from gb10.serving.run.fleet import Fleet, on_all_nodes
 from gb10.serving.run.service import SERVICE, Labels, Service, read_labels
+
+if TYPE_CHECKING:
+    from gb10.containers.docker_containers import ContainerState
+    from gb10.containers.images import ImageInfo
 
 SYSTEM = 8 << 30
 """Bytes that a node keeps for its system beside all containers."""
@@ -19,7 +22,7 @@ class Found:
     """A container of a service on a node."""
 
     host: str
-    state: ContainerState
+    state: "ContainerState"
     labels: Labels
 
 
@@ -36,6 +39,8 @@ def sorted_by_rank(found: Iterable[Found]) -> tuple[Found, ...]:
 
 def listed_on(host: str, engine: Engine) -> list[Found]:
     """Every container of a service on one node. Raises EngineError."""
+    from gb10.containers.docker_containers import containers_with  # noqa: PLC0415 - for engines that are asked
+
     return [
         Found(host=host, state=state, labels=read_labels(state.labels)) for state in containers_with(engine, SERVICE)
     ]
@@ -50,7 +55,7 @@ def of_service(found: Iterable[Found], name: str) -> tuple[Found, ...]:
     return tuple(one for one in found if one.labels.service == name)
 
 
-def runs_unchanged(service: Service, found: Iterable[Found], images: Mapping[str, ImageInfo]) -> bool:
+def runs_unchanged(service: Service, found: Iterable[Found], images: "Mapping[str, ImageInfo]") -> bool:
     """Whether every rank runs, on its node, from the image that its name means now, with the same digest. Pure."""
     running = {(one.host, one.labels.rank): one for one in found if one.state.runs}
     wanted = {(rank.node.host, rank.number) for rank in service.ranks}

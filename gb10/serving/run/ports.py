@@ -4,15 +4,17 @@ import re
 import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gb10.core.reporter import Reporter
 from gb10.core.ssh import HERE
 from gb10.errors import Gb10Error, UsageError
 from gb10.serving.cluster.probing import each_machine, not_whole, script_output
-from gb10.serving.run.existing import Found
 from gb10.serving.run.service import Service
 from gb10.serving.run.service_nodes import SOCKET, SOCKETS
+
+if TYPE_CHECKING:
+    from gb10.serving.run.existing import Found
 
 PATIENCE: Final = 3.0
 STEPS: Final = 100
@@ -23,7 +25,7 @@ SCRIPT: Final = Path(__file__).with_name("ports.sh")
 PORTS: Final = re.compile(r"^[0-9A-F]{4}$", re.MULTILINE)
 
 
-def check_port(service: Service, found: Iterable[Found]) -> None:
+def check_port(service: Service, found: "Iterable[Found]") -> None:
     """Raise UsageError when a program listens where the service shall. Another service is named."""
     address = service.ranks[0].node.client or service.ranks[0].node.address
     if not listens(address, service.port):

@@ -7,10 +7,9 @@ the number of nodes.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gb10.containers.container_options import HostAccess
-from gb10.containers.images import ImageInfo
 from gb10.core.reporter import Reporter
 from gb10.core.ssh import HERE
 from gb10.errors import UsageError
@@ -45,6 +44,9 @@ from gb10.serving.run.service_memory import cap_lines, in_script, with_memory
 from gb10.serving.run.service_nodes import Node, alone, named, nodes_named, nodes_of, placed
 from gb10.serving.weights.hub_cache import folder_name
 from gb10.serving.weights.model_lock import WeightsLock, lock_file, read_weights
+
+if TYPE_CHECKING:
+    from gb10.containers.images import ImageInfo
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,7 +181,7 @@ class PreparedService:
         """The same whose containers see the pulled files that each node has; without a lock as it is."""
         return replace(self, service=with_weights(reporter, self.service, self.source.recipe, self.source.weights))
 
-    def placed(self, reporter: Reporter, env: Mapping[str, str], image: ImageInfo) -> "PreparedService":
+    def placed(self, reporter: Reporter, env: Mapping[str, str], image: "ImageInfo") -> "PreparedService":
         """The same with what the nodes' network and its image need. Raises EngineError, ServeError, UsageError."""
         cluster = nodes_named(env, self.request.nodes) or alone(HERE)
         set_here = {one.partition("=")[0] for one in image.environment} | {*self.service.ranks[0].container.environment}
@@ -213,7 +215,7 @@ class PreparedService:
         found = found.seeing_weights(reporter)
         return replace(found, service=replace(found.service, asked=self.service.digest))
 
-    def mods(self, reporter: Reporter, image: ImageInfo) -> list[FoundMod]:
+    def mods(self, reporter: Reporter, image: "ImageInfo") -> list[FoundMod]:
         """The mods that run in a container of this image before the server. Raises UsageError, as mods_to_run does."""
         if self.source.file is None:
             return []
@@ -448,7 +450,7 @@ KEY: Final = "io.github.gb10.plan.key"
 
 
 def mods_to_run(
-    reporter: Reporter, recipe: ModelRecipe, file: RecipeFile, image: ImageInfo, *, trust: bool
+    reporter: Reporter, recipe: ModelRecipe, file: RecipeFile, image: "ImageInfo", *, trust: bool
 ) -> list[FoundMod]:
     """The recipe's mods, in order; what the release of an image of ours does not need is left out, with its reason.
 

@@ -10,8 +10,9 @@ from typing import Final
 import requests
 
 from gb10.core.concurrency import Stop, map_parallel
-from gb10.core.fetch import Place, open_session, transfer
+from gb10.core.fetch import Place
 from gb10.core.files import Artifact
+from gb10.core.http_session import open_session, transfer
 from gb10.errors import FetchError, UsageError
 from gb10.image.context import Context, cores
 from gb10.serving.weights.hub_cache import ModelFolder, content_hash

@@ -5,17 +5,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-import requests
-
-from gb10.core.fetch import download, redact
+from gb10.core.fetch import redact
 from gb10.core.fields import Model, PoolPath, Sha256, Size
 from gb10.core.files import Artifact
 from gb10.core.store import Store
 from gb10.errors import FetchError, UsageError
 from gb10.sources.debian.stanza import parse
+
+if TYPE_CHECKING:
+    import requests
 
 SETTING = "GB10_DEBIAN_MIRROR"
 APT = Path("/etc/apt")
@@ -161,7 +162,7 @@ def artifact(deb: LockedDeb) -> Artifact:
 
 
 def fetch_debs(
-    session: requests.Session,
+    session: "requests.Session",
     store: Store,
     env: Mapping[str, str],
     debs: Sequence[LockedDeb],
@@ -171,6 +172,7 @@ def fetch_debs(
 
     Raises FetchError (among others when the mirror has dropped a pinned version) and UsageError (no mirror known).
     """
+    from gb10.core.http_session import download  # noqa: PLC0415 - for a build; most verbs only name the files
 
     def fetch(deb: LockedDeb) -> Path:
         try:
@@ -187,6 +189,8 @@ def _url(env: Mapping[str, str], deb: LockedDeb) -> str:
 
 
 def _explained(error: FetchError, env: Mapping[str, str], deb: LockedDeb) -> FetchError:
+    import requests  # noqa: PLC0415 - for a download that failed
+
     cause = error.__cause__
     if not isinstance(cause, requests.HTTPError) or cause.response.status_code not in NOT_THERE:
         return error

@@ -13,8 +13,9 @@ from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPResponse
 
-from gb10.core.fetch import download, network_error, open_session, redact, stored
+from gb10.core.fetch import redact, stored
 from gb10.core.files import Artifact
+from gb10.core.http_session import download, network_error, open_session
 from gb10.core.store import Store, file_sha256
 from gb10.errors import FetchError
 from gb10.sources.index.page import ACCEPT, LONGEST, REMOTE, Link, is_json, parse_page

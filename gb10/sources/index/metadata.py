@@ -6,7 +6,8 @@ from typing import Final
 
 import requests
 
-from gb10.core.fetch import network_error, redact
+from gb10.core.fetch import redact
+from gb10.core.http_session import network_error
 from gb10.errors import FetchError
 from gb10.sources.index.client import TIMEOUT_S, local_path
 from gb10.sources.index.page import HERE, Link

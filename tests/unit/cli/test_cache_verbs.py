@@ -38,3 +38,34 @@ def test_verify_removes_what_is_damaged(
     assert main(["cache", "verify", *words]) == DAMAGED
     assert "1 entries were damaged; 1 of them were removed" in capsys.readouterr().err
     assert not store.entry("wheels", "k").exists()
+
+
+def test_why_an_entry_is_needed_is_kept_until_a_setting_changes(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def why() -> str | None:
+        assert main(["cache", "ls", "--json"]) == 0
+        entries = json.loads(capsys.readouterr().out)["entries"]
+        reason: str | None = next(entry["why"] for entry in entries if entry["room"] == "wheels")
+        return reason
+
+    assert why() is None
+    kept = json.loads((store.root / "needed.json").read_text(encoding="utf-8"))
+    planned = [row for row in kept["needed"] if row[0] == "wheels"]
+    assert planned, "the images of this checkout compile wheels"
+    (store.root / "needed.json").write_text(
+        json.dumps({**kept, "needed": [*kept["needed"], ["wheels", "k", "a kept reason"]]}), encoding="utf-8"
+    )
+    assert why() == "a kept reason"
+    monkeypatch.setenv("GB10_JOBS", "3")
+    assert why() is None
+
+
+@pytest.mark.parametrize("damage", ["", "[]", "{}", "not json", '{"inputs": 1, "needed": 2}', '"\\ud800'])
+def test_a_damaged_answer_is_made_again(store: Store, damage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cache", "ls"]) == 0
+    before, place = capsys.readouterr().out, store.root / "needed.json"
+    whole = place.read_bytes()
+    place.write_text(damage, encoding="utf-8")
+    assert main(["cache", "ls"]) == 0
+    assert (capsys.readouterr().out, place.read_bytes()) == (before, whole)

@@ -29,14 +29,15 @@ sys.addaudithook(note)
 from gb10.cli import main
 with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
     code = main(sys.argv[1:])
-modules = [name for name in sys.modules if name.startswith("gb10.")]
-print(json.dumps({"code": code, "modules": modules, "reads": reads}))
+print(json.dumps({"code": code, "modules": list(sys.modules), "reads": reads}))
 """
+CLIENTS = {"docker", "requests", "urllib3", "http.client"}
+"""What talks to an engine and to servers: a tenth of a second and more to load."""
 LOG = "tests/unit/data/doctor/healthy/made-kernel.log"
 
 
 def loaded(tmp_path: Path, verb: str) -> tuple[set[str], list[str]]:
-    """The modules of ours that a verb loads, and the files of the checkout that it opens, in an empty store."""
+    """The modules that a verb loads, and the files of the checkout that it opens. The store is empty at the first."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("GB10_", "DOCKER_", "XDG_"))}
     env = own | {
         "HOME": str(tmp_path),
@@ -54,22 +55,38 @@ def loaded(tmp_path: Path, verb: str) -> tuple[set[str], list[str]]:
 @pytest.mark.parametrize(
     ("verb", "modules", "files"),
     [
-        ("patches show sglang/0001-jit-arch-suffix", 80, 30),
-        ("cache ls", 112, 140),
-        ("plan", 128, 115),
-        ("image --dry-run", 128, 115),
-        ("wheels --rebuild flashinfer --dry-run", 128, 115),
-        ("run qwen3-0.6b --dry-run --no-gpus", 175, 6),
-        ("recipe list", 108, 30),
-        ("recipe lint qwen3-0.6b", 108, 8),
-        ("recipe memory qwen3-0.6b", 108, 8),
-        (f"doctor --log {LOG}", 165, 14),
+        ("patches show sglang/0001-jit-arch-suffix", 70, 18),
+        ("plan", 112, 112),
+        ("image --dry-run", 115, 112),
+        ("wheels --rebuild flashinfer --dry-run", 114, 112),
+        ("run qwen3-0.6b --dry-run --no-gpus", 163, 4),
+        ("recipe list", 102, 30),
+        ("recipe lint qwen3-0.6b", 102, 5),
+        ("recipe memory qwen3-0.6b", 102, 4),
+        ("recipe render qwen3-0.6b", 169, 4),
     ],
 )
 def test_a_verb_loads_what_it_needs(tmp_path: Path, verb: str, modules: int, files: int) -> None:
     names, reads = loaded(tmp_path, verb)
-    assert len(names) <= modules, sorted(names)
+    ours = {name for name in names if name.startswith("gb10.")}
+    assert len(ours) <= modules, sorted(ours)
     assert len(set(reads)) <= files, sorted(set(reads))
+    assert not names & CLIENTS
+
+
+def test_doctor_loads_what_it_needs(tmp_path: Path) -> None:
+    names, reads = loaded(tmp_path, f"doctor --log {LOG}")
+    assert len([name for name in names if name.startswith("gb10.")]) <= 161
+    assert len(set(reads)) <= 12
+
+
+def test_cache_ls_plans_once(tmp_path: Path) -> None:
+    first, _ = loaded(tmp_path, "cache ls")
+    again, reads = loaded(tmp_path, "cache ls")
+    assert len([name for name in first if name.startswith("gb10.")]) <= 99
+    assert len([name for name in again if name.startswith("gb10.")]) <= 31
+    assert sorted(set(reads)) == sorted(reads)
+    assert not (first | again) & CLIENTS
 
 
 def test_a_plan_builds_nothing_and_asks_no_hub(tmp_path: Path) -> None:

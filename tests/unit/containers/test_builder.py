@@ -10,7 +10,7 @@ from gb10.containers.buildx.build_cache import Direction, check_cache
 from gb10.containers.buildx.commands import read_builder
 from gb10.containers.connection import Endpoint, Engine
 from gb10.errors import UsageError
-from gb10.image.build.stage import engine_folder
+from gb10.image.build.kept_by_engine import engine_folder
 
 INSPECTED = """\
 Name:          big

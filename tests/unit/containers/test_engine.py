@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,10 +67,11 @@ def test_a_missing_context_or_a_broken_config_is_an_error(tmp_path: Path, config
 def no_member(monkeypatch: pytest.MonkeyPatch) -> None:
     """A user who is not in the group docker."""
 
-    def refused(_: object) -> None:
-        raise PermissionError(13, "Permission denied")
+    class Refusing(socket.socket):
+        def connect(self, address: object) -> None:
+            raise PermissionError(13, "Permission denied", address)
 
-    monkeypatch.setattr(connection, "_connect", refused)
+    monkeypatch.setattr("gb10.containers.connection.socket.socket", Refusing)
 
 
 @pytest.mark.usefixtures("no_member")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gb10.containers.buildx.build import LAYER, PATIENCE, Pulls
-from gb10.containers.buildx.build_cache import IMPORT
 from gb10.containers.buildx.progress import (
+    IMPORT,
     Event,
     LogLine,
     Note,

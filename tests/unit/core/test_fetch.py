@@ -12,18 +12,9 @@ from urllib3 import HTTPResponse
 from urllib3.exceptions import MaxRetryError
 
 from gb10.core.concurrency import LateError, within
-from gb10.core.fetch import (
-    CA_VARIABLES,
-    MOST_WAIT,
-    ca_bundle,
-    download,
-    intact,
-    network_error,
-    open_session,
-    redact,
-    stored,
-)
+from gb10.core.fetch import CA_VARIABLES, ca_bundle, intact, redact, stored
 from gb10.core.files import Artifact
+from gb10.core.http_session import MOST_WAIT, download, network_error, open_session
 from gb10.core.store import Store
 from gb10.errors import FetchError, UsageError
 
