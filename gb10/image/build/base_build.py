@@ -35,7 +35,7 @@ from gb10.image.lock.base_lock import NEWEST_GLIBC
 from gb10.image.locked_files import fetch_files
 from gb10.image.patches.on_base import apply_on
 from gb10.image.patches.patched import diffs_by_hand
-from gb10.image.plan.base_plan import PLACER, laid_over
+from gb10.image.plan.base_plan import PLACER, laid_over, module_folder_of
 from gb10.image.plan.plan_record import record
 from gb10.image.plan.render import dockerfile
 from gb10.image.plan.steps import MOD_RUNNER
@@ -115,6 +115,9 @@ def _make(ctx: Context, plan: Plan, step: Step, work: Path) -> None:
         compiled = [need for need in map(plan.step, step.needs) if need.kind == "wheel"]
         made = [wheel_file(ctx.store.entry("wheels", need.key)) for need in compiled]
         install_added(plan.lock.base, [*store_paths(ctx.store, step.files), *made], work)
+        for need in compiled:
+            if folder := module_folder_of(plan, need.name):
+                move_modules(work / FILES, folder)
         return
     changed = _patch(ctx, plan)
     write_tree(work / FILES, {path.removeprefix("/"): content for path, content in changed.items()})
@@ -138,6 +141,19 @@ def install_added(base: BaseImage | None, files: Sequence[Path], work: Path) -> 
     unpack_wheels(place, work / FILES, base, uv_platform=_uv_name(base), cache=work / "cache")
     for folder in (place, work / "cache"):
         shutil.rmtree(folder)
+
+
+def move_modules(root: Path, folder: str) -> None:
+    """Move the modules of our package flashinfer_jit_cache below ``root`` into the folder where FlashInfer looks
+    first; the package goes: the image may have one of that name, whose other modules stay.
+    """
+    package = next(root.rglob("flashinfer_jit_cache"))
+    place = root / folder.strip("/")
+    place.mkdir(parents=True)
+    for module in sorted((package / "modules").iterdir()):
+        module.rename(place / module.name)
+    for gone in (package, *package.parent.glob("flashinfer_jit_cache-*.dist-info")):
+        shutil.rmtree(gone)
 
 
 def _uv_name(base: BaseImage) -> str:

@@ -20,6 +20,7 @@ from gb10.image.build.inspect import Wrong, tuned_problems
 from gb10.image.build.wheels import graft_files, wheel_file
 from gb10.image.context import Context
 from gb10.image.moe.tuned_name import SPELLED
+from gb10.image.plan.base_plan import module_folder_of
 from gb10.image.plan.values import Plan
 from gb10.image.proof.arch_match import Verdict
 from gb10.image.proof.check import Subject
@@ -171,7 +172,16 @@ def _subject(ctx: Context, plan: Plan, recorded: Mapping[str, tuple[str, str]], 
 
 def manifests(store: Store, plan: Plan) -> list[Manifest]:
     """What the wheels built here declare."""
-    return [read_manifest(wheel_file(store.entry("wheels", step.key))) for step in plan.of_kind("wheel")]
+    found = ((step, read_manifest(wheel_file(store.entry("wheels", step.key)))) for step in plan.of_kind("wheel"))
+    return [_as_placed(one, module_folder_of(plan, step.name) if plan.base else "") for step, one in found]
+
+
+def _as_placed(manifest: Manifest, folder: str) -> Manifest:
+    """The manifest by the paths at which ``move_modules`` puts its modules."""
+    if not folder:
+        return manifest
+    placed = {f"{folder.strip('/')}/{name.partition('/modules/')[2]}": it for name, it in manifest.modules.items()}
+    return replace(manifest, modules=placed)
 
 
 def changed_files(store: Store, plan: Plan) -> dict[str, tuple[str, str]]:
