@@ -199,7 +199,8 @@ def module_folder(base: BaseImage, loader: bytes, look: Callable[[str], tuple[st
     """
     names = _names_in(loader)
     one, cached = installed_flashinfer(base), base.installed.get(JIT_CACHE)
-    if cached and "get_jit_cache_dir" in names:
+    package, _ = look(f"{cached.folder}/flashinfer_jit_cache") if cached else ("", ())
+    if cached and package and "get_jit_cache_dir" in names:
         wanted = f"{cached.folder}/flashinfer_jit_cache/jit_cache"
         place, _ = look(wanted)
         if place:

@@ -1,11 +1,13 @@
 """Kernels for an image of others: where its FlashInfer looks first, which sets are compiled, what does not fit."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from gb10.errors import UsageError
 from gb10.image.base.base_sources import module_folder
+from gb10.image.build.base_build import move_modules
 from gb10.image.lock.base_lock import given_digest
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.base_plan import lock_on, module_folder_of, plan_on_image
@@ -34,7 +36,17 @@ AOT, CACHE = f"{SITE}/flashinfer/data/aot", f"{SITE}/flashinfer_jit_cache/jit_ca
         (PROVIDERS, True, {"flashinfer/data": ()}, AOT),
         (PROVIDERS, False, {"flashinfer/data": ("aot",), "flashinfer/data/aot": ("norm",)}, AOT),
         (FOLDER, False, {"flashinfer/data": ()}, AOT),
-        (FOLDER, True, {"flashinfer/data": (), "flashinfer_jit_cache/jit_cache": ("norm",)}, CACHE),
+        (
+            FOLDER,
+            True,
+            {
+                "flashinfer/data": (),
+                "flashinfer_jit_cache": ("jit_cache",),
+                "flashinfer_jit_cache/jit_cache": ("norm",),
+            },
+            CACHE,
+        ),
+        (FOLDER, True, {"flashinfer/data": ()}, AOT),  # the distribution of ours alone, without the package
         (OLD, False, {}, AOT),
         (OLD, True, {}, AOT),
     ],
@@ -62,8 +74,31 @@ def test_a_link_of_the_image_is_followed_to_the_folder() -> None:
     ],
 )
 def test_a_loader_that_nobody_knows_is_refused(loader: bytes, said: str) -> None:
+    there = {f"{SITE}/flashinfer_jit_cache": (f"{SITE}/flashinfer_jit_cache", ("__init__.py",))}
     with pytest.raises(UsageError, match=said):
-        module_folder(base(versions=CACHED), loader, lambda _: ("", ()))
+        module_folder(base(versions=CACHED), loader, lambda path: there.get(path, ("", ())))
+
+
+@pytest.mark.parametrize(("there", "folder"), [(False, AOT), (True, AOT), (True, CACHE)])
+def test_modules_leave_our_package_and_the_record_knows_where_they_are(
+    there: bool, folder: str, tmp_path: Path
+) -> None:
+    site = tmp_path / SITE.strip("/")
+    info = site / "flashinfer_jit_cache-0.6.7+gb10.a.dist-info"
+    files = {"__init__.py": "", "manifest.json": "{}", "modules/norm/norm.so": "elf"}
+    for name, text in files.items():
+        (site / "flashinfer_jit_cache" / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / "flashinfer_jit_cache" / name).write_text(text, encoding="utf-8")
+    info.mkdir()
+    rows = [*(f"flashinfer_jit_cache/{name},," for name in files), f"{info.name}/METADATA,,"]
+    (info / "RECORD").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    move_modules(tmp_path, folder, there=there)
+    found = {f"/{path.relative_to(tmp_path)}" for path in tmp_path.rglob("*") if path.is_file()}
+    record = f"{SITE}/{info.name}/RECORD"
+    assert found == {f"{folder}/norm/norm.so", *(() if there else (record,))}
+    if not there:
+        listed = (info / "RECORD").read_text(encoding="utf-8").splitlines()
+        assert listed == ["flashinfer/data/aot/norm/norm.so,,", f"{info.name}/METADATA,,"]
 
 
 @pytest.mark.parametrize(
