@@ -35,7 +35,7 @@ def received_document(one: Received) -> dict[str, object]:
         {"check": check.name, "severity": check.severity, "file": problem.file, "found": problem.found}
         for check, problem in one.findings
     ]
-    return {"image": one.reference, "read": one.read, "received": rows}
+    return {"image": one.reference, "read": one.read, "received": rows, "cannot_run": list(one.cannot_run)}
 
 
 def print_image(reporter: Reporter, verified: Verified, published: Sequence[Published], *, as_json: bool) -> None:
