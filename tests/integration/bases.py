@@ -53,7 +53,8 @@ SYSTEM: Final = (
     ),
     *("libattr1", "libbz2-1.0", "libc-bin", "libc6", "libcap2", "libcrypt1", "libexpat1", "libffi8", "libgcc-s1"),
     *("libgmp10", "liblzma5", "libncursesw6", "libpcre2-8-0", "libpython3-stdlib", "libpython3.13-minimal"),
-    *("libpython3.13-stdlib", "libreadline8t64", "libselinux1", "libsqlite3-0", "libssl3t64", "libsystemd0"),
+    *("libpython3.13-stdlib", "libreadline8t64", "libselinux1", "libsqlite3-0", "libssl3t64", "libstdc++6"),
+    "libsystemd0",
     *("libtinfo6", "libuuid1", "python3", "python3-minimal", "python3.13", "python3.13-minimal", "sed", "zlib1g"),
 )
 """What a Python and a shell need; the other packages that they depend on are left out."""
@@ -624,7 +625,7 @@ def _locked(architecture: str) -> list[str]:
 
 
 def _debs(architecture: str) -> list[LockedDeb]:
-    found = resolved("python3", "base-files", "findutils", "grep", "sed", architecture=architecture)
+    found = resolved("python3", "base-files", "findutils", "grep", "libstdc++6", "sed", architecture=architecture)
     return [deb for deb in found if deb.name in SYSTEM]
 
 

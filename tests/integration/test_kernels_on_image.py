@@ -108,8 +108,10 @@ PAIR = {"silu_and_mul": "silu", "gelu_and_mul": "gelu"}
 LOADER = """
 import ctypes, json, pathlib, sys, types
 from importlib.metadata import distribution
-sys.path.insert(0, "/torch")
+sys.modules["torch"] = None  # the base's is METADATA alone, and ours is no torch to tvm_ffi
 import tvm_ffi
+del sys.modules["torch"]
+sys.path.insert(0, "/torch")
 site = pathlib.Path(distribution("flashinfer-python").locate_file(""))
 ctypes.CDLL(str(next(site.glob("nvidia/cu13/lib/libcudart.so.*"))), mode=ctypes.RTLD_GLOBAL)
 package = types.ModuleType("flashinfer")
