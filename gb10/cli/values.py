@@ -106,7 +106,8 @@ KernelsOption = Annotated[
         "--kernels",
         metavar="SET",
         autocompletion=completer(kernel_sets),
-        help="FlashInfer kernels to compile: core (the recipe's), moe, all or another set.",
+        help="FlashInfer kernels to compile: core (the recipe's), moe, all or another set.\n"
+        "With --from also ours: gb10-moe, or core,gb10-moe.",
     ),
 ]
 ModOption = Annotated[

@@ -53,7 +53,8 @@ SYSTEM: Final = (
     ),
     *("libattr1", "libbz2-1.0", "libc-bin", "libc6", "libcap2", "libcrypt1", "libexpat1", "libffi8", "libgcc-s1"),
     *("libgmp10", "liblzma5", "libncursesw6", "libpcre2-8-0", "libpython3-stdlib", "libpython3.13-minimal"),
-    *("libpython3.13-stdlib", "libreadline8t64", "libselinux1", "libsqlite3-0", "libssl3t64", "libsystemd0"),
+    *("libpython3.13-stdlib", "libreadline8t64", "libselinux1", "libsqlite3-0", "libssl3t64", "libstdc++6"),
+    "libsystemd0",
     *("libtinfo6", "libuuid1", "python3", "python3-minimal", "python3.13", "python3.13-minimal", "sed", "zlib1g"),
 )
 """What a Python and a shell need; the other packages that they depend on are left out."""
@@ -330,14 +331,15 @@ def make_base(
     settings: Mapping[str, Any] | None = None,
     name: str = "",
     system_site: bool = False,
+    above: Callable[[str], Tree] | None = None,
 ) -> str:
     """Make a base of others in the place's registry, and return its reference, ``HOST/bases/LAYOUT@sha256:…``.
 
     engine: ``vllm`` or ``sglang``, the Python and JSON files of its real wheel of VERSIONS; ``""`` for a base without;
     None for the layout's own. packages: requirements that uv installs, whole, from PyPI, without what they depend on.
     metadata: further distributions (name, version) by their real METADATA alone, as FlashInfer. torch is one of these,
-    with a version.py that says CUDA 13.0. settings: of the config, beside those that the layout has.
-    system_site: the venv sees Debian's packages, too.
+    with a version.py that says CUDA 13.0, unless packages name it. settings: of the config, beside those that the
+    layout has. system_site: the venv sees Debian's packages, too. above: one more layer, by the folder of the packages.
 
     Its layers: Debian's Python; packages; the engine; a newer `packaging` above whiteouts of the older one. The first
     call of a day asks Debian's mirror and PyPI; later ones take seconds.
@@ -347,7 +349,8 @@ def make_base(
     called = name or f"bases/{layout}"
     older = [OLDER, PIP, *(one for one in packages if not one.startswith("packaging=="))]
     newer = next((one for one in packages if one.startswith("packaging==")), OLDER)
-    stubs = {"torch": VERSIONS["torch"], **(metadata or {})}
+    real = any(one.startswith("torch==") for one in packages)
+    stubs = {**({} if real else {"torch": VERSIONS["torch"]}), **(metadata or {})}
     inputs = (layout, platform, system_site)
     makers: list[tuple[object, Callable[[Path], Tree]]] = [
         (older, lambda folder: made.packages_tree(folder, older)),
@@ -359,6 +362,8 @@ def make_base(
     for more, make in makers:
         writes = partial(_write_made, make)
         layers.append(_pushed_once(place, called, [inputs, more], writes, compression))
+    if above:
+        layers.append(push_tree(place, called, above(made.site), compression=compression))
     return push_image(place, called, layers, {**made.settings(own), **(settings or {})}, platform=platform)
 
 
@@ -475,10 +480,11 @@ class _Layout:
         place.mkdir()
         for name, version in metadata.items():
             write_metadata(place, name, version)
-        torch = place / "torch"
-        torch.mkdir()
-        (torch / "__init__.py").write_text("from torch.version import __version__ as __version__\n")
-        (torch / "version.py").write_text(TORCH.format(version=f"{metadata['torch']}+cu130"))
+        if "torch" in metadata:
+            torch = place / "torch"
+            torch.mkdir()
+            (torch / "__init__.py").write_text("from torch.version import __version__ as __version__\n")
+            (torch / "version.py").write_text(TORCH.format(version=f"{metadata['torch']}+cu130"))
         tree = Tree(folders={self.site: place})
         if not engine:
             return tree
@@ -619,7 +625,7 @@ def _locked(architecture: str) -> list[str]:
 
 
 def _debs(architecture: str) -> list[LockedDeb]:
-    found = resolved("python3", "base-files", "findutils", "grep", "sed", architecture=architecture)
+    found = resolved("python3", "base-files", "findutils", "grep", "libstdc++6", "sed", architecture=architecture)
     return [deb for deb in found if deb.name in SYSTEM]
 
 

@@ -225,6 +225,7 @@ def test_of_an_index_the_right_platform_is_taken(ctx: Context, place: Place, ser
     with pytest.raises(PublishError) as caught:
         inspect_base(ctx, f"{place.host}/bases/both@{rows[0]['digest']}", "linux/arm64")
     assert "it is for linux/amd64" in str(caught.value)
+    assert "--platform linux/amd64" in str(caught.value)
 
 
 @pytest.mark.slow

@@ -134,7 +134,7 @@ def test_a_diff_takes_effect_and_the_base_stays_as_it_is(base: str, engine: Engi
     assert printed(engine, image.id) == "42 1000 /srv"
     assert image.diff_ids[: len(below.diff_ids)] == below.diff_ids
     assert len(image.diff_ids) == len(below.diff_ids) + 2  # the patched file, and the record
-    assert found["base"] == {"image": base, "read": False, "received": []}
+    assert found["base"] == {"image": base, "read": False, "received": [], "cannot_run": []}
     assert json.loads(ran(*on(base, "--patch", str(diff), "--json")))["hit"]
 
 

@@ -65,7 +65,7 @@ def received_document(one: Received) -> dict[str, object]:
         {"check": check.name, "severity": check.severity, "file": problem.file, "found": problem.found}
         for check, problem in one.findings
     ]
-    return {"image": one.reference, "read": one.read, "received": rows}
+    return {"image": one.reference, "read": one.read, "received": rows, "cannot_run": list(one.cannot_run)}
 
 
 def print_image(

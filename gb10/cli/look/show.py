@@ -22,6 +22,7 @@ from gb10.image.inspect.summary import ImageSummary, PatchStory, codes_of, docum
 from gb10.image.proof.arch_match import MEANING
 from gb10.image.publish.signing import check_signers, signer_of
 from gb10.image.recipe.arch import parse_arch
+from gb10.image.recipe.base_image import BaseImage
 
 FIRST = ("torch", "triton", "vllm", "sglang", "flashinfer-python", "flashinfer-jit-cache", "transformers")
 """Packages that are named first."""
@@ -114,6 +115,13 @@ def _codes(one: ImageSummary) -> Iterator[str]:
     yield from textwrap.wrap(", ".join(pieces), WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
+def _flashinfer(base: BaseImage) -> Iterator[tuple[str, str]]:
+    """FlashInfer, and what brings modules or cubins for it: such packages of another release are not used."""
+    for name, found in base.installed.items():
+        if name.startswith("flashinfer-"):
+            yield name, found.version
+
+
 def _base(one: ImageSummary) -> Iterator[str]:
     base = one.base
     if base is None:
@@ -127,6 +135,7 @@ def _base(one: ImageSummary) -> Iterator[str]:
         "packages in": base.site_packages[0],
         "and in": ", ".join(folder for folder in base.search if folder != base.site_packages[0]),
         "torch": f"{torch.version}, {cuda}" if torch else "none",
+        "flashinfer": ", ".join(f"{name} {version}" for name, version in _flashinfer(base)),
         "glibc": f"{base.glibc or 'not found'}{base.system and ', '}{base.system}",
         "user": base.user or "root",
         "entrypoint": shlex.join(base.entrypoint) or "none",

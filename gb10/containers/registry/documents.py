@@ -110,8 +110,10 @@ def find_manifest(repository: Repository, reference: str) -> Manifest:
     """The manifest of a tag or a digest. Raises PublishError when there is none."""
     found = repository.manifest(reference)
     if found is None:
+        gone = "a registry may delete what no tag names any more: name the tag again, or `lock --upgrade base`"
         raise PublishError(
-            f"{repository.base}/{repository.name} has no {reference}", hint="check the name, the tag and the login"
+            f"{repository.base}/{repository.name} has no {reference}",
+            hint=gone if ":" in reference else "check the name, the tag and the login",
         )
     return found
 
@@ -125,4 +127,13 @@ def for_platform(rows: Sequence[SentEntry], platform: str, reference: str) -> st
     if platform in there:
         return there[platform]
     listed = ", ".join(sorted(name for name in there if UNKNOWN not in name)) or "no platform"
-    raise PublishError(f"{reference} is not for {platform}", where=f"it is for {listed}")
+    raise other_platform(reference, platform, listed)
+
+
+def other_platform(reference: str, platform: str, found: str) -> PublishError:
+    """The error for an image that is for ``found`` alone: one platform, several with commas, or ``no platform``."""
+    has = next((name for name in found.split(", ") if name.startswith("linux/")), "")
+    own = f", or take what it has: --platform {has}" if has else ""
+    return PublishError(
+        f"{reference} is not for {platform}", where=f"it is for {found}", hint=f"name an image for {platform}{own}"
+    )

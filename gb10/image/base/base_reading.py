@@ -17,6 +17,7 @@ from gb10.containers.registry.documents import (
     SentManifest,
     find_manifest,
     for_platform,
+    other_platform,
     sent,
 )
 from gb10.containers.registry.repository import Repository, open_repository
@@ -106,6 +107,15 @@ def folders_of(
             if isinstance(found, File) and wanted(inside):
                 files[inside] = found
     return _contents(ctx, source, files, most)
+
+
+def folder_in(ctx: Context, base: BaseImage, path: str, *, engine: Engine | None = None) -> tuple[str, tuple[str, ...]]:
+    """The path of a folder of a base without links, and the names in it; two empty ones where no folder is.
+
+    Raises as ``inspect_base``.
+    """
+    tree = FileTree(_layers(ctx, _source(ctx, engine, base.reference, base.platform)))
+    return (tree.real(path) or "", tree.names(path)) if tree.is_folder(path) else ("", ())
 
 
 def _contents(ctx: Context, source: Source, files: Mapping[str, File], most: int) -> dict[str, bytes]:
@@ -223,7 +233,7 @@ def _source(ctx: Context, engine: Engine | None, reference: str, platform: str) 
     config = sent(text, SentConfig, reference)
     if f"{config.os}/{config.architecture}" != platform:
         it_is = "/".join(filter(None, (config.os, config.architecture, config.variant)))
-        raise PublishError(f"{reference} is not for {platform}", where=f"it is for {it_is or 'no platform'}")
+        raise other_platform(reference, platform, it_is or "no platform")
     diff_ids = config.rootfs.diff_ids if config.rootfs else ()
     if len(diff_ids) != len(manifest.layers):
         raise VerifyError(

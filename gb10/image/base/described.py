@@ -100,8 +100,12 @@ def _chosen(tree: FileTree, reference: str, settings: SentSettings, wanted: Want
     programs = [*([started] if started else ()), *pythons_on_path(tree, folders), *pythons_elsewhere(tree)]
     if wanted.python:
         if not is_python(tree, wanted.python):
-            there = "\n".join(dict.fromkeys(programs)) or "it holds no Python"
-            raise UsageError(f"{reference} has no Python {wanted.python}", where=there, hint="name one of these")
+            there = "\n".join(dict.fromkeys(programs))
+            raise UsageError(
+                f"{reference} has no Python {wanted.python}",
+                where=there or "gb10 finds no Python in it",
+                hint="name one of these" if there else "take an image that holds vLLM or SGLang",
+            )
         programs = [wanted.python]
     if len(programs) > MOST_PYTHONS:
         raise UsageError(f"{reference} has more than {MOST_PYTHONS} Pythons", hint=CHOOSE)

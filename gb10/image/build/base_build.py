@@ -1,6 +1,7 @@
 """An image on an image of others: the base in the engine, the files that are laid over it, and its build context."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from gb10.core.machine import uv_platform
 from gb10.core.store import Store
 from gb10.errors import BuildError, PublishError
 from gb10.image.base.base_files import read_base_files
+from gb10.image.base.base_sources import JIT_CACHE
 from gb10.image.build.bases import Bases, make_rootfs
 from gb10.image.build.contexts import (
     BuildContext,
@@ -35,7 +37,7 @@ from gb10.image.lock.base_lock import NEWEST_GLIBC
 from gb10.image.locked_files import fetch_files
 from gb10.image.patches.on_base import apply_on
 from gb10.image.patches.patched import diffs_by_hand
-from gb10.image.plan.base_plan import PLACER, laid_over
+from gb10.image.plan.base_plan import PLACER, laid_over, module_folder_of
 from gb10.image.plan.plan_record import record
 from gb10.image.plan.render import dockerfile
 from gb10.image.plan.steps import MOD_RUNNER
@@ -114,7 +116,11 @@ def _make(ctx: Context, plan: Plan, step: Step, work: Path) -> None:
         fetch_files(ctx, (step,))
         compiled = [need for need in map(plan.step, step.needs) if need.kind == "wheel"]
         made = [wheel_file(ctx.store.entry("wheels", need.key)) for need in compiled]
-        install_added(plan.lock.base, [*store_paths(ctx.store, step.files), *made], work)
+        base = plan.lock.base
+        install_added(base, [*store_paths(ctx.store, step.files), *made], work)
+        for need in compiled:
+            if folder := module_folder_of(plan, need.name):
+                move_modules(work / FILES, folder, there=base is not None and JIT_CACHE in base.installed)
         return
     changed = _patch(ctx, plan)
     write_tree(work / FILES, {path.removeprefix("/"): content for path, content in changed.items()})
@@ -138,6 +144,32 @@ def install_added(base: BaseImage | None, files: Sequence[Path], work: Path) -> 
     unpack_wheels(place, work / FILES, base, uv_platform=_uv_name(base), cache=work / "cache")
     for folder in (place, work / "cache"):
         shutil.rmtree(folder)
+
+
+def move_modules(root: Path, folder: str, *, there: bool) -> None:
+    """Move the modules of our package flashinfer_jit_cache below ``root`` into the folder where FlashInfer looks
+    first. The package goes, and its dist-info where the image has one of that name (``there``): that one stays.
+    """
+    (info,) = root.rglob("flashinfer_jit_cache-*.dist-info")
+    site, place = info.parent, root / folder.strip("/")
+    package, own = site / "flashinfer_jit_cache", "flashinfer_jit_cache/"
+    place.mkdir(parents=True, exist_ok=True)
+    for module in sorted((package / "modules").iterdir()):
+        module.rename(place / module.name)
+    for gone in (package / "modules", *package.glob("*.*")):
+        shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+    if not any(package.iterdir()):
+        package.rmdir()
+    if there:
+        shutil.rmtree(info)
+        return
+    lines, began = (info / "RECORD").read_text(encoding="utf-8").splitlines(), f"{own}modules/"
+    moved = [
+        f"{os.path.relpath(place, site)}/{line.removeprefix(began)}" if line.startswith(began) else line
+        for line in lines
+        if line.startswith(began) or not line.startswith(own)
+    ]
+    (info / "RECORD").write_text("".join(f"{line}\n" for line in moved), encoding="utf-8")
 
 
 def _uv_name(base: BaseImage) -> str:

@@ -73,7 +73,7 @@ from gb10.image.proof.scans import (
     remember_layers,
     require_scanned,
 )
-from gb10.image.recipe.locked import LockedPart
+from gb10.image.recipe.locked import LockedPart, LockedTaken
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -241,8 +241,9 @@ class ImageBuild:
         Raises UsageError, PublishError, VerifyError.
         """
         absent = [step for step in self.plan.of_kind("wheel") if not self.ctx.store.entry("wheels", step.key).exists()]
-        for source in self.plan.lock.sdists.values() if absent or self.rebuild else ():
-            if isinstance(source, LockedPart) and self.plan.base:
+        lock = self.plan.lock
+        for source in (*lock.sdists.values(), *(lock.headers or ())) if absent or self.rebuild else ():
+            if isinstance(source, LockedPart | LockedTaken) and self.plan.base:
                 ready_sources(self.ctx, self.plan.base, source)
 
     def _early_grafts(self) -> tuple[Wheel, ...]:

@@ -20,8 +20,9 @@ from gb10.image.build.inspect import Wrong, tuned_problems
 from gb10.image.build.wheels import graft_files, wheel_file
 from gb10.image.context import Context
 from gb10.image.moe.tuned_name import SPELLED
+from gb10.image.plan.base_plan import module_folder_of
 from gb10.image.plan.values import Plan
-from gb10.image.proof.arch_match import Verdict
+from gb10.image.proof.arch_match import Verdict, judge
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checking import Finding
 from gb10.image.proof.scans import (
@@ -38,6 +39,7 @@ from gb10.image.proof.scans import (
     write_record_in,
 )
 from gb10.image.proof.wheel_files import Manifest, read_manifest
+from gb10.inside.scan.code_fit import Fit
 
 REPORT: Final = "/usr/share/gb10/caches/report.json"
 """Where an image holds it."""
@@ -46,6 +48,8 @@ KEPT: Final = "first-request.json"
 MANY: Final = 4096
 LISTED: Final = 12
 """Problems of a base that are printed."""
+SHOWN: Final = 3
+"""Files of a base that are named as such that cannot run."""
 Text = Annotated[str, Field(max_length=1000)]
 
 
@@ -130,11 +134,15 @@ def stored_verdict(ctx: Context, plan: Plan) -> Verdict:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Received:
-    """What is wrong with an image of others, as it was received; ``read``: whether its files were looked at."""
+    """What is wrong with an image of others, as it was received; ``read``: whether its files were looked at.
+
+    ``cannot_run``: its files whose GPU code is for other GPUs alone.
+    """
 
     reference: str
     read: bool
     findings: tuple[Finding, ...]
+    cannot_run: tuple[str, ...] = ()
 
 
 def received(ctx: Context, plan: Plan) -> Received | None:
@@ -144,7 +152,9 @@ def received(ctx: Context, plan: Plan) -> Received | None:
     below = below_of(ctx, plan.base)
     # of the image alone: what is compiled for it says nothing of it, and may not exist yet
     found = as_received(below, planned_subject(plan, [], ctx.catalog.allowances))
-    return Received(reference=plan.base.reference, read=below.read, findings=tuple(found))
+    judged = judge(below.scan, plan.options.arch).judged
+    cannot_run = tuple(one.binary.path for one in judged if one.fit is Fit.NOTHING)
+    return Received(reference=plan.base.reference, read=below.read, findings=tuple(found), cannot_run=cannot_run)
 
 
 def say_received(reporter: Reporter, one: Received | None) -> None:
@@ -156,6 +166,12 @@ def say_received(reporter: Reporter, one: Received | None) -> None:
     more = len(one.findings) - LISTED
     if more > 0:
         reporter.say(f"base, as received: {more} more problems: ./build.py verify {one.reference} lists them")
+    if one.cannot_run:
+        some = ", ".join(map(printable, one.cannot_run[:SHOWN]))
+        reporter.say(
+            f"base, as received: {len(one.cannot_run)} files hold code for other GPUs only: {some};"
+            f" ./build.py verify {one.reference} --fit nothing lists them"
+        )
     if not one.read:
         reporter.say(f"base: its files were not scanned; ./build.py verify {one.reference} does that, once")
 
@@ -171,7 +187,16 @@ def _subject(ctx: Context, plan: Plan, recorded: Mapping[str, tuple[str, str]], 
 
 def manifests(store: Store, plan: Plan) -> list[Manifest]:
     """What the wheels built here declare."""
-    return [read_manifest(wheel_file(store.entry("wheels", step.key))) for step in plan.of_kind("wheel")]
+    found = ((step, read_manifest(wheel_file(store.entry("wheels", step.key)))) for step in plan.of_kind("wheel"))
+    return [_as_placed(one, module_folder_of(plan, step.name) if plan.base else "") for step, one in found]
+
+
+def _as_placed(manifest: Manifest, folder: str) -> Manifest:
+    """The manifest by the paths at which ``move_modules`` puts its modules."""
+    if not folder:
+        return manifest
+    placed = {f"{folder.strip('/')}/{name.partition('/modules/')[2]}": it for name, it in manifest.modules.items()}
+    return replace(manifest, modules=placed)
 
 
 def changed_files(store: Store, plan: Plan) -> dict[str, tuple[str, str]]:

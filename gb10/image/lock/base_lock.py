@@ -16,7 +16,7 @@ from gb10.core.fields import Architecture, requirement_name
 from gb10.core.files import digest
 from gb10.errors import LockStaleError, UsageError
 from gb10.image.base.base_reading import inspect_base
-from gb10.image.base.base_sources import locked_flashinfer
+from gb10.image.base.base_sources import FORMAT, locked_flashinfer, locked_torch
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.lock.relock import BASE, added_wheels, main_index
@@ -53,7 +53,7 @@ def given_digest(given: OnImage) -> str:
             "engine": given.engine,
             "requirements": sorted(given.requirements),
             "constraints": sorted(given.constraints),
-            **({"kernels": True} if given.kernels else {}),
+            **({"kernels": FORMAT, "own-kernels": bool(given.own_kernels)} if given.compiles else {}),
         }
     )
 
@@ -71,17 +71,18 @@ def lock_in_memory(ctx: Context, given: OnImage, platform: str) -> Lock:
     return lock_on(base, build_inputs(ctx)[1], given_digest(given), asked=asked_base(given))
 
 
+TORCH_HEADER: Final = re.compile(rb"^#include <(torch/[\w./-]+)>", re.MULTILINE)
 TVM_FFI: Final = "apache-tvm-ffi"
 """Whose headers FlashInfer's kernels are compiled with, and which loads them: the image's release is taken."""
 
 
-def with_kernel_inputs(ctx: Context, lock: Lock, old: Lock | None = None) -> Lock:
-    """The lock with what FlashInfer's kernels are compiled from: the sources that the image holds, CUDA's headers of
-    the compiler's release, and the tools of the build stages.
+def with_kernel_inputs(ctx: Context, lock: Lock, given: OnImage, old: Lock | None = None) -> Lock:
+    """The lock with what kernels are compiled from: the sources that the image holds, CUDA's headers of the compiler's
+    release, for our own kernels the image's torch, and the tools of the build stages.
 
     Raises UsageError for an image whose CUDA is older than the compiler or not known, FetchError, as ``inspect_base``.
     """
-    base, (build, given) = lock.base, build_inputs(ctx)
+    base, (build, ours) = lock.base, build_inputs(ctx)
     if base is None:
         raise ValueError("kernels for an image need a lock that holds one")
     source = locked_flashinfer(ctx, base)
@@ -89,15 +90,22 @@ def with_kernel_inputs(ctx: Context, lock: Lock, old: Lock | None = None) -> Loc
     target: Architecture = "arm64" if base.platform == "linux/arm64" else "amd64"
     names = {name for wheel in build.wheels.values() if wheel.method == "aot" for name in wheel.headers}
     names |= {name for kernels in ctx.catalog.toolkit.kernel_sets.values() for name in target_wheels(kernels)}
-    headers = tuple(wheel for wheel in given.wheels.image[target] if wheel.name in names)
-    tools = _tools(ctx, base, build, given, old)
+    headers = tuple(wheel for wheel in ours.wheels.image[target] if wheel.name in names)
+    torch = (locked_torch(ctx, base, _torch_headers(ctx, given.own_kernels)),) if given.own_kernels else ()
+    tools = _tools(ctx, base, build, ours, old)
     return lock.model_copy(
         update={
             "sdists": {source.name: source},
-            "headers": headers,
+            "headers": (*headers, *torch),
             "wheels": lock.wheels.model_copy(update={"tools": tools}),
         }
     )
+
+
+def _torch_headers(ctx: Context, kernels: str) -> tuple[str, ...]:
+    """The headers of torch that the units of a set of ours include."""
+    units = (text for name, text in ctx.catalog.contents.items() if name.startswith(f"units/{kernels}/"))
+    return tuple(sorted({found.decode() for text in units for found in TORCH_HEADER.findall(text)}))
 
 
 def _check_cuda(base: BaseImage, build: Recipe) -> None:
@@ -163,10 +171,10 @@ def lock_on_image(ctx: Context, given: OnImage, path: Path, upgrade: tuple[str, 
         if given.base.image != base.reference:
             ctx.reporter.say(f"{given.base.image} is {base.reference}")
     build_recipe, build = build_inputs(ctx)
-    plain = given.model_copy(update={"kernels": None})
-    wheels = _added(ctx, derived(plain, base, build_recipe), base, old, upgrade) if given.requirements else ()
+    plain = derived(given.without_kernels(), base, build_recipe)
+    wheels = _added(ctx, plain, base, old, upgrade) if given.requirements else ()
     made = lock_on(base, build, given_digest(given), wheels, asked_base(given))
-    return with_kernel_inputs(ctx, made, old) if given.kernels else made
+    return with_kernel_inputs(ctx, made, given, old) if given.compiles else made
 
 
 def kept_base(given: OnImage, old: Lock) -> BaseImage | str:

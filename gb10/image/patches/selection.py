@@ -18,10 +18,10 @@ from gb10.image.patches.series import load_series
 from gb10.image.patches.verdict import variants_for
 from gb10.image.plan.compiles import kernel_set
 from gb10.image.plan.options import PatchUse
-from gb10.image.plan.values import Toolkit, used_sources
+from gb10.image.plan.values import CUTLASS_FOLDER, Toolkit, used_sources
 from gb10.image.recipe.image_recipe import WHOLE, Recipe
 from gb10.image.recipe.kernel_sets import entries
-from gb10.image.recipe.locked import Lock
+from gb10.image.recipe.locked import Lock, LockedPart
 
 CODE: Final = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
 NAMED: Final = 5
@@ -141,6 +141,8 @@ def find_place(releases: Releases, source: str, lock: Lock, locked: Mapping[str,
         project = next((name for name in known.projects if name in locked), None)
         return Place(project=project, version=locked[project]) if project else None
     for sdist in lock.sdists.values():
+        if isinstance(sdist, LockedPart) and source == BUNDLED and sdist.cutlass:
+            return Place(project=sdist.name, version=Version(sdist.cutlass), folder=CUTLASS_FOLDER)
         if found := known.bundled(sdist.sha256):
             return Place(project=sdist.name, version=found[0], folder=found[1])
     archives = ", ".join(sdist.filename for sdist in lock.sdists.values()) or "none"

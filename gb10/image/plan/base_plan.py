@@ -19,7 +19,7 @@ from gb10.image.plan.steps import CHANGED, MOD_RUNNER, SCANNER, rootfs, tools_st
 from gb10.image.plan.values import Plan, Step, Toolkit, artifacts, on_each_machine
 from gb10.image.recipe.base_image import BaseImage
 from gb10.image.recipe.image_recipe import Recipe
-from gb10.image.recipe.locked import AskedBase, Lock, LockedDebs, LockedWheel, LockedWheels
+from gb10.image.recipe.locked import AskedBase, Lock, LockedDebs, LockedPart, LockedWheel, LockedWheels
 from gb10.image.recipe.on_image import OnImage, derived
 
 PLACER: Final = "inside/install/placed.py"
@@ -164,7 +164,7 @@ def _added(draft: Plan, below: Step, toolkit: Toolkit) -> tuple[Step, ...]:
 
 def _built(draft: Plan, wheel: Step, below: Step, toolkit: Toolkit) -> Step:
     """The layer of a wheel that is compiled for the base."""
-    where = _placing(draft.base, toolkit) if draft.base else []
+    where = [*_placing(draft.base, toolkit), module_folder_of(draft, wheel.name)] if draft.base else []
     return Step(
         name=f"layer-{wheel.name}",
         kind="added",
@@ -172,6 +172,13 @@ def _built(draft: Plan, wheel: Step, below: Step, toolkit: Toolkit) -> Step:
         needs=(below.name, wheel.name),
         about="the wheel built here",
     )
+
+
+def module_folder_of(plan: Plan, wheel: str) -> str:
+    """The folder of an image of others that gets a wheel's modules; empty where the wheel is installed as it is."""
+    build = plan.recipe.wheels[wheel]
+    part = plan.lock.sdists.get(plan.recipe.project(build.source))
+    return part.modules if build.method == "aot" and isinstance(part, LockedPart) else ""
 
 
 def _placing(base: BaseImage, toolkit: Toolkit) -> list[object]:

@@ -86,8 +86,9 @@ class BaseImage:
         rows = chain.from_iterable(
             (one.folder, *((one.metadata,) if one.metadata else ())) for one in self.installed.values()
         )
-        return next((path for path in chain(found, rows) if not _is_plain(path)), None)
+        return next((path for path in chain(found, rows) if not is_plain_path(path)), None)
 
 
-def _is_plain(path: str) -> bool:
+def is_plain_path(path: str) -> bool:
+    """Whether a path is absolute, without ``..`` and control characters."""
     return path.startswith("/") and path.isprintable() and ".." not in PurePosixPath(path).parts

@@ -22,11 +22,14 @@ from gb10.core.fields import (
     Size,
     accepted,
 )
-from gb10.image.recipe.base_image import BaseImage
+from gb10.image.recipe.base_image import BaseImage, is_plain_path
 from gb10.sources.debian.mirror import LockedDeb
 
 WHEEL: Final = "{text} is not the file name of a wheel"
 SDIST: Final = "{text} is not the file name of a source archive"
+
+
+ImageDigest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
 class IndexFile(Model):
@@ -44,6 +47,12 @@ class LockedWheel(IndexFile):
 
     filename: Annotated[Filename, accepted(parse_wheel_filename, InvalidWheelFilename, WHEEL)]
     cuda: Cuda | None = None
+
+
+class LockedTaken(LockedWheel):
+    """What of an installed wheel an image of others holds, packed again; ``base`` is the digest of that image."""
+
+    base: ImageDigest
 
 
 class LockedSdist(IndexFile):
@@ -68,10 +77,21 @@ class LockedCheckout(IndexFile):
     input_digest: Sha256
 
 
+def _folder(text: str) -> str:
+    if text and not is_plain_path(text):
+        raise ValueError("a folder of an image is an absolute path without ..")
+    return text
+
+
 class LockedPart(IndexFile):
     """The sources of a project as an image of others holds them, packed; ``base`` is the digest of that image."""
 
-    base: Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+    base: ImageDigest
+    modules: Annotated[str, StringConstraints(max_length=1000), AfterValidator(_folder)]
+    """The folder of the image in which its FlashInfer looks first for a module that was compiled ahead; empty where a
+    package ``flashinfer_jit_cache`` of ours brings them."""
+    cutlass: Annotated[str, StringConstraints(pattern=r"^(\d+\.\d+\.\d+)?$")] = ""
+    """The release of the CUTLASS that it bundles in 3rdparty/cutlass, by its version.h; empty where it bundles none."""
 
 
 def _both(sets: dict[Architecture, Any]) -> dict[Architecture, Any]:
@@ -119,8 +139,9 @@ class Lock(Model):
     debs: LockedDebs
     wheels: LockedWheels
     sdists: dict[Name, LockedSdist | LockedSources | LockedCheckout | LockedPart]
-    headers: tuple[LockedWheel, ...] | None = None
-    """On an image of others: the wheels with CUDA's headers and libraries that its kernels are compiled with."""
+    headers: tuple[LockedTaken | LockedWheel, ...] | None = None
+    """On an image of others: the wheels with CUDA's headers and libraries that its kernels are compiled with, and the
+    image's torch where our own kernels are compiled."""
     base: BaseImage | None = None
     """The image of others that it is built on, as it was read; its Debian packages are for the build stages alone."""
     asked: AskedBase | None = None

@@ -42,8 +42,19 @@ class OnImage(Model):
     """Diffs, by their paths beside the recipe, or the names of our series; before those of the command line."""
     kernels: Name | None = None
     """The set of FlashInfer's kernels that are compiled for the image, from the sources that it holds."""
+    own_kernels: Name | None = None
+    """The set of our own kernels that are compiled against the image's torch; our patches of its engine call them."""
     mods: tuple[Text, ...] = ()
     """Mods, by name or by their paths beside the recipe; baked before those of the command line."""
+
+    @property
+    def compiles(self) -> bool:
+        """Whether kernels are compiled for the image."""
+        return bool(self.kernels or self.own_kernels)
+
+    def without_kernels(self) -> "OnImage":
+        """The same image, as it is without compiled kernels."""
+        return self.model_copy(update={"kernels": None, "own_kernels": None})
 
 
 def derived(given: OnImage, base: BaseImage, build: Recipe) -> Recipe:
@@ -81,13 +92,12 @@ def derived(given: OnImage, base: BaseImage, build: Recipe) -> Recipe:
 
 
 def _compiled(given: OnImage, build: Recipe) -> dict[str, WheelBuild]:
-    """FlashInfer's kernels, as ``build`` compiles them, of the set that is asked for."""
-    if given.kernels is None:
-        return {}
+    """FlashInfer's kernels and ours, as ``build`` compiles them, of the sets that are asked for."""
+    sets = {"aot": given.kernels, "extension": given.own_kernels}
     return {
-        name: wheel.model_copy(update={"kernels": given.kernels})
+        name: wheel.model_copy(update={"kernels": sets[wheel.method]})
         for name, wheel in build.wheels.items()
-        if wheel.method == "aot"
+        if sets.get(wheel.method)
     }
 
 

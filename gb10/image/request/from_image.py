@@ -12,24 +12,27 @@ from packaging.version import InvalidVersion, Version
 from gb10.containers.reference import is_reference
 from gb10.core.fields import Architecture
 from gb10.errors import UsageError
+from gb10.image.base.base_sources import JIT_CACHE
 from gb10.image.context import Context, build_architecture
 from gb10.image.lock.base_lock import build_inputs, present_in
 from gb10.image.patches.diff import check_size
 from gb10.image.patches.foreign import find_foreign
 from gb10.image.patches.on_base import GivenDiff, OnBase, place_diff
 from gb10.image.patches.releases import load_releases
-from gb10.image.patches.selection import left_out, plan_patches
+from gb10.image.patches.selection import BUNDLED, left_out, plan_patches, require_stand_in
 from gb10.image.patches.series import load_series, sources
 from gb10.image.plan.base_plan import plan_on_image
 from gb10.image.plan.options import Mod, Options, Overlay, PatchUse, Served
 from gb10.image.plan.values import Plan, Toolkit
 from gb10.image.recipe.arch import Arch
 from gb10.image.recipe.base_image import BaseImage
-from gb10.image.recipe.locked import Lock, LockedWheel
-from gb10.image.recipe.on_image import NO_ENGINE, OnImage, derived
+from gb10.image.recipe.locked import Lock, LockedPart, LockedWheel
+from gb10.image.recipe.on_image import FLASHINFER, NO_ENGINE, OnImage, derived
 from gb10.image.request.given_diffs import from_web, named_source
 from gb10.image.request.kernel_choice import with_model
 from gb10.image.request.kernel_probe import fitting_sets
+from gb10.image.request.refs import OPERATORS
+from gb10.inside.compile.extension import holds
 
 
 def on_base(base: BaseImage) -> OnBase:
@@ -84,13 +87,18 @@ def plan_over(ctx: Context, given: OnImage, lock: Lock, over: Over) -> Plan:
     if over.mods and not base.interpreter:
         raise UsageError(f"mods run by Python, and {base.reference} has none", hint="lay files over it: --overlay DIR")
     toolkit = ctx.catalog.toolkit
-    if given.kernels:
+    if given.compiles:
         recipe = derived(given, base, build)
         if over.served:
             ctx.reporter.say("kernels are chosen by the model's config alone: the engine of an image is not asked")
             recipe, toolkit = with_model(ctx, recipe, toolkit, over.served, None)
-            given = given.model_copy(update={"kernels": next(iter(recipe.wheels.values())).kernels})
+            chosen = next(wheel.kernels for wheel in recipe.wheels.values() if wheel.method == "aot")
+            given = given.model_copy(update={"kernels": chosen})
         toolkit = fitting_sets(ctx, recipe, lock, toolkit)
+        if given.own_kernels:
+            check_own_kernels(given, base, lock, toolkit)
+        if given.kernels:
+            _say_modules(ctx, base, lock)
     names = [text for text in over.patches if is_series(ctx, text)]
     diffs = [text for text in over.patches if text not in names]
     series = _series(ctx, given, lock, toolkit=toolkit, names=names, without=over.without_patches)
@@ -102,10 +110,20 @@ def plan_over(ctx: Context, given: OnImage, lock: Lock, over: Over) -> Plan:
         patches=(*series.uses, *_uses(ctx, base, diffs)),
         mods=over.mods,
         unpatched=series.without,
-        kernels=given.kernels,
+        kernels=given.kernels or given.own_kernels,
         slim="none",
     )
     return plan_on_image(given, build, lock, toolkit, options)
+
+
+def _say_modules(ctx: Context, base: BaseImage, lock: Lock) -> None:
+    """Print where the modules lie in an image that has modules of its own, or whose FlashInfer takes no package."""
+    part = lock.sdists[FLASHINFER]
+    if not isinstance(part, LockedPart) or not part.modules:
+        return
+    cached = base.installed.get(JIT_CACHE)
+    stays = f"; what {JIT_CACHE} {cached.version} of the image has beside them stays" if cached else ""
+    ctx.reporter.say(f"modules lie in {part.modules}, where FlashInfer {part.version} looks first{stays}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,12 +142,13 @@ def is_series(ctx: Context, text: str) -> bool:
 def _series(
     ctx: Context, given: OnImage, lock: Lock, *, toolkit: Toolkit, names: Sequence[str], without: Sequence[str]
 ) -> Series:
-    """The patches of our series that are for what the image holds; FlashInfer's always, where it is compiled.
+    """The patches of our series that are for what the image holds; those of what is compiled always.
 
     Raises UsageError for a series of what the image does not hold, PatchError.
     """
     base, build = lock.base, build_inputs(ctx)[0]
-    chosen = tuple(dict.fromkeys((*names, *([COMPILED] if given.kernels else ()))))
+    compiled = (*((COMPILED,) if given.kernels else ()), *((BUNDLED,) if given.own_kernels else ()))
+    chosen = tuple(dict.fromkeys((*names, *compiled)))
     if base is None or not (chosen or without):
         return Series(uses=(), without=())
     known = load_releases(ctx.catalog.patches)
@@ -149,7 +168,68 @@ def _series(
         own = [use.name.removesuffix(".patch") for use in uses if use.source == name]
         held = next(base.installed[project] for project in known.source(name).projects if project in base.installed)
         ctx.reporter.say(f"our patches for {held.name} {held.version}: {', '.join(own) or 'none is for this release'}")
+    require_stand_in(recipe, gone, uses)
+    _check_calls(ctx, given, base, uses)
     return Series(uses=uses, without=gone)
+
+
+def split_sets(text: str | None) -> tuple[str | None, str | None]:
+    """FlashInfer's set and ours, as ``--kernels`` names them: ``core``, ``gb10-moe``, or both with a comma.
+
+    Raises UsageError for two of a kind.
+    """
+    names = [name.strip() for name in text.split(",")] if text else []
+    own = [name.removeprefix(OWN) for name in names if name.startswith(OWN)]
+    theirs = [name for name in names if not name.startswith(OWN)]
+    if len(own) > 1 or len(theirs) > 1 or "" in (*own, *theirs):
+        raise UsageError(
+            f"--kernels {text}: one set of FlashInfer's and one of ours is compiled for an image",
+            hint="write for example --kernels core,gb10-moe",
+        )
+    return next(iter(theirs), None), next(iter(own), None)
+
+
+def check_own_kernels(given: OnImage, base: BaseImage, lock: Lock, toolkit: Toolkit) -> None:
+    """Raise UsageError for an image that has kernels of ours already, or whose FlashInfer bundles another CUTLASS than
+    they are written for.
+    """
+    kernels = toolkit.kernel_sets.get(f"{OWN}{given.own_kernels}")
+    part = lock.sdists[FLASHINFER]
+    if PACKAGE in base.installed:
+        raise UsageError(
+            f"{base.reference} holds {PACKAGE} {base.installed[PACKAGE].version} already",
+            hint=f"leave {OWN}{given.own_kernels} out of --kernels",
+        )
+    if kernels is None or not isinstance(part, LockedPart):  # what is no set is refused where sets are planned
+        return
+    if not part.cutlass or not all(holds(part.cutlass, text) for text in kernels["cutlass"].split(",")):
+        raise UsageError(
+            f"our kernels {given.own_kernels} need CUTLASS {kernels['cutlass']}, and FlashInfer {part.version} of the"
+            f" image bundles {part.cutlass or 'none'}",
+            where=base.reference,
+            hint=f"leave {OWN}{given.own_kernels} out of --kernels, or build on an image with a later FlashInfer",
+        )
+
+
+def _check_calls(ctx: Context, given: OnImage, base: BaseImage, uses: Sequence[PatchUse]) -> None:
+    """Raise UsageError for kernels of ours that no planned patch calls; print which patch calls those that are not
+    compiled.
+    """
+    series = load_series(ctx.catalog.patches, base.engine) if base.engine in sources(ctx.catalog.patches) else ()
+    texts = {(base.engine, one.name): one.text for one in series}
+    calling = [use for use in uses if OPERATORS in texts.get((use.source, use.name), b"")]
+    if given.own_kernels and not calling:
+        known = [name for (_, name), text in texts.items() if OPERATORS in text]
+        raise UsageError(
+            f"nothing in the image would call our kernels {given.own_kernels}",
+            where=f"{base.engine or 'no engine'} {base.version}; patches that call them: {', '.join(known) or 'none'}",
+            hint=f"add --patch {base.engine}, if one is for this release; else leave {OWN}{given.own_kernels} out",
+        )
+    if calling and not given.own_kernels and PACKAGE not in base.installed:
+        ctx.reporter.say(
+            f"{calling[0].name.removesuffix('.patch')} calls kernels of ours that the image does not get:"
+            f" --kernels {OWN}moe compiles them"
+        )
 
 
 def target_of(base: BaseImage) -> Architecture:
@@ -205,6 +285,9 @@ def _uses(ctx: Context, base: BaseImage, texts: Sequence[str]) -> tuple[PatchUse
 
 COMPILED: Final = "flashinfer"
 """The series that belongs to the sources of kernels."""
+OWN: Final = "gb10-"
+"""How the name of a set of our own kernels begins, beside those of FlashInfer's."""
+PACKAGE: Final = "gb10-kernels"
 
 
 def beside(path: Path, names: Sequence[str]) -> tuple[str, ...]:

@@ -204,7 +204,7 @@ def plan_again(catalog: Catalog, record: Record, given: Given, folder: Path) -> 
             raise UsageError("the record of the plan names no image to build on", hint=NEWER)
         build = load_recipe(catalog.recipe(DEFAULT_ENGINE))
         toolkit = catalog.toolkit
-        if inputs.recipe.kernels:
+        if inputs.recipe.compiles:
             toolkit = with_kernels(toolkit, derived(inputs.recipe, inputs.lock.base, build), inputs.kernels)
         return plan_on_image(inputs.recipe, build, inputs.lock, toolkit, options)
     recipe = with_servers(catalog, inputs.recipe)

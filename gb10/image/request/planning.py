@@ -189,6 +189,7 @@ def _plan_on(ctx: Context, request: Request, given: OnImage, lock: Lock, named: 
         refuse_options,
         release_of,
         require_engine,
+        split_sets,
     )
     from gb10.image.request.kernel_choice import served_model  # noqa: PLC0415 - the same
 
@@ -196,17 +197,18 @@ def _plan_on(ctx: Context, request: Request, given: OnImage, lock: Lock, named: 
     base = lock.base
     if base is None:
         raise UsageError("the lock names no image", hint="lock it again: ./build.py lock --engine FILE")
-    if request.kernels and request.model:
+    kernels, own = split_sets(request.kernels)
+    if kernels and request.model:
         raise UsageError("--kernels and --for-model both choose the kernels", hint="choose one of them")
     served = served_model(ctx, request.model, request.served_with)
-    wanted = request.kernels or ("core" if served else given.kernels)
-    given = given.model_copy(update={"kernels": wanted})
-    if wanted and lock.headers is None:
-        lock = with_kernel_inputs(ctx, lock)
+    wanted = kernels or ("core" if served else given.kernels)
+    given = given.model_copy(update={"kernels": wanted, "own_kernels": own or given.own_kernels})
+    if given.compiles and (lock.headers is None or (own and not any(one.name == "torch" for one in lock.headers))):
+        lock = with_kernel_inputs(ctx, lock, given)
     base = lock.base or base
     require_engine(base, given.engine, named)
     engine, version = release_of(base)
-    recipe = derived(given.model_copy(update={"kernels": None}), base, build_inputs(ctx)[0])
+    recipe = derived(given.without_kernels(), base, build_inputs(ctx)[0])
     recipe = recipe.model_copy(update={"engine": engine, "version": version})  # for mods alone
     over = Over(
         arch=parse_arch(request.arch),

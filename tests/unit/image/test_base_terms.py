@@ -6,14 +6,17 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import PublishError, UsageError, VerifyError
+from gb10.image.build.proving import Received, received, say_received
 from gb10.image.context import open_context
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checking import refuse
-from gb10.image.proof.scans import Below, as_received, below_of, own_findings, planned_subject
+from gb10.image.proof.scans import Below, as_received, below_of, kept_linked, kept_scan, own_findings, planned_subject
 from gb10.image.publish.base_terms import refuse_zstd, require_republishable
 from gb10.image.recipe.allowances import Allowances
 from gb10.image.recipe.base_image import Installed
+from gb10.inside.scan.binary import Binary, Unit
 from gb10.inside.scan.hazards import Hazard
+from gb10.inside.scan.linked import Linked
 from gb10.inside.scan.scan import Scan
 from tests.unit.made_up_base import PATCH, base, plan_on
 from tests.unit.made_up_images import distribution
@@ -65,9 +68,36 @@ def test_a_torch_that_does_not_know_the_gpu_is_known_before_anything_is_built(tm
     assert ("torch", "torch 2.6.0+cu124 for CUDA 12.4") in found
 
 
+def test_files_of_the_base_that_the_gpu_cannot_run_are_named_before_anything_is_built(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a base that was scanned before; ``base()`` has three layers."""
+    plan = plan_on(base(), patches=(PATCH,))
+    ctx = open_context({"HOME": str(tmp_path), "GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=0)
+    assert received(ctx, plan) == Received(reference=base().reference, read=False, findings=())
+    codes = {"sm_120a": "norm", "sm_90a": "fmha", "sm_120f": "rope", "sm_121a": "page", "compute_90": "topk"}
+    scan = Scan(
+        root="base",
+        binaries=tuple(
+            Binary(path=f"opt/{name}.so", kind="elf", size=1, units=(Unit(codes={code: 1}, count=1),))
+            for code, name in codes.items()
+        ),
+    )
+    for layer, text in zip(base().layers, (scan, Scan(root=""), Scan(root="")), strict=True):
+        ctx.store.write_text(kept_scan(ctx, layer.diff_id), text.to_json())
+    ctx.store.write_text(kept_linked(ctx, [layer.diff_id for layer in base().layers]), Linked().to_json())
+    found = received(ctx, plan)
+    assert found
+    assert (found.read, sorted(found.cannot_run)) == (True, ["opt/fmha.so", "opt/norm.so"])
+    say_received(ctx.reporter, found)
+    said = capsys.readouterr().err
+    assert "2 files hold code for other GPUs only: opt/" in said
+    assert f"./build.py verify {base().reference} --fit nothing lists them" in said
+
+
 def test_problems_of_the_base_are_received_and_block_nothing() -> None:
-    received = {check.name for check, _ in as_received(BELOW, subject())}
-    assert {"requirements", "secrets"} <= received
+    found = {check.name for check, _ in as_received(BELOW, subject())}
+    assert {"requirements", "secrets"} <= found
     assert own_findings(BELOW, subject()) == []
 
 
