@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from gb10.containers.connection import Engine
-from gb10.containers.images import untag
+from gb10.containers.images import read_folders, require_image, untag
 from gb10.image.adopt import trusting
+from gb10.image.base.base_reading import inspect_base
 from gb10.image.build.stage import ready_engine
 from gb10.image.context import Context
+from tests.integration.bases import LAYOUTS, Layout, Place, make_base
 from tests.integration.nodes import Registry, registry
 from tests.integration.services import called, ran
-from tests.integration.test_on_image import PLATFORM, SITE, built, made, printed
+from tests.integration.test_on_image import OTHER, PLATFORM, SITE, built, made, printed
 
 pytestmark = pytest.mark.integration
 
@@ -129,6 +131,65 @@ def test_what_commands_change_is_a_patch_and_the_image_is_what_docker_makes(
     assert f"/{SITE}/vllm/gone.py" not in mine
     assert "/etc/their.conf 0o100600 1000 1000" in mine
     untag(engine, ["gb10/theirs:trust"])
+
+
+ENGINES = {
+    "vllm": ("vllm/platforms/cuda.py", "vllm/envs.py", "return major >= 9"),
+    "sglang": ("sglang/srt/utils/common.py", "sglang/version.py", "def is_sm121() -> bool:"),
+}
+"""By engine, two files of its wheel, and a text of the first."""
+LIKE_THEIRS = """\
+FROM --platform={platform} {base}
+ARG SITE={site}
+COPY patches /opt/patches
+COPY whole.py ${{SITE}}/{engine}/whole.py
+RUN {python} /opt/patches/apply.py ${{SITE}}/{one} "{before}"
+RUN set -e; for f in /opt/patches/*.sh; do bash "$f" ${{SITE}}; done
+RUN printf '\\nMARK = "%s"\\n' "$(sed -n 1p ${{SITE}}/{two})" >> ${{SITE}}/{engine}/whole.py
+"""
+APPLY = """\
+import sys
+from pathlib import Path
+
+path, before = Path(sys.argv[1]), sys.argv[2]
+text = path.read_text(encoding="utf-8")
+assert text.count(before) >= 1, f"anchor is not in {path}"
+path.write_text(text.replace(before, f"{before}  # for GB10"), encoding="utf-8")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_real_engines_in_every_layout(
+    ctx: Context, engine: Engine, place: Registry, tmp_path: Path, layout: Layout
+) -> None:
+    """The vLLM and SGLang of PyPI where images of others have them; one is of the machine that is emulated."""
+    platform = OTHER if layout == "docker" else PLATFORM
+    reference = make_base(layout, Place(host=place.host, store=ctx.store, folder=tmp_path), platform=platform)
+    held = inspect_base(ctx, reference, platform)
+    one, two, before = ENGINES[held.engine]
+    site = held.installed[held.engine].folder
+    theirs = tmp_path / "theirs"
+    (theirs / "patches").mkdir(parents=True)
+    (theirs / "patches/apply.py").write_text(APPLY)
+    (theirs / "patches/1.sh").write_text(f"sed -i '1i # theirs' \"$1/{two}\"\n")
+    (theirs / "whole.py").write_text("W = 1\n")
+    values = {"engine": held.engine, "one": one, "two": two, "before": before, "python": held.interpreter}
+    (theirs / "Dockerfile").write_text(LIKE_THEIRS.format(base=reference, platform=platform, site=site, **values))
+    recipe = tmp_path / "mine.yaml"
+    code, document, said = adopted(theirs, recipe)
+    assert code == 0, said
+    assert document["patches"] == ["0001-line-5.patch", "0002-line-6.patch"]
+    assert document["mods"] == []
+    patch = (tmp_path / "mine/patches/0001-line-5.patch").read_text()
+    assert f"+++ b/{one}\n" in patch
+    assert f"{before}  # for GB10" in patch
+    built(ctx, engine, theirs, "gb10/theirs:real", platform)
+    files = [f"{site}/{path}" for path in (one, two, f"{held.engine}/whole.py")] + ["/opt/patches/apply.py"]
+    images = [require_image(engine, name) for name in (image_of(recipe), "gb10/theirs:real")]
+    mine, docker = (read_folders(engine, ctx.store, image, files)[0] for image in images)
+    assert {path: mine[path] for path in files} == {path: docker[path] for path in files}
+    untag(engine, ["gb10/theirs:real"])
 
 
 HOSTILE = {

@@ -15,7 +15,8 @@ needs to be judged is not here. ``unread``: our grammar cannot read it."""
 WORST: Final[tuple[Verdict, ...]] = ("unread", "unchecked", "not-taken", "mod", "taken", "other-stage", "no-effect")
 Need = Literal["", "wheel", "index", "base", "download", "launch", "label", "stage", "value", "lost", "trial"]
 """What a line that is not taken would need: a wheel that is compiled, another package index, the base image, a file of
-the web with its sha256, an option at the start, a label, another stage, a value, a line that is not taken itself, a trial that runs to its end."""
+the web with its sha256, an option at the start, a label, another stage, a value, a line that is not taken itself, a
+trial that runs to its end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
