@@ -83,7 +83,7 @@ def adopt(
     base: Annotated[str, typer.Option("--from", metavar="IMAGE", help="This image in place of FROM.")] = "",
     trust: Annotated[
         bool,
-        typer.Option("--trust", help="Run their commands once on the base, bounded; what they change is a patch."),
+        typer.Option("--trust", help="Run their commands once, bounded, on the base; record what they change."),
     ] = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
