@@ -41,6 +41,7 @@ from gb10.image.patches.write import file_diff
 from gb10.image.plan.base_plan import laid_over
 from gb10.image.plan.render import build_args, environment, trial_dockerfile
 from gb10.image.plan.values import Plan
+from gb10.image.recipe.base_image import BaseImage
 from gb10.image.recipe.on_image import OnImage
 from gb10.image.request.from_image import given_diffs, on_base
 from gb10.image.request.planning import Request, make_plan
@@ -147,14 +148,14 @@ def run_trial(ctx: Context, found: Adopted, draft: ModDraft) -> Trial:
         made = write_recipe(recipe, replace(found, mods=()), draft.name)
         given = load_any(recipe)
         if not isinstance(given, OnImage):
-            raise UsageError(f"{draft.name} names no image to run on")
+            raise TypeError("an adopted recipe names an image")
         write_lock(lock_path(recipe), lock_on_image(ctx, given, recipe))
         plan = make_plan(ctx, Request(engine=str(recipe), arch=ARCH, overlay=made.overlay))
         base = plan.lock.base
         if base is None:
-            raise UsageError(f"{draft.name} names no image to run on")
+            raise TypeError("the lock of an adopted recipe holds an image")
         (folder / "out").mkdir()
-        _build(ctx, plan, draft, folder / "out")
+        _build(ctx, plan, base, draft, folder / "out")
         check_exported(folder / "out", "result.json", "[0-9a-f]*")
         return Trial(
             on=on_base(base),
@@ -165,12 +166,9 @@ def run_trial(ctx: Context, found: Adopted, draft: ModDraft) -> Trial:
         )
 
 
-def _build(ctx: Context, plan: Plan, draft: ModDraft, out: Path) -> None:
+def _build(ctx: Context, plan: Plan, base: BaseImage, draft: ModDraft, out: Path) -> None:
     """The stage in which the blocks run; its result goes to ``out``. Raises BuildError, also past the deadline."""
-    base, stop = plan.lock.base, Stop()
-    if base is None:
-        raise UsageError(f"{draft.name} names no image to run on")
-    engine = ready_engine(ctx)
+    engine, stop = ready_engine(ctx), Stop()
     emulate(ctx, engine, plan, "commands of the Dockerfile")
     with on_image_context(ctx, plan, base, engine) as context:
         image = find_image(engine, base.reference)
@@ -244,7 +242,7 @@ class Moved:
     def refused(self) -> str:
         """Why no recipe has the path as it is at the end; empty when one can."""
         before, after = self.before.kind, self.after.kind
-        if not self.after.target.isprintable():
+        if not is_plain(self.after.target):
             return "leads to a name that no recipe can have"
         if after == "large":
             return f"has {self.after.size >> 20:,} MiB, and at most {LIMITS['file'] >> 20} MiB are recorded"
@@ -270,6 +268,11 @@ class Moved:
             yield f"chmod {self.after.mode:04o} {quoted}"
 
 
+def is_plain(name: str) -> bool:
+    """Whether a recipe and a shell can have a name: one that is no UTF-8 comes with U+FFFD in it."""
+    return name.isprintable() and "\ufffd" not in name
+
+
 def recorded(found: Adopted, trial: Trial, releases: Releases) -> Adopted:
     """What was adopted, with what the blocks of its first mod changed in place of them. Reads files of the base.
 
@@ -281,7 +284,7 @@ def recorded(found: Adopted, trial: Trial, releases: Releases) -> Adopted:
     patches, patched = _patches(found, trial, releases, ran, moved)
     overlay, commands, ways = dict(found.overlay), list[str](), dict[str, str]()
     for path, one in sorted(moved.items()):
-        if not path.isprintable() or one.refused:
+        if not is_plain(path) or one.refused:
             ways[path] = f"not taken: {path!a} {one.refused or 'has a name that no recipe can have'}"
         elif one.after.kind == "file":
             executable = path not in patched and bool(one.after.mode & 0o111)
@@ -335,7 +338,7 @@ def _patches(
         for path in moved
         if (folder := next((one for one in folders if path.startswith(f"{one}/")), None)) is not None
         and path not in found.overlay
-        and path.isprintable()
+        and is_plain(path)
         and not moved[path].refused
         and states[path][0].kind in ("none", "file")
         and all(one.kind == "file" for one in states[path][1:])
@@ -385,7 +388,7 @@ def _commands(path: str, one: Moved, moved: Mapping[str, Moved], copied: Mapping
         if one.before.kind != "none":
             yield f"rm -rf {quoted}"
         yield f"mkdir -p {shlex.quote(str(PurePosixPath(path).parent))}"
-        yield f"ln -s {shlex.quote(one.after.target)} {quoted}"
+        yield f"ln -s -- {shlex.quote(one.after.target)} {quoted}"
         yield from one.rights(path, 0)
     else:
         filled = any(name.startswith(f"{path}/") and other.after.kind == "file" for name, other in moved.items())
@@ -408,7 +411,8 @@ def _judged(
     parts = [f"{what}: {count} {'path' if count == 1 else 'paths'}" for what, count in counts.items() if count]
     refused = [way for way in own if way.startswith("not taken")]
     if refused:
-        return replace(line, verdict="not-taken", why="; ".join((*refused[:SOME], *parts)))
+        more = [f"and {len(refused) - SOME} more"] if len(refused) > SOME else []
+        return replace(line, verdict="not-taken", why="; ".join((*refused[:SOME], *more, *parts)))
     if parts:
         return replace(line, verdict="taken", why="; ".join(parts))
     gone = "what it changed is undone by a later line" if row.changes else "it changed nothing on this base"

@@ -70,7 +70,10 @@ def main() -> None:
     end, rows = time.monotonic() + limits["seconds"], []
     for name in document["blocks"]:
         ran = run(options.trial / name, env, end, recorder)
-        changes = [] if ran.code or ran.why else recorder.changes()
+        try:
+            changes = [] if ran.code or ran.why else recorder.changes()
+        except OSError as error:  # a path that is longer than any program can name
+            changes, ran.why = [], f"what it changed cannot be read: {error.strerror}"
         rows.append({"code": ran.code, "why": ran.why or recorder.why, "tail": list(ran.tail), "changes": changes})
         if ran.code or rows[-1]["why"]:
             break
@@ -99,7 +102,7 @@ def run(script: Path, env: Mapping[str, str], end: float, recorder: "Recorder") 
     with subprocess.Popen(
         ["bash", str(script)],
         env=env,
-        cwd="/",
+        cwd=env["WORKSPACE_DIR"] if Path(env["WORKSPACE_DIR"]).is_dir() else "/",
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -108,7 +111,9 @@ def run(script: Path, env: Mapping[str, str], end: float, recorder: "Recorder") 
         os.setpriority(os.PRIO_PROCESS, child.pid, 19)  # the recorder must see a crowd of processes in time
         output = Output(child.stdout.fileno() if child.stdout else -1, ran.tail)
         while child.poll() is None and not ran.why:
-            output.read(LOOK)
+            look = time.monotonic() + LOOK
+            while output.read(max(0.0, look - time.monotonic())) and time.monotonic() < look:
+                pass
             if time.monotonic() > end:
                 ran.why = f"the commands ran longer than {limits['seconds']} s"
             else:
@@ -200,6 +205,11 @@ class Output:
             self.tail.append(self.line.decode("utf-8", "replace"))
 
 
+def named(path: str) -> str:
+    """A path as text; what is no UTF-8 in it becomes U+FFFD."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
 class Recorder:
     """What the root holds now, and the contents of what changed since the start."""
 
@@ -232,19 +242,18 @@ class Recorder:
             self.known[path] = new
             if old != new:
                 in_base = os.path.lexists(self.base / path)
-                rows.append({"path": f"/{path}", "before": old, "after": new, "in_base": in_base})
+                rows.append({"path": named(f"/{path}"), "before": old, "after": new, "in_base": in_base})
         return rows
 
     def too_large(self, lost: int) -> str:
         """Whether the block wrote more than the bound: the disk has ``lost`` bytes, not all of them by it perhaps."""
-        own = sum(
-            (self.root / path).lstat().st_blocks * 512
-            for path, found in self._walk()
-            if self.identities.get(path) != found
-        )
-        if own > self.limits["bytes"] or lost > 4 * self.limits["bytes"]:
-            return f"it wrote more than {self.limits['bytes'] >> 20} MiB"
-        return ""
+        most = self.limits["bytes"]
+        try:
+            new = (path for path, found in self._walk() if self.identities.get(path) != found)
+            own = sum((self.root / path).lstat().st_blocks * 512 for path in new)
+        except OSError:
+            own = lost
+        return f"it wrote more than {most >> 20} MiB" if own > most or lost > 4 * most else ""
 
     def _walk(self) -> Iterator[tuple[str, Identity]]:
         """Every path of the root but bytecode and what the container brings, and values that any change moves."""
@@ -276,7 +285,7 @@ class Recorder:
             return {"kind": "none"}
         row: dict[str, object] = {"mode": stat.S_IMODE(found.st_mode), "owner": [found.st_uid, found.st_gid]}
         if stat.S_ISLNK(found.st_mode):
-            return {"kind": "link", **row, "mode": 0, "target": str(place.readlink())}
+            return {"kind": "link", **row, "mode": 0, "target": named(str(place.readlink()))}
         if stat.S_ISDIR(found.st_mode):
             return {"kind": "folder", **row}
         if not stat.S_ISREG(found.st_mode):

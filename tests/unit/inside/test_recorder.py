@@ -30,7 +30,7 @@ def test_each_call_has_what_changed_since_the_last_one(tmp_path: Path) -> None:
     (root / "site/two.py").write_text("2\n")  # the same again
     (root / "site/__pycache__/one.pyc").write_bytes(b"\0")
     (root / "site/link").symlink_to("/etc/passwd")
-    rows = found.changes()
+    rows: list[dict[str, Any]] = found.changes()
     assert by_path(rows) == {"/site/link": ("none", "link"), "/site/one.py": ("file", "file")}
     changed = next(row for row in rows if row["path"] == "/site/one.py")
     assert found.contents[str(changed["after"]["sha256"])] == b"1 and more\n"
