@@ -16,7 +16,7 @@ from gb10.image.context import Context
 from tests.integration.bases import LAYOUTS, Layout, Place, make_base
 from tests.integration.nodes import Registry, registry
 from tests.integration.services import called, ran
-from tests.integration.test_on_image import OTHER, PLATFORM, SITE, built, made, printed
+from tests.integration.test_on_image import DIFF, OTHER, PLATFORM, SITE, built, made, printed
 
 pytestmark = pytest.mark.integration
 
@@ -254,3 +254,22 @@ def test_what_a_hostile_command_leaves_is_named_and_not_followed(base: str, tmp_
     assert "has 1,024 MiB" in names["why"]
     assert (flood["verdict"], late["verdict"]) == ("no-effect", "no-effect")
     assert not any(path.startswith(("/opt", "/run")) for path in document["overlay"])
+
+
+def test_without_the_base_no_command_is_checked(base: str, tmp_path: Path) -> None:
+    """No registry is there; then a diff of the Dockerfile that does not apply, so what they run on cannot be made."""
+    absent = f"127.0.0.1:1/others/vllm@sha256:{'a' * 64}"
+    (tmp_path / "Dockerfile").write_text(f"FROM {absent}\nCOPY Dockerfile /opt/\nRUN sed -i s/a/b/ /opt/Dockerfile\n")
+    code, document, said = adopted(tmp_path, tmp_path / "a.yaml")
+    assert (code, document["lines"][-1]["verdict"], document["mods"]) == (13, "unchecked", []), said
+    assert "127.0.0.1:1" in document["lines"][-1]["why"]
+    assert "mods:" not in (tmp_path / "a.yaml").read_text()
+
+    (tmp_path / "bad.patch").write_text(DIFF.replace("41", "40"))
+    (tmp_path / "Dockerfile").write_text(
+        f"FROM --platform={PLATFORM} {base}\nCOPY bad.patch /opt/\n"
+        f"RUN cd /{SITE} && patch -p1 < /opt/bad.patch\nRUN touch /opt/after\n"
+    )
+    code, document, said = adopted(tmp_path, tmp_path / "b.yaml")
+    assert code == 13, said
+    assert "bad.patch does not apply" in document["lines"][-1]["why"]
