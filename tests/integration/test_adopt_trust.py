@@ -163,7 +163,7 @@ path.write_text(text.replace(before, f"{before}  # for GB10"), encoding="utf-8")
 def test_real_engines_in_three_layouts(
     ctx: Context, engine: Engine, place: Registry, tmp_path: Path, layout: Layout
 ) -> None:
-    """The vLLM and SGLang of PyPI where images of others have them. No engine takes the bases with a Python of their own:
+    """The vLLM and SGLang of PyPI where others have them. No engine takes the bases with a Python of their own:
     their tar has a path twice."""
     platform = PLATFORM
     reference = make_base(layout, Place(host=place.host, store=ctx.store, folder=tmp_path), platform=platform)
