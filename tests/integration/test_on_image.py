@@ -297,12 +297,12 @@ def test_a_real_engine_in_each_layout(
     assert printed(engine, tag, found.interpreter, "-c", f"print(open('{path}').read()[-12:])") == "GB10 = True"
 
 
-def built(ctx: Context, engine: Engine, folder: Path, name: str) -> None:
+def built(ctx: Context, engine: Engine, folder: Path, name: str, platform: str = PLATFORM) -> None:
     """What `docker build` makes of the Dockerfile in a folder."""
     request = BuildRequest(
         dockerfile=folder / "Dockerfile",
         target="",
-        platform=PLATFORM,
+        platform=platform,
         context=folder,
         output="type=image",
         tags=(name,),

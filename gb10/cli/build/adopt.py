@@ -40,6 +40,7 @@ app = verb_app("""Make an image recipe of somebody's Dockerfile, or of a folder 
 ./build.py adopt docker/Dockerfile --context . -o theirs.yaml
 ./build.py adopt Dockerfile --build-arg BASE=NAME@sha256:… --target runner
 ./build.py adopt Dockerfile --ref vllm=0.25.1       # files copied over vLLM become a patch
+./build.py adopt Dockerfile --trust                 # sed and scripts run once: their changes are patches
 ./build.py adopt patches/ --from NAME@sha256:… -o patched.yaml
 ./build.py adopt Dockerfile --dry-run --json        # every line with its verdict, nothing written
 
@@ -50,7 +51,8 @@ without effect  it changes nothing that an image keeps
 not taken       left out, with the reason; the recipe lists it in comments
 not checked     what it needs is not here; then the exit code is 13, and the recipe is written all the same
 
-Nothing of theirs is run, and no link is followed out of the folder.
+Nothing of theirs is run without --trust, and no link is followed out of the folder. With it, commands run in a build
+stage without a network, bounded in time, memory, processes and bytes, on the base and what the recipe lays over it.
 """)
 
 
@@ -79,6 +81,10 @@ def adopt(
     ] = None,
     target: Annotated[str, typer.Option("--target", metavar="STAGE", help="The stage. Default: the last one.")] = "",
     base: Annotated[str, typer.Option("--from", metavar="IMAGE", help="This image in place of FROM.")] = "",
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Run their commands once, bounded, on the base; record what they change."),
+    ] = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -91,10 +97,14 @@ def adopt(
         base=base,
         refs={name: parse_version(text) for name, text in releases(ref or ()).items()},
     )
-    found = adopted_of(library(ctx), wanted, partial(base_environment, ctx))
     folder = place if place.is_dir() else place.parent
     recipe = output or Path(f"adopted-{folder.resolve().name or 'root'}.yaml")
     check_absent(recipe)
+    found = adopted_of(library(ctx), wanted, partial(base_environment, ctx))
+    if trust:
+        from gb10.image.adopt.trusting import with_trust  # noqa: PLC0415 - what builds images, for this option
+
+        found = with_trust(ctx, found)
     written = bool(found.base) and not dry_run
     made = write_recipe(recipe, found, str(place)) if written else places(recipe, found)
     if as_json:

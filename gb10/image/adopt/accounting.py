@@ -9,7 +9,7 @@ from typing import Final
 
 from gb10.containers.reference import is_reference
 from gb10.errors import UsageError
-from gb10.image.adopt.adopted import Adopted, Line, Need, Verdict, count_verdicts
+from gb10.image.adopt.adopted import Adopted, Block, Line, Need, Verdict
 from gb10.image.adopt.build_files import AbsentError, BuildFile, BuildFiles
 from gb10.image.adopt.dockerfile import Dockerfile, Instruction, Stage, expand, too_long
 from gb10.image.adopt.run_lines import Image, RunReader, finished, is_shell
@@ -64,7 +64,7 @@ def account(file: Dockerfile, context: BuildFiles, given: Given, releases: Relea
     """
     reader = _Account(file, context, given, releases)
     lines = tuple(reader.lines())
-    instructions = [*file.before, *(one for stage in file.stages for one in (stage.start, *stage.instructions))]
+    instructions = (*file.before, *(one for stage in file.stages for one in (stage.start, *stage.instructions)))
     image = reader.image
     return Adopted(
         base=reader.base,
@@ -78,7 +78,7 @@ def account(file: Dockerfile, context: BuildFiles, given: Given, releases: Relea
         wheels=tuple(image.wheels.values()),
         lines=lines,
         remarks=tuple(reader.remarks),
-        counts=count_verdicts(instructions, lines),
+        instructions=instructions,
     )
 
 
@@ -397,7 +397,8 @@ class _Account:
         draft = self.image.draft(network=False)
         folder = f"files/{one.first}"
         draft.files |= {f"{folder}{path}": file for path, file in found.items()}
-        draft.script.append(f'# line {one.first} of the Dockerfile\ncp -a --no-preserve=ownership "$here/{folder}/." /')
+        text = f'# line {one.first} of the Dockerfile\ncp -a --no-preserve=ownership "$here/{folder}/." /'
+        draft.blocks.append(Block(one.first, one.last, text))
         self.image.added |= found
         return _line(one, "mod", f"{what}, laid after the commands before it")
 

@@ -1,5 +1,6 @@
 """What becomes of somebody's Dockerfile: a verdict for each line, and the parts of a recipe. Frozen values."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -12,9 +13,10 @@ Verdict = Literal["taken", "mod", "no-effect", "not-taken", "other-stage", "unch
 ``not-taken``: left out, with the reason. ``other-stage``: of a stage that is not the image's. ``unchecked``: what it
 needs to be judged is not here. ``unread``: our grammar cannot read it."""
 WORST: Final[tuple[Verdict, ...]] = ("unread", "unchecked", "not-taken", "mod", "taken", "other-stage", "no-effect")
-Need = Literal["", "wheel", "index", "base", "download", "launch", "label", "stage", "value", "lost"]
+Need = Literal["", "wheel", "index", "base", "download", "launch", "label", "stage", "value", "lost", "trial"]
 """What a line that is not taken would need: a wheel that is compiled, another package index, the base image, a file of
-the web with its sha256, an option at the start, a label, another stage, a value, a line that is not taken itself."""
+the web with its sha256, an option at the start, a label, another stage, a value, a line that is not taken itself, a
+trial that runs to its end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,13 +41,33 @@ class WheelNeeded:
     ref: str
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Commands of one instruction, as lines of a shell script; ``first`` and ``last`` are the instruction's lines."""
+
+    first: int
+    last: int
+    text: str
+
+
+HEAD: Final = "#!/usr/bin/env bash\n# Made by `adopt` of {name}: read it before you build.\nset -euo pipefail\n"
+HERE: Final = 'here=$(cd "$(dirname "$0")" && pwd)\n'
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModDraft:
-    """Commands that run in the image, in their order: ``script`` is run.sh, ``files`` lie beside it."""
+    """Commands that run in the image, in their order; ``files`` lie beside run.sh, ``name`` is the Dockerfile's."""
 
-    script: str
+    name: str
+    blocks: tuple[Block, ...]
     network: bool
     files: Mapping[str, BuildFile] = field(default_factory=dict)
+
+    @property
+    def script(self) -> str:
+        """run.sh."""
+        texts = "\n\n".join(block.text for block in self.blocks)
+        return f"{HEAD.format(name=self.name)}{HERE if self.files else ''}\n{texts}\n"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,8 +89,15 @@ class Adopted:
     wheels: tuple[WheelNeeded, ...] = ()
     lines: tuple[Line, ...] = ()
     remarks: tuple[str, ...] = ()
-    counts: Mapping[Verdict, int] = field(default_factory=dict)
-    """Lines of the Dockerfile, without comments, by verdict; a line with several commands has its worst one."""
+    instructions: tuple[Instruction, ...] = field(default=(), repr=False)
+    """Of the Dockerfile, with its secrets; none of a folder of patches."""
+
+    @property
+    def counts(self) -> Mapping[Verdict, int]:
+        """Lines of the Dockerfile, without comments, by verdict; a line with several commands has its worst one."""
+        if not self.instructions:
+            return Counter(line.verdict for line in self.lines)
+        return count_verdicts(self.instructions, self.lines)
 
     @property
     def unchecked(self) -> tuple[Line, ...]:

@@ -2,7 +2,6 @@
 
 import difflib
 import stat
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -185,8 +184,7 @@ def _adopt_patches(wanted: Wanted, releases: Releases) -> Adopted:
         sources = ", ".join(f"{part.source} {len(part.diffs)}" for part in found.parts)
         lines.append(replace(line, why=f"patch of {sources}"))
         patches[path.name] = text
-    counts = Counter(line.verdict for line in lines)
-    return Adopted(base=wanted.base, patches=patches, lines=tuple(lines), counts=counts)
+    return Adopted(base=wanted.base, patches=patches, lines=tuple(lines))
 
 
 def _read_diff(path: Path) -> bytes:
@@ -226,5 +224,7 @@ def unchecked_error(found: Adopted, place: Path) -> UncheckedError | None:
     return UncheckedError(
         f"{place}: {'1 line is' if len(lines) == 1 else f'{len(lines)} lines are'} not checked",
         where="\n".join([*lines[:SOME], *more]),
-        hint="give what is missing: --context DIR, --build-arg NAME=VALUE",
+        hint="a command that fails here fails in their build, too: correct it; without --trust it becomes a mod"
+        if all(line.need == "trial" for line in found.unchecked)
+        else "give what is missing: --context DIR, --build-arg NAME=VALUE",
     )

@@ -75,8 +75,8 @@ def write_recipe(recipe: Path, adopted: Adopted, origin: str) -> Written:
     try:
         with tempfile.TemporaryDirectory(dir=recipe.parent, prefix=".adopt-") as name:
             work = Path(name) / recipe.stem
-            _write_all({path: BuildFile("", text) for path, text in adopted.patches.items()}, work / "patches")
-            _write_all({path.lstrip("/"): file for path, file in adopted.overlay.items()}, work / "overlay")
+            write_files({path: BuildFile("", text) for path, text in adopted.patches.items()}, work / "patches")
+            write_files({path.lstrip("/"): file for path, file in adopted.overlay.items()}, work / "overlay")
             for draft, mod in zip(adopted.mods, made.mods, strict=True):
                 folder = work / "mods" / mod.name
                 network = "true" if draft.network else "false"
@@ -84,7 +84,7 @@ def write_recipe(recipe: Path, adopted: Adopted, origin: str) -> Written:
                     "run.sh": BuildFile("", draft.script.encode(), executable=True),
                     "mod.yaml": BuildFile("", RECORD.format(name=recipe.stem, network=network).encode()),
                 }
-                _write_all({**draft.files, **own}, folder)
+                write_files({**draft.files, **own}, folder)
             if work.is_dir():
                 shutil.move(work, recipe.with_suffix(""))
         recipe.write_text(text, encoding="utf-8")
@@ -93,7 +93,8 @@ def write_recipe(recipe: Path, adopted: Adopted, origin: str) -> Written:
     return made
 
 
-def _write_all(files: Mapping[str, BuildFile], folder: Path) -> None:
+def write_files(files: Mapping[str, BuildFile], folder: Path) -> None:
+    """Write files by their path below a folder."""
     for path, file in files.items():
         place = folder / path
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from typing import Final
 
 from gb10.core.fields import requirement_name
 from gb10.errors import PatchError, UsageError
-from gb10.image.adopt.adopted import Line, ModDraft, Need, Verdict, WheelNeeded
+from gb10.image.adopt.adopted import Block, Line, ModDraft, Need, Verdict, WheelNeeded
 from gb10.image.adopt.build_files import BuildFile
 from gb10.image.adopt.installs import (
     ARCHIVE,
@@ -75,7 +75,7 @@ class Draft:
     """A mod while it is written."""
 
     network: bool
-    script: list[str] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
     files: dict[str, BuildFile] = field(default_factory=dict)
 
 
@@ -177,10 +177,12 @@ class RunReader:
             and name not in self.image.env
             and name not in self.image.base
         ]
-        start = [f"cd {_quoted(self.image.workdir)}"] if self.image.workdir else []
+        place = _quoted(self.image.workdir or "")
+        start = [f"mkdir -p {place} && cd {place}"] if self.image.workdir else []
         first = commands[0].first if commands else 0
         block = [f"# line {first} of the Dockerfile", "(", "set -e", *start, *exports, text, ")"]
-        self.image.draft(network=self.network).script.append("\n".join(block))
+        last = commands[-1].last if commands else 0
+        self.image.draft(network=self.network).blocks.append(Block(first, last, "\n".join(block)))
 
     def _command(self, command: Command) -> Iterator[Line]:
         words = without_prefix(command.words)
@@ -541,7 +543,7 @@ class RunReader:
             if not word.startswith("-"):
                 places.append(posixpath.normpath(posixpath.join(self.folder or "", word)))
         scripts = "\n".join(
-            [*(text for draft in self.image.drafts for text in draft.script), *(text for text, _ in self.kept)]
+            [*(one.text for draft in self.image.drafts for one in draft.blocks), *(text for text, _ in self.kept)]
         )
         open_ones = list[str]()
         for place in places:
@@ -564,13 +566,10 @@ class RunReader:
 
 def finished(drafts: Sequence[Draft], name: str) -> tuple[ModDraft, ...]:
     """The mods as files."""
-    head = "#!/usr/bin/env bash\n# Made by `adopt` of {name}: read it before you build.\nset -euo pipefail\n"
-    place = 'here=$(cd "$(dirname "$0")" && pwd)\n'
-    made = []
-    for draft in drafts:
-        script = head.format(name=name) + (place if draft.files else "") + "\n" + "\n\n".join(draft.script) + "\n"
-        made.append(ModDraft(script=script, network=draft.network, files=dict(draft.files)))
-    return tuple(made)
+    return tuple(
+        ModDraft(name=name, blocks=tuple(draft.blocks), network=draft.network, files=dict(draft.files))
+        for draft in drafts
+    )
 
 
 def _line(command: Command, verdict: Verdict, why: str, need: Need = "") -> Line:

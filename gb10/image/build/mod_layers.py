@@ -67,17 +67,23 @@ def index_variables(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def ready_emulation(host: Host, engine: Engine, plan: Plan) -> None:
-    """Register an emulator when a mod needs one and this machine has none. Raises EngineError.
+    """Register an emulator when a mod needs one and this machine has none. Raises EngineError."""
+    if plan.options.mods:
+        emulate(host, engine, plan, f"the mod {plan.options.mods[0].name}")
+
+
+def emulate(host: Host, engine: Engine, plan: Plan, what: str) -> None:
+    """The same for ``what``, which runs programs of the image.
 
     An engine with data outside this machine is remote or in a virtual machine; it needs an emulator of its own.
     """
-    if not plan.options.mods or is_native(plan):
+    if is_native(plan):
         return
     host.reporter.say(f"mods run emulated ({plan.options.platform} on {plan.options.build}): each can take minutes")
     if engine.data is None:
         return
     if not emulated(host.store, plan.options.target):
-        name = register(host.store, host.env, plan.options.target, f"the mod {plan.options.mods[0].name}")
+        name = register(host.store, host.env, plan.options.target, what)
         if name:
             host.reporter.say(
                 f"mods run programs of {plan.options.platform}: registered {name} with the kernel (binfmt_misc)"

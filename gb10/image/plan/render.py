@@ -239,6 +239,17 @@ def differ_dockerfile(plan: Plan, before: str, after: str, templates: Mapping[st
     return _render(templates, "differ.Dockerfile.j2", plan, before=before, after=after, platform=plan.options.platform)
 
 
+def trial_dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
+    """The Dockerfile that runs somebody's commands on what is laid over an image of others, and records the changes.
+
+    To the image's own it adds the stages ``trial`` and ``result``.
+    """
+    machine = MACHINES[plan.options.build]
+    loader = {"arm64": "ld-linux-aarch64.so.1", "amd64": "ld-linux-x86-64.so.2"}[plan.options.build]
+    values = {"machine": machine, "loader": loader, "workdir": plan.recipe.workdir}
+    return f"{dockerfile(plan, templates)}\n{_render(templates, 'trial.Dockerfile.j2', plan, **values)}"
+
+
 def _render(templates: Mapping[str, str], name: str, plan: Plan, **values: object) -> str:
     return (
         jinja(tuple(templates.items()))

@@ -1,0 +1,64 @@
+"""What the recorder of ``adopt --trust`` finds changed below a root; its bounds are shown by real stages."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+from gb10.inside.install.recorder import Recorder
+
+LIMITS = {"paths": 5, "file": 100, "kept": 150, "bytes": 1 << 20}
+
+
+def recorder(tmp_path: Path) -> tuple[Recorder, Path]:
+    """A recorder of a root with two files, and the root."""
+    for name in ("before", "base", "root"):
+        (tmp_path / name / "site/__pycache__").mkdir(parents=True)
+        (tmp_path / name / "site/one.py").write_text("1\n")
+        (tmp_path / name / "site/two.py").write_text("2\n")
+    root = tmp_path / "root"
+    return Recorder(root, tmp_path / "before", tmp_path / "base", LIMITS), root
+
+
+def by_path(rows: list[dict[str, Any]]) -> dict[str, tuple[str, str]]:
+    return {row["path"]: (row["before"]["kind"], row["after"]["kind"]) for row in rows}
+
+
+def test_each_call_has_what_changed_since_the_last_one(tmp_path: Path) -> None:
+    found, root = recorder(tmp_path)
+    (root / "site/one.py").write_text("1 and more\n")
+    (root / "site/two.py").write_text("2\n")  # the same again
+    (root / "site/__pycache__/one.pyc").write_bytes(b"\0")
+    (root / "site/link").symlink_to("/etc/passwd")
+    rows: list[dict[str, Any]] = found.changes()
+    assert by_path(rows) == {"/site/link": ("none", "link"), "/site/one.py": ("file", "file")}
+    changed = next(row for row in rows if row["path"] == "/site/one.py")
+    assert found.contents[str(changed["after"]["sha256"])] == b"1 and more\n"
+    assert found.contents[hashlib.sha256(b"1\n").hexdigest()] == b"1\n"
+    (root / "site/one.py").unlink()
+    (root / "site/two.py").chmod(0o600)
+    os.mkfifo(root / "site/pipe")
+    rows = found.changes()
+    assert by_path(rows) == {
+        "/site/one.py": ("file", "none"),
+        "/site/pipe": ("none", "other"),
+        "/site/two.py": ("file", "file"),
+    }
+    assert rows[0]["before"] == changed["after"]
+    assert rows[0]["in_base"] is True
+    assert found.changes() == []
+
+
+def test_bounds_of_what_is_kept(tmp_path: Path) -> None:
+    found, root = recorder(tmp_path)
+    (root / "large").write_bytes(bytes(101))
+    assert by_path(found.changes()) == {"/large": ("none", "large")}
+    for number in range(2):
+        (root / f"{number}").write_bytes(bytes([number]) * 90)
+    found.changes()
+    assert "of more than 0 MiB together" in found.why
+    found, root = recorder(tmp_path / "again")
+    for number in range(6):
+        (root / f"{number}").touch()
+    assert found.changes() == []
+    assert found.why == "it changed more than 5 paths"
