@@ -2,40 +2,60 @@
 
 import json
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import requests
+from urllib3.exceptions import HTTPError
+
+from gb10.core.fetch import open_session
 from gb10.core.files import read_plain_file
 from gb10.core.host import Host
 from gb10.core.installation import ROOT
-from gb10.errors import UsageError
+from gb10.errors import FetchError, UsageError
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.dag import image_tag
 from gb10.image.plan.options import Options
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.request.kernel_choice import CONFIG, local_config, read_config
-from gb10.image.request.model_sizes import SUFFIX, hub_model, local_model
+from gb10.image.request.model_sizes import MOST_FILES, hub_model, local_gguf, local_model
+from gb10.image.request.model_sizes import SUFFIX as TENSORS
 from gb10.models.choose.choosing import Choice, ChoiceRequest, ModelFiles, choose
+from gb10.models.choose.llama_cpp import choose_gguf
 from gb10.models.memory.engines.budget import Machine
 from gb10.models.memory.figures import load_figures
+from gb10.models.memory.gguf import SUFFIX, gguf_model, kinds_of, quant_of, read_gguf
 from gb10.models.memory.shapes.config_fields import Fields
+
+if TYPE_CHECKING:
+    from gb10.sources.hub import Hub
 
 TOKENIZER: Final = "tokenizer_config.json"
 TEMPLATE: Final = "chat_template.jinja"
 LARGEST: Final = 32 << 20
 """Bytes of a tokenizer's config; some hold the whole vocabulary of added tokens."""
+SECONDS: Final = 60.0
+"""Without a received byte."""
 LONGEST: Final = 1 << 20
 """Characters of a template."""
-GGUF: Final = ".gguf"
 
 
 def choose_for(host: Host, model: str, request: ChoiceRequest) -> Choice:
-    """The launch of a folder, or of ``OWNER/NAME[@REVISION]`` on the Hub. No weight is downloaded.
+    """The launch of a folder, a GGUF file, or ``OWNER/NAME[@REVISION][:KIND]`` on the Hub. No weight is downloaded.
 
     Raises UsageError for a folder that holds no model and for a model that nothing serves, FetchError.
     """
     folder = Path(model)
-    files = _of_folder(folder.resolve()) if folder.is_dir() else _of_hub(host, model)
+    if folder.is_dir():
+        files = _of_folder(folder.resolve())
+    else:
+        files = _of_gguf(folder.resolve()) if model.endswith(SUFFIX) else _of_hub(host, model)
+    if files.gguf is not None:
+        if request.engine is not None or (request.nodes or 1) > 1:
+            asked = request.engine or f"{request.nodes} nodes"
+            raise UsageError(f"{model} with {asked}: llama.cpp serves GGUF files, on one node", hint="leave it out")
+        return choose_gguf(files, files.gguf, Machine(figures=load_figures()), purpose=request.purpose)
     containers = {engine: _container(engine) for engine in ("vllm", "sglang")}
     return choose(
         files,
@@ -54,18 +74,62 @@ def _container(engine: str) -> str:
     return image_tag(recipe, Options(arch=arch, platform=arch.platform, build="arm64"))
 
 
+def _of_gguf(path: Path) -> ModelFiles:
+    """What a GGUF file of this machine says of its model."""
+    if not path.is_file():
+        raise UsageError(f"no file {path}", hint="name a GGUF file of this machine, or OWNER/NAME:KIND of the Hub")
+    sizes, header = local_gguf(path)
+    return ModelFiles(name=str(path), fields=Fields({}), sizes=sizes, template=header.template, gguf=header)
+
+
+def _of_gguf_repository(host: Host, hub: "Hub", head: str, sizes: Mapping[str, int], quant: str) -> ModelFiles:
+    """What the GGUF files of a repository say, of one kind of quantization; only their first bytes are read."""
+    kinds = kinds_of(sizes)
+    wanted = {first: parts for first, parts in kinds.items() if not quant or quant_of(first) == quant.upper()}
+    if not wanted:
+        has = ", ".join(sorted({quant_of(first) or first for first in kinds})[:20]) or "none"
+        raise UsageError(f"{hub.repo} has no GGUF files of the kind {quant[:40]}", where=f"it has: {has}")
+    first = _only_kind({one: f"{hub.repo}:{quant_of(one) or 'KIND'}" for one in wanted}, hub.repo)
+    place = hub.place(first, head)
+    try:
+        with (
+            open_session(host.env) as session,
+            session.get(place.url, headers=dict(place.headers), stream=True, timeout=SECONDS) as reply,
+        ):
+            reply.raise_for_status()
+            header = read_gguf(reply.raw, first)
+    except (requests.RequestException, HTTPError) as error:
+        raise FetchError(f"{first} of {hub.repo} cannot be read", where=str(error)[:300], hint="try again") from error
+    name = f"{hub.repo}:{quant_of(first)}" if quant_of(first) else hub.repo
+    found = gguf_model(header, name, sum(sizes[part] for part in wanted[first]))
+    return ModelFiles(name=name, fields=Fields({}), sizes=found, template=header.template, gguf=header)
+
+
+def _only_kind(words: Mapping[str, str], model: str) -> str:
+    """The first file of the only kind; ``words``: how each is named on a command line. Raises UsageError."""
+    if len(words) > 1:
+        raise UsageError(
+            f"{model} has {len(words)} kinds of GGUF files, and one is served",
+            where="\n".join(list(words)[:20]),
+            hint=f"name it: ./build.py run {next(iter(words.values()))} --image REF",
+        )
+    return next(iter(words))
+
+
 def _of_folder(folder: Path) -> ModelFiles:
     """What a folder of this machine holds; it must have the same path on each node."""
     if not (folder / CONFIG).is_file():
-        found = sorted(path.name for path in folder.glob(f"*{GGUF}"))[:20]
-        raise _no_config(str(folder), found)
+        kinds = kinds_of(one.name for one in islice(folder.glob(f"*{SUFFIX}"), MOST_FILES))
+        if not kinds:
+            raise _no_config(str(folder))
+        return _of_gguf(folder / _only_kind({one: str(folder / one) for one in kinds}, str(folder)))
     config = local_config(folder)
     return ModelFiles(
         name=str(folder),
         fields=Fields(config),
         sizes=local_model(folder, str(folder)),
         template=_template({name: folder / name for name in (TOKENIZER, TEMPLATE)}, str(folder)),
-        there=any(folder.glob(f"*{SUFFIX}")),
+        there=any(folder.glob(f"*{TENSORS}")),
     )
 
 
@@ -73,14 +137,19 @@ def _of_hub(host: Host, model: str) -> ModelFiles:
     """What a repository of the Hub holds, at one commit: its config, the headers of its files, its chat template."""
     from gb10.sources.hub import open_hub  # noqa: PLC0415 - the import takes a third of a second
 
+    model, _, quant = model.partition(":")
     repo, _, revision = model.partition("@")
     hub = open_hub(repo, host.env)
     head = hub.head(revision) if revision else hub.head()
-    listed = {one.path for one in hub.files(head)}
+    listed = {one.path: one.size for one in hub.files(head)}
+    if quant or (CONFIG not in listed and kinds_of(listed)):
+        if revision:
+            raise UsageError(f"{repo}: llama.cpp takes no revision of GGUF files", hint=f"name it without @{revision}")
+        return _of_gguf_repository(host, hub, head, listed, quant)
     if CONFIG not in listed:
-        raise _no_config(repo, sorted(path for path in listed if path.endswith(GGUF))[:20])
+        raise _no_config(repo)
     config = read_config(host, f"{repo}@{head}")
-    if not any(path.endswith(SUFFIX) for path in listed):
+    if not any(path.endswith(TENSORS) for path in listed):
         raise UsageError(f"{repo} has no weights in safetensors files", hint="choose a repository that has some")
     with host.store.folder("hub") as work:
         there = {name: hub.fetch(name, head, work) for name in (TOKENIZER, TEMPLATE) if name in listed}
@@ -89,15 +158,8 @@ def _of_hub(host: Host, model: str) -> ModelFiles:
     return ModelFiles(name=repo, fields=Fields(config), sizes=sizes, template=template, revision=head)
 
 
-def _no_config(model: str, gguf: list[str]) -> UsageError:
+def _no_config(model: str) -> UsageError:
     """Why nothing can be chosen for a model without config.json."""
-    if gguf:
-        return UsageError(
-            f"{model} has GGUF files, which llama.cpp serves; gb10 builds no image of it",
-            where="\n".join(gguf),
-            hint="write a recipe with the command llama-server -m FILE, and run it with --image REF@sha256:…; "
-            "recipes/models/gpt-oss-120b-llamacpp.yaml is one",
-        )
     return UsageError(f"{model} has no {CONFIG}", hint="name a model's folder, or OWNER/NAME of a model on the Hub")
 
 

@@ -9,6 +9,7 @@ from gb10.models.choose.served_models import Containers, Served, format_of, reas
 from gb10.models.memory.engines.budget import Machine, gib
 from gb10.models.memory.engines.vllm import FEW_LOGITS, INDEXER_LOGITS
 from gb10.models.memory.estimating import NEARLY_FULL, Estimate, estimate
+from gb10.models.memory.gguf import GgufFile
 from gb10.models.memory.launch import Drafts, Engine, Launch
 from gb10.models.memory.model import Model
 from gb10.models.memory.shapes.config_fields import Fields
@@ -56,6 +57,8 @@ class ModelFiles:
     revision: str = ""
     there: bool = True
     """Whether its weights are where the server will look for them, or can be downloaded."""
+    gguf: GgufFile | None = None
+    """The metadata of a GGUF model, which has no config: llama.cpp serves it."""
 
     @property
     def architecture(self) -> str:
@@ -85,11 +88,14 @@ class Choice:
     files: ModelFiles
     engine: Engine
     container: str
+    """Empty where gb10 builds no image of the engine."""
     launch: Launch
     found: Estimate
     pools: bool = False
     options: tuple[str, ...] = ()
     """More options of the engine, in order."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """Variables of the engine."""
     draft_length: int | None = None
     """The context that fits with the model's own draft layer; None where it has none, or none fits."""
     reasons: tuple[Reason, ...] = field(default=())
@@ -121,6 +127,7 @@ def choose(
     wanted = PURPOSES[purpose]
     launch, found, of_memory = _launch(files, served, machine, wanted, nodes)
     pools = files.architecture in served.pools
+    logits = launch.indexer_logits
     options, of_parsers = ((), ()) if pools else _parsers(files, served)
     of_requests = Reason(what="max_num_seqs", value=str(launch.requests), why=f"{purpose}: {wanted.why}")
     return Choice(
@@ -131,6 +138,7 @@ def choose(
         found=found,
         pools=pools,
         options=options,
+        environment=((INDEXER_LOGITS, str(logits)),) if logits else (),
         draft_length=None if pools else _with_drafts(files, found, machine),
         reasons=(of_engine, *of_memory, of_requests, *of_parsers, *_left_alone(files, launch)),
     )
@@ -142,7 +150,7 @@ def _engine(files: ModelFiles, asked: str | None) -> tuple[Served, Reason]:
     if not named:
         raise UsageError(
             f"the config of {files.name} names no architecture, so no engine can be chosen",
-            hint="a config.json of transformers has `architectures`; GGUF files have none: --image a llama.cpp image",
+            hint="a config.json of transformers has `architectures`",
         )
     able = [served for served in map(served_by, ENGINES) if named in served.generates | served.pools]
     if not able:
@@ -355,7 +363,7 @@ def _left_alone(files: ModelFiles, launch: Launch) -> Iterator[Reason]:
 
 
 def _where(files: ModelFiles) -> str:
-    if files.revision:
+    if not files.name.startswith("/"):
         return ", downloaded if they are not there yet"
     return " in its folder" if files.there else " by its config: its folder has none"
 
@@ -366,11 +374,16 @@ def lines(choice: Choice) -> Sequence[str]:
     nodes = f"{launch.nodes} node{'s' * (launch.nodes > 1)}"
     files = choice.files
     held = f", {budget.requests:.1f} of full length in the cache" if budget.requests else ""
+    nodes += ", tensor parallel" if choice.engine in ENGINES else ""
+    capped = "PyTorch is capped, and a guard watches" if choice.engine in ENGINES else "a guard watches"
+    if choice.engine == "llama-cpp":
+        held = ", which divide it"
+    engine = f"{choice.engine} {launch.release}".rstrip()
     return (
         f"{files.name}{f' at {files.revision[:12]}' if files.revision else ''}",
-        f"engine    {choice.engine} {launch.release}, {choice.container}",
-        f"nodes     {nodes}, tensor parallel",
-        f"memory    {gib(budget.serving)} of {gib(budget.total)} a node; PyTorch is capped, and a guard watches",
+        f"engine    {engine}, {choice.container or 'the image of --image'}",
+        f"nodes     {nodes}",
+        f"memory    {gib(budget.serving)} of {gib(budget.total)} a node; {capped}",
         f"context   {launch.length} tokens, {launch.requests} requests at once{held}",
         f"weights   {gib(files.sizes.total + files.sizes.drafts)}{_where(files)}",
     )
