@@ -162,7 +162,8 @@ class Handler(BaseHTTPRequestHandler):
         if sha is None:
             self.reply(HTTPStatus.NOT_FOUND, {"error": "Invalid rev id"}, {"X-Error-Code": "RevisionNotFound"})
             return
-        self.reply(HTTPStatus.OK, {"id": repo, "sha": sha, "private": True, "siblings": [], "tags": []})
+        files = [{"rfilename": path} for path in found.tree(sha) or ()]
+        self.reply(HTTPStatus.OK, {"id": repo, "sha": sha, "private": True, "siblings": files, "tags": []})
 
     def refs(self, _: bytes, repo: str) -> None:
         found = self.repository(repo)

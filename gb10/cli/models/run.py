@@ -175,7 +175,8 @@ def run(
     with open_fleet(ctx, service.hosts) as fleet, running(ctx, fleet, prepared) as watched:
         if watched is None:
             ctx.reporter.say(f"{service.name} runs already, unchanged")
-        _print_endpoint(service, {**more, "unchanged": watched is None} if as_json else None)
+        ran = (watched and watched.service) or service
+        _print_endpoint(ran, {**more, "unchanged": watched is None} if as_json else None)
         if watched is None:
             return
         if request.detach:
@@ -218,7 +219,7 @@ def _print_endpoint(service: Service, more: Mapping[str, object] | None) -> None
         print_json({**document(service, ran=True), **more})
         return
     print(service.endpoint)
-    print(curl_line(service.endpoint, service.model))
+    print(curl_line(service.endpoint, service.model, service.answers))
 
 
 def _watch_beside(ctx: Context, service: Service) -> None:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from gb10.sources.hub import Hub
 
 TOKENIZER: Final = "tokenizer_config.json"
+MODULES: Final = "modules.json"
+"""Of sentence-transformers: what comes after the layers."""
 TEMPLATE: Final = "chat_template.jinja"
 LARGEST: Final = 32 << 20
 """Bytes of a tokenizer's config; some hold the whole vocabulary of added tokens."""
@@ -130,6 +132,8 @@ def _of_folder(folder: Path) -> ModelFiles:
         sizes=local_model(folder, str(folder)),
         template=_template({name: folder / name for name in (TOKENIZER, TEMPLATE)}, str(folder)),
         there=any(folder.glob(f"*{TENSORS}")),
+        pools=_pools(folder / MODULES, str(folder)),
+        text_limit=_text_limit(folder / TOKENIZER, str(folder)),
     )
 
 
@@ -152,10 +156,21 @@ def _of_hub(host: Host, model: str) -> ModelFiles:
     if not any(path.endswith(TENSORS) for path in listed):
         raise UsageError(f"{repo} has no weights in safetensors files", hint="choose a repository that has some")
     with host.store.folder("hub") as work:
-        there = {name: hub.fetch(name, head, work) for name in (TOKENIZER, TEMPLATE) if name in listed}
-        template = _template({name: path for name, path in there.items() if path}, repo)
+        for name in (TOKENIZER, TEMPLATE, MODULES):
+            if name in listed:
+                hub.fetch(name, head, work)
+        template = _template({name: work / name for name in (TOKENIZER, TEMPLATE)}, repo)
+        pools, limit = _pools(work / MODULES, repo), _text_limit(work / TOKENIZER, repo)
     sizes = hub_model(host, f"{repo}@{head}")
-    return ModelFiles(name=repo, fields=Fields(config), sizes=sizes, template=template, revision=head)
+    return ModelFiles(
+        name=repo,
+        fields=Fields(config),
+        sizes=sizes,
+        template=template,
+        revision=head,
+        pools=pools,
+        text_limit=limit,
+    )
 
 
 def _no_config(model: str) -> UsageError:
@@ -171,12 +186,33 @@ def _template(files: Mapping[str, Path], model: str) -> str:
     path = files.get(TOKENIZER)
     if path is None or not path.is_file():
         return ""
-    try:
-        found: Any = json.loads(read_plain_file(path, LARGEST))
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"the {TOKENIZER} of {model} is not JSON", where=str(error)[:200]) from error
+    found = _json(path, model)
     template = found.get("chat_template") if isinstance(found, dict) else None
     if isinstance(template, list):  # several, by name
         named = {one.get("name"): one.get("template") for one in template if isinstance(one, dict)}
         template = named.get("tool_use") or named.get("default")
     return template[:LONGEST] if isinstance(template, str) else ""
+
+
+def _json(path: Path, model: str) -> Any:  # noqa: ANN401 - as its author wrote it
+    """A small file of a model; None without it. Raises UsageError for one that is not JSON."""
+    if not path.is_file():
+        return None
+    try:
+        return json.loads(read_plain_file(path, LARGEST))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the {path.name} of {model} is not JSON", where=str(error)[:200]) from error
+
+
+def _pools(path: Path, model: str) -> bool:
+    """Whether the modules of sentence-transformers pool: vLLM serves such a model so, too (transformers_utils)."""
+    found = _json(path, model)
+    modules = found if isinstance(found, list) else ()
+    return any(isinstance(one, dict) and str(one.get("type")).endswith(".Pooling") for one in modules)
+
+
+def _text_limit(path: Path, model: str) -> int | None:
+    """The tokenizer's own limit of a text, in tokens; None where it names none (or the library's 10^30)."""
+    found = _json(path, model)
+    limit = found.get("model_max_length") if isinstance(found, dict) else None
+    return limit if isinstance(limit, int) and 0 < limit < 1 << 27 else None

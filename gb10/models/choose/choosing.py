@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Final, Literal
 
 from gb10.errors import UsageError
 from gb10.models.choose.served_models import Containers, Served, format_of, reasoning_of, served_by
+from gb10.models.memory.cache import Cache
 from gb10.models.memory.engines.budget import Machine, gib
 from gb10.models.memory.engines.vllm import FEW_LOGITS, INDEXER_LOGITS
 from gb10.models.memory.estimating import NEARLY_FULL, Estimate, estimate
 from gb10.models.memory.gguf import GgufFile
 from gb10.models.memory.launch import Drafts, Engine, Launch
-from gb10.models.memory.model import Model
+from gb10.models.memory.model import ENCODERS, Model
 from gb10.models.memory.shapes.config_fields import Fields
 from gb10.models.memory.weights.weight import Ranks
 
@@ -42,6 +44,8 @@ DRAFTS: Final = 2
 STEP: Final = 1024
 FULL: Final = (*NEARLY_FULL, "load-peak")
 """Problems of a node that would keep less than its reserve."""
+OFFSET: Final = ("roberta", "xlm-roberta", "camembert")
+"""Types whose first positions are not used: as many as the number of the padding token, and one."""
 EIGHT_BITS: Final = {"vllm": "fp8", "sglang": "fp8_e4m3"}
 ENGINES: Final[tuple[Engine, ...]] = ("vllm", "sglang")
 
@@ -57,6 +61,10 @@ class ModelFiles:
     revision: str = ""
     there: bool = True
     """Whether its weights are where the server will look for them, or can be downloaded."""
+    pools: bool = False
+    """Whether it is made to pool, whatever its architecture: it has the modules of sentence-transformers."""
+    text_limit: int | None = None
+    """The longest text in tokens, where the tokenizer says it."""
     gguf: GgufFile | None = None
     """The metadata of a GGUF model, which has no config: llama.cpp serves it."""
 
@@ -69,7 +77,11 @@ class ModelFiles:
     @property
     def longest(self) -> int:
         """The longest context that the config allows, in tokens; 0 when it names none."""
-        return self.fields.number("max_position_embeddings", default=0, largest=1 << 27)
+        found = self.fields.number("max_position_embeddings", default=0, largest=1 << 27)
+        if self.fields.kind in OFFSET:
+            found -= self.fields.number("pad_token_id", default=1) + 1
+        limited = self.fields.kind in ENCODERS and self.text_limit  # vLLM reads it of these alone
+        return min(found, self.text_limit or found) if limited else found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,7 +138,7 @@ def choose(
     served, of_engine = _engine(files, engine)
     wanted = PURPOSES[purpose]
     launch, found, of_memory = _launch(files, served, machine, wanted, nodes)
-    pools = files.architecture in served.pools
+    pools = pools_by(files, served)
     logits = launch.indexer_logits
     options, of_parsers = ((), ()) if pools else _parsers(files, served)
     of_requests = Reason(what="max_num_seqs", value=str(launch.requests), why=f"{purpose}: {wanted.why}")
@@ -142,6 +154,11 @@ def choose(
         draft_length=None if pools else _with_drafts(files, found, machine),
         reasons=(of_engine, *of_memory, of_requests, *of_parsers, *_left_alone(files, launch)),
     )
+
+
+def pools_by(files: ModelFiles, served: Served) -> bool:
+    """Whether an engine's release serves a model for vectors or ranks."""
+    return files.pools or files.architecture in served.pools
 
 
 def _engine(files: ModelFiles, asked: str | None) -> tuple[Served, Reason]:
@@ -186,7 +203,8 @@ def _launch(
                 base = replace(_base(files, served, count, cache, requests), length=least)
                 found = _with_share(files.sizes, base, machine)
                 if found is not None:
-                    return _longest(files, found, machine, longest, cache)
+                    whole = pools_by(files, served)
+                    return _longest(files, found, machine, longest, cache, whole=whole)
         nearest = estimate(files.sizes, _base(files, served, count, "auto", 1), machine)
     hint = nearest.remedies[-1] if nearest and nearest.remedies else "choose files with fewer bits"
     raise UsageError(
@@ -238,27 +256,32 @@ def _leaves_reserve(found: Estimate) -> bool:
 
 
 def _held(found: Estimate) -> float:
-    """How many requests of full length the caches hold; one for a model without a cache."""
-    return min((1.0 if budget.requests is None else budget.requests for budget in found.budgets), default=1.0)
+    """How many requests of full length the caches hold; no end of them for a model without a cache."""
+    return min((inf if budget.requests is None else budget.requests for budget in found.budgets), default=1.0)
 
 
 def _longest(
-    files: ModelFiles, found: Estimate, machine: Machine, longest: int, cache: str
+    files: ModelFiles, found: Estimate, machine: Machine, longest: int, cache: str, *, whole: bool
 ) -> tuple[Launch, Estimate, tuple[Reason, ...]]:
-    """The same with the longest context of which the cache still holds a request."""
+    """The same with the longest context of which the cache still holds a request; ``whole``: computed in one step."""
     launch, low, high = found.launch, (found.launch.length or STEP) // STEP, longest // STEP
     best = found
+
+    def of_length(length: int) -> Launch:
+        return replace(launch, length=length, batched=max(BATCHED, length) if whole else BATCHED)
+
     while low < high:
         middle = (low + high + 1) // 2
-        tried = estimate(files.sizes, replace(launch, length=middle * STEP), machine)
+        tried = estimate(files.sizes, of_length(middle * STEP), machine)
         if tried.fits and _held(tried) >= 1:
             low, best = middle, tried
         else:
             high = middle - 1
     length = longest if low == longest // STEP else low * STEP
-    best, why = _enough(files.sizes, estimate(files.sizes, replace(launch, length=length), machine), machine)
+    best, why = _enough(files.sizes, estimate(files.sizes, of_length(length), machine), machine)
     launch, budget = best.launch, best.tightest
-    held = f"{budget.requests:.1f} such requests fit into the cache" if budget.requests else "the model has no cache"
+    keeps = files.sizes.cache != Cache()
+    held = f"{budget.requests:.1f} such requests fit into the cache" if keeps else "an encoder keeps no cache"
     limit = f"the model's own limit is {files.longest}" if files.longest else "the model names no limit"
     reasons = [
         Reason(
@@ -273,6 +296,9 @@ def _longest(
         ),
         Reason(what="max_model_len", value=str(length), why=f"{limit}; {held}"),
     ]
+    if whole:
+        why = "a text is computed in one step: encoders, and means over all tokens, cannot be divided"
+        reasons.append(Reason(what="max_num_batched_tokens", value=str(launch.batched), why=why))
     if cache != "auto":
         why = "with the cache's own type too few tokens fit"
         reasons.append(Reason(what="kv_cache_dtype", value=cache, why=why))
