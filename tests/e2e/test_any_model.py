@@ -107,7 +107,7 @@ def test_a_name_becomes_an_answer_by_one_command(run: Run, model: str) -> None:
 def test_a_model_of_vectors_answers_embeddings(run: Run) -> None:
     _, request = run("embedding")
     assert "/v1/embeddings" in request
-    assert len(pasted(request)["data"][0]["embedding"]) == 64
+    assert len(pasted(request)["data"][0]["embedding"]) == 128
 
 
 def test_a_model_of_ranks_answers_rerank(run: Run) -> None:

@@ -32,7 +32,7 @@ class Wanted:
 
 PURPOSES: Final[dict[Purpose, Wanted]] = {
     "chat": Wanted(least=16_384, most=131_072, requests=8, why="a few people who talk"),
-    "agents": Wanted(least=65_536, most=262_144, requests=4, why="few requests with long contexts"),
+    "agents": Wanted(least=65_536, most=524_288, requests=4, why="few requests with long contexts"),
     "batch": Wanted(least=8_192, most=32_768, requests=64, why="many short requests at once"),
 }
 NODES: Final = (1, 2, 3, 4, 6, 8, 16)
@@ -158,7 +158,8 @@ def choose(
 
 def pools_by(files: ModelFiles, served: Served) -> bool:
     """Whether an engine's release serves a model for vectors or ranks."""
-    return files.pools or files.architecture in served.pools
+    named = files.architecture
+    return files.pools or named in served.pools or (named not in served.generates and served.has(named))
 
 
 def _engine(files: ModelFiles, asked: str | None) -> tuple[Served, Reason]:
@@ -169,7 +170,7 @@ def _engine(files: ModelFiles, asked: str | None) -> tuple[Served, Reason]:
             f"the config of {files.name} names no architecture, so no engine can be chosen",
             hint="a config.json of transformers has `architectures`",
         )
-    able = [served for served in map(served_by, ENGINES) if named in served.generates | served.pools]
+    able = [served for served in map(served_by, ENGINES) if served.has(named)]
     if not able:
         releases = " nor ".join(f"{one.engine} {one.release}" for one in map(served_by, ENGINES))
         raise UsageError(
@@ -181,7 +182,10 @@ def _engine(files: ModelFiles, asked: str | None) -> tuple[Served, Reason]:
     if chosen is None:
         raise UsageError(f"{asked} has no architecture {named}", hint=f"{able[0].engine} {able[0].release} has it")
     others = "both engines have it" if len(able) > 1 else f"only {able[0].engine} has it"
-    why = "your choice" if asked else f"its registry has {named}; {others}"
+    registered = f"its registry has {named}"
+    if named not in chosen.generates | chosen.pools:
+        registered = f"it makes a model that pools of the one that writes ({named})"
+    why = "your choice" if asked else f"{registered}; {others}"
     return chosen, Reason(what="engine", value=f"{chosen.engine} {chosen.release}", why=why)
 
 
@@ -373,7 +377,7 @@ def _left_alone(files: ModelFiles, launch: Launch) -> Iterator[Reason]:
             why=f"the files have a draft layer of {gib(files.sizes.drafts)}: the variant mtp uses it; whether it is "
             "faster was not measured",
         )
-    if launch.engine == "vllm" and launch.length and launch.length > BATCHED:
+    if launch.engine == "vllm" and launch.length and launch.length > (launch.batched or BATCHED):
         yield Reason(
             what="prefill",
             value=f"{BATCHED} tokens a step",

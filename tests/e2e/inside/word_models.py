@@ -54,7 +54,13 @@ for name, config in WRITING.items():
     for file in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(words / file, out / name)
 
-bert = {"vocab_size": 300, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+bert = {
+    "vocab_size": 300,
+    "hidden_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+}
 bert |= {"max_position_embeddings": 512, "initializer_range": 0.5, "pad_token_id": 0}
 BertModel(BertConfig(**bert), add_pooling_layer=False).save_pretrained(out / "embedding")
 BertForSequenceClassification(BertConfig(**bert, num_labels=1)).save_pretrained(out / "ranking")
@@ -68,5 +74,5 @@ modules = [
 ]
 (out / "embedding/modules.json").write_text(json.dumps(modules))
 (out / "embedding/1_Pooling").mkdir()
-pooling = {"word_embedding_dimension": 64, "pooling_mode_mean_tokens": True}
+pooling = {"word_embedding_dimension": 128, "pooling_mode_mean_tokens": True}
 (out / "embedding/1_Pooling/config.json").write_text(json.dumps(pooling))
