@@ -161,10 +161,10 @@ def table(found: Iterable[Row]) -> str:
     return "\n".join([count, "", *head, *lines])
 
 
-def page(text: str) -> str:
-    """The page with the table in its place."""
+def page(text: str, found: Iterable[Row]) -> str:
+    """The page with the table of these rows in its place."""
     before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n\n{table(rows())}\n\n{END}{rest.partition(END)[2]}"
+    return f"{before}{BEGIN}\n\n{table(found)}\n\n{END}{rest.partition(END)[2]}"
 
 
 def main() -> int:
@@ -172,7 +172,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="change nothing")
     check = parser.parse_args().check
     text = PAGE.read_text(encoding="utf-8")
-    made = page(text)
+    made = page(text, rows())
     if check:
         return int(made != text)
     PAGE.write_text(made, encoding="utf-8")
