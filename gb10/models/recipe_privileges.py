@@ -194,6 +194,8 @@ FILES: Final = frozenset(
 """Options that name files of a model."""
 SNAPSHOT: Final = re.compile(r"^(/.*/models--[^/]+)/snapshots/[^/]+(?:/.*)?$")
 """A model in the Hub's cache on a machine, and the folder of its repository."""
+SHARD: Final = re.compile(r"/[^/]+-\d{5}-of-\d{5}\.gguf$")
+"""The name of a part of a GGUF model: llama.cpp gets the first, and reads the others beside it."""
 SERVERS: Final = ("serve", "trtllm-serve")
 OURS: Final = ("/var/cache/gb10", "/gb10")
 """Where `run` itself puts files."""
@@ -223,11 +225,11 @@ def model_files(command: str, model: str | None) -> tuple[HostMount, ...]:
     """The files of a model that a command names by absolute paths, read-only at the same paths.
 
     They are optional: where a node lacks one, the image may hold it. Of a snapshot in the Hub's cache it is the whole
-    repository: a snapshot holds links to files beside it.
+    repository: a snapshot holds links to files beside it. Of a GGUF model that was split it is the folder.
     """
     found = list[HostMount]()
     named = (one.rstrip("/") for one in (*_named(model or ""), *_of_command(command)))
-    for path in dict.fromkeys(SNAPSHOT.sub(r"\1", one) for one in named):
+    for path in dict.fromkeys(SHARD.sub("", SNAPSHOT.sub(r"\1", one)) for one in named):
         inside = any(f"{path}/".startswith(f"{one.source}/") for one in found)
         if path.startswith("/") and ".." not in path.split("/") and not path.startswith(OURS) and not inside:
             found.append(HostMount(source=path, target=path, read_only=True, optional=True))

@@ -162,7 +162,14 @@ class Handler(BaseHTTPRequestHandler):
         if sha is None:
             self.reply(HTTPStatus.NOT_FOUND, {"error": "Invalid rev id"}, {"X-Error-Code": "RevisionNotFound"})
             return
-        self.reply(HTTPStatus.OK, {"id": repo, "sha": sha, "private": True, "siblings": [], "tags": []})
+        files = [{"rfilename": path} for path in found.tree(sha) or ()]
+        self.reply(HTTPStatus.OK, {"id": repo, "sha": sha, "private": True, "siblings": files, "tags": []})
+
+    def refs(self, _: bytes, repo: str) -> None:
+        found = self.repository(repo)
+        if found:
+            main = {"name": "main", "ref": "refs/heads/main", "targetCommit": found.sha()}
+            self.reply(HTTPStatus.OK, {"branches": [main], "converts": [], "tags": []})
 
     def listing(self, _: bytes, repo: str, revision: str) -> None:
         found = self.repository(repo)
@@ -284,9 +291,10 @@ class Handler(BaseHTTPRequestHandler):
 REPO = r"(?P<repo>[\w.-]+/[\w.-]+)"
 ROUTES = (
     (rf"GET /api/models/{REPO}/revision/(?P<revision>[\w.-]+)", Handler.info),
+    (rf"GET /api/models/{REPO}/refs", Handler.refs),
     (rf"GET /api/models/{REPO}/tree/(?P<revision>\w+)", Handler.listing),
     (rf"(?:HEAD|GET) /{REPO}/resolve/(?P<revision>\w+)/(?P<path>.+)", Handler.resolve),
-    (r"GET /storage/(?P<sha256>\w+)", Handler.stored),
+    (r"(?:HEAD|GET) /storage/(?P<sha256>\w+)", Handler.stored),
     (r"PUT /storage/(?P<sha256>\w+)", Handler.upload),
     (rf"POST /api/models/{REPO}/preupload/main", Handler.preupload),
     (rf"POST /{REPO}\.git/info/lfs/objects/batch", Handler.batch),

@@ -83,7 +83,8 @@ def test_a_folder_is_served(hub: FakeHub, engine: Engine, tmp_path: Path) -> Non
     ("change", "error"),
     [
         ({"config.json": None}, "has no config.json"),
-        ({"config.json": None, "model.safetensors": None, "a-Q4_K_M.gguf": b"x"}, "has GGUF files"),
+        ({"config.json": None, "model.safetensors": None, "a-Q4_K_M.gguf": b"x"}, "is no whole GGUF file"),
+        ({"config.json": None, "a-Q4_K_M.gguf": b"x", "a-F16.gguf": b"x"}, "has 2 kinds of GGUF files"),
         ({"model.safetensors": None}, "has no weights in safetensors files"),
         ({"tokenizer_config.json": b"{"}, "is not JSON"),
     ],

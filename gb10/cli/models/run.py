@@ -54,6 +54,7 @@ app = verb_app("""Run a model recipe, or a model by its name: to a healthy endpo
 ./build.py run deepseek-v4-flash --nodes me@spark-1,me@spark-2
 ./build.py run theirs.yaml --image gb10/vllm:0.33.0-cu130-sm121f --dry-run
 ./build.py run Qwen/Qwen3-8B --for agents                    # no recipe: chosen from the model's files
+./build.py run /models/m-Q4_K_M.gguf --image REF@sha256:…    # a GGUF file, by somebody's image of llama.cpp
 
 gb10 starts a container on every node, by the node's own Docker. It pulls an image that is missing. Mods that the
 image lacks run once, as root. The endpoint is printed when the server is healthy and the guard accepts its first
@@ -147,6 +148,11 @@ def run(
     found = find_source(ctx, recipe, wish)
     if found.told:
         ctx.reporter.say(found.told)
+    if found.choice and not found.choice.container and request.image is None:
+        raise UsageError(
+            f"{recipe} is a GGUF model, which llama.cpp serves, and gb10 builds no image of llama.cpp",
+            hint="name one that has llama-server: --image REF@sha256:…",
+        )
     if found.choice and not dry_run:
         _agree(ctx.reporter, found.choice, recipe, yes=yes)
     prepared = prepare_service(ctx.reporter, ctx.env, request, source=found.source)
@@ -169,7 +175,8 @@ def run(
     with open_fleet(ctx, service.hosts) as fleet, running(ctx, fleet, prepared) as watched:
         if watched is None:
             ctx.reporter.say(f"{service.name} runs already, unchanged")
-        _print_endpoint(service, {**more, "unchanged": watched is None} if as_json else None)
+        ran = (watched and watched.service) or service
+        _print_endpoint(ran, {**more, "unchanged": watched is None} if as_json else None)
         if watched is None:
             return
         if request.detach:
@@ -212,7 +219,7 @@ def _print_endpoint(service: Service, more: Mapping[str, object] | None) -> None
         print_json({**document(service, ran=True), **more})
         return
     print(service.endpoint)
-    print(curl_line(service.endpoint, service.model))
+    print(curl_line(service.endpoint, service.model, service.answers))
 
 
 def _watch_beside(ctx: Context, service: Service) -> None:

@@ -31,7 +31,7 @@ def document(service: Service, *, ran: bool) -> dict[str, Any]:
         "runtime": service.runtime,
         "image": service.image,
         "endpoint": service.endpoint,
-        "curl": curl_line(service.endpoint, service.model),
+        "curl": curl_line(service.endpoint, service.model, service.answers),
         "torch_cap": cap_of(service.ranks[0].container.environment),
         "dry_run": not ran,
         "ranks": [

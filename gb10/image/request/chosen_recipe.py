@@ -2,41 +2,63 @@
 
 import json
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import requests
+from urllib3.exceptions import HTTPError
 
 from gb10.core.files import read_plain_file
 from gb10.core.host import Host
+from gb10.core.http_session import open_session
 from gb10.core.installation import ROOT
-from gb10.errors import UsageError
+from gb10.errors import FetchError, UsageError
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.dag import image_tag
 from gb10.image.plan.options import Options
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.request.kernel_choice import CONFIG, local_config, read_config
-from gb10.image.request.model_sizes import SUFFIX, hub_model, local_model
+from gb10.image.request.model_sizes import MOST_FILES, hub_model, local_gguf, local_model
+from gb10.image.request.model_sizes import SUFFIX as TENSORS
 from gb10.models.choose.choosing import Choice, ChoiceRequest, ModelFiles, choose, engine_for
+from gb10.models.choose.llama_cpp import choose_gguf
 from gb10.models.memory.engines.budget import Machine
 from gb10.models.memory.figures import load_figures
+from gb10.models.memory.gguf import SUFFIX, gguf_model, kinds_of, quant_of, read_gguf
 from gb10.models.memory.shapes.config_fields import Fields
 
+if TYPE_CHECKING:
+    from gb10.sources.hub import Hub
+
 TOKENIZER: Final = "tokenizer_config.json"
+MODULES: Final = "modules.json"
+"""Of sentence-transformers: what comes after the layers."""
 TEMPLATE: Final = "chat_template.jinja"
 LARGEST: Final = 32 << 20
 """Bytes of a tokenizer's config; some hold the whole vocabulary of added tokens."""
+SECONDS: Final = 60.0
+"""Without a received byte."""
 LONGEST: Final = 1 << 20
 """Characters of a template."""
-GGUF: Final = ".gguf"
 
 
 def choose_for(host: Host, model: str, request: ChoiceRequest) -> Choice:
-    """The launch of a folder, or of ``OWNER/NAME[@REVISION]`` on the Hub. No weight is downloaded.
+    """The launch of a folder, a GGUF file, or ``OWNER/NAME[@REVISION][:KIND]`` on the Hub. No weight is downloaded.
 
     Raises UsageError for a folder that holds no model and for a model that nothing serves, FetchError.
     """
     folder = Path(model)
     engine = request.engine
-    files = _of_folder(folder.resolve(), engine) if folder.is_dir() else _of_hub(host, model, engine)
+    if folder.is_dir():
+        files = _of_folder(folder.resolve(), engine)
+    else:
+        files = _of_gguf(folder.resolve()) if model.endswith(SUFFIX) else _of_hub(host, model, engine)
+    if files.gguf is not None:
+        if engine is not None or (request.nodes or 1) > 1:
+            asked = engine or f"{request.nodes} nodes"
+            raise UsageError(f"{model} with {asked}: llama.cpp serves GGUF files, on one node", hint="leave it out")
+        return choose_gguf(files, files.gguf, Machine(figures=load_figures()), purpose=request.purpose)
     containers = {engine: _container(engine) for engine in ("vllm", "sglang")}
     return choose(
         files,
@@ -55,11 +77,55 @@ def _container(engine: str) -> str:
     return image_tag(recipe, Options(arch=arch, platform=arch.platform, build="arm64"))
 
 
+def _of_gguf(path: Path) -> ModelFiles:
+    """What a GGUF file of this machine says of its model."""
+    if not path.is_file():
+        raise UsageError(f"no file {path}", hint="name a GGUF file of this machine, or OWNER/NAME:KIND of the Hub")
+    sizes, header = local_gguf(path)
+    return ModelFiles(name=str(path), fields=Fields({}), sizes=sizes, template=header.template, gguf=header)
+
+
+def _of_gguf_repository(host: Host, hub: "Hub", head: str, sizes: Mapping[str, int], quant: str) -> ModelFiles:
+    """What the GGUF files of a repository say, of one kind of quantization; only their first bytes are read."""
+    kinds = kinds_of(sizes)
+    wanted = {first: parts for first, parts in kinds.items() if not quant or quant_of(first) == quant.upper()}
+    if not wanted:
+        has = ", ".join(sorted({quant_of(first) or first for first in kinds})[:20]) or "none"
+        raise UsageError(f"{hub.repo} has no GGUF files of the kind {quant[:40]}", where=f"it has: {has}")
+    first = _only_kind({one: f"{hub.repo}:{quant_of(one) or 'KIND'}" for one in wanted}, hub.repo)
+    place = hub.place(first, head)
+    try:
+        with (
+            open_session(host.env) as session,
+            session.get(place.url, headers=dict(place.headers), stream=True, timeout=SECONDS) as reply,
+        ):
+            reply.raise_for_status()
+            header = read_gguf(reply.raw, first)
+    except (requests.RequestException, HTTPError) as error:
+        raise FetchError(f"{first} of {hub.repo} cannot be read", where=str(error)[:300], hint="try again") from error
+    name = f"{hub.repo}:{quant_of(first)}" if quant_of(first) else hub.repo
+    found = gguf_model(header, name, sum(sizes[part] for part in wanted[first]))
+    return ModelFiles(name=name, fields=Fields({}), sizes=found, template=header.template, gguf=header)
+
+
+def _only_kind(words: Mapping[str, str], model: str) -> str:
+    """The first file of the only kind; ``words``: how each is named on a command line. Raises UsageError."""
+    if len(words) > 1:
+        raise UsageError(
+            f"{model} has {len(words)} kinds of GGUF files, and one is served",
+            where="\n".join(list(words)[:20]),
+            hint=f"name it: ./build.py run {next(iter(words.values()))} --image REF",
+        )
+    return next(iter(words))
+
+
 def _of_folder(folder: Path, engine: str | None) -> ModelFiles:
     """What a folder of this machine holds; it must have the same path on each node. An engine must have its model."""
     if not (folder / CONFIG).is_file():
-        found = sorted(path.name for path in folder.glob(f"*{GGUF}"))[:20]
-        raise _no_config(str(folder), found)
+        kinds = kinds_of(one.name for one in islice(folder.glob(f"*{SUFFIX}"), MOST_FILES))
+        if not kinds:
+            raise _no_config(str(folder))
+        return _of_gguf(folder / _only_kind({one: str(folder / one) for one in kinds}, str(folder)))
     config = local_config(folder)
     engine_for(str(folder), Fields(config), engine)  # before its sizes, which are not known of what no engine has
     return ModelFiles(
@@ -67,7 +133,9 @@ def _of_folder(folder: Path, engine: str | None) -> ModelFiles:
         fields=Fields(config),
         sizes=local_model(folder, str(folder)),
         template=_template({name: folder / name for name in (TOKENIZER, TEMPLATE)}, str(folder)),
-        there=any(folder.glob(f"*{SUFFIX}")),
+        there=any(folder.glob(f"*{TENSORS}")),
+        pools=_pools(folder / MODULES, str(folder)),
+        text_limit=_text_limit(folder / TOKENIZER, str(folder)),
     )
 
 
@@ -78,32 +146,41 @@ def _of_hub(host: Host, model: str, engine: str | None) -> ModelFiles:
     """
     from gb10.sources.hub import open_hub  # noqa: PLC0415 - the import takes a third of a second
 
+    model, _, quant = model.partition(":")
     repo, _, revision = model.partition("@")
     hub = open_hub(repo, host.env)
     head = hub.head(revision) if revision else hub.head()
-    listed = {one.path for one in hub.files(head)}
+    listed = {one.path: one.size for one in hub.files(head)}
+    if quant or (CONFIG not in listed and kinds_of(listed)):
+        if revision:
+            raise UsageError(f"{repo}: llama.cpp takes no revision of GGUF files", hint=f"name it without @{revision}")
+        return _of_gguf_repository(host, hub, head, listed, quant)
     if CONFIG not in listed:
-        raise _no_config(repo, sorted(path for path in listed if path.endswith(GGUF))[:20])
+        raise _no_config(repo)
     config = read_config(host, f"{repo}@{head}")
     engine_for(repo, Fields(config), engine)
-    if not any(path.endswith(SUFFIX) for path in listed):
+    if not any(path.endswith(TENSORS) for path in listed):
         raise UsageError(f"{repo} has no weights in safetensors files", hint="choose a repository that has some")
     with host.store.folder("hub") as work:
-        there = {name: hub.fetch(name, head, work) for name in (TOKENIZER, TEMPLATE) if name in listed}
-        template = _template({name: path for name, path in there.items() if path}, repo)
+        for name in (TOKENIZER, TEMPLATE, MODULES):
+            if name in listed:
+                hub.fetch(name, head, work)
+        template = _template({name: work / name for name in (TOKENIZER, TEMPLATE)}, repo)
+        pools, limit = _pools(work / MODULES, repo), _text_limit(work / TOKENIZER, repo)
     sizes = hub_model(host, f"{repo}@{head}")
-    return ModelFiles(name=repo, fields=Fields(config), sizes=sizes, template=template, revision=head)
+    return ModelFiles(
+        name=repo,
+        fields=Fields(config),
+        sizes=sizes,
+        template=template,
+        revision=head,
+        pools=pools,
+        text_limit=limit,
+    )
 
 
-def _no_config(model: str, gguf: list[str]) -> UsageError:
+def _no_config(model: str) -> UsageError:
     """Why nothing can be chosen for a model without config.json."""
-    if gguf:
-        return UsageError(
-            f"{model} has GGUF files, which llama.cpp serves; gb10 builds no image of it",
-            where="\n".join(gguf),
-            hint="write a recipe with the command llama-server -m FILE, and run it with --image REF@sha256:…; "
-            "recipes/models/gpt-oss-120b-llamacpp.yaml is one",
-        )
     return UsageError(f"{model} has no {CONFIG}", hint="name a model's folder, or OWNER/NAME of a model on the Hub")
 
 
@@ -115,12 +192,33 @@ def _template(files: Mapping[str, Path], model: str) -> str:
     path = files.get(TOKENIZER)
     if path is None or not path.is_file():
         return ""
-    try:
-        found: Any = json.loads(read_plain_file(path, LARGEST))
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"the {TOKENIZER} of {model} is not JSON", where=str(error)[:200]) from error
+    found = _json(path, model)
     template = found.get("chat_template") if isinstance(found, dict) else None
     if isinstance(template, list):  # several, by name
         named = {one.get("name"): one.get("template") for one in template if isinstance(one, dict)}
         template = named.get("tool_use") or named.get("default")
     return template[:LONGEST] if isinstance(template, str) else ""
+
+
+def _json(path: Path, model: str) -> Any:  # noqa: ANN401 - as its author wrote it
+    """A small file of a model; None without it. Raises UsageError for one that is not JSON."""
+    if not path.is_file():
+        return None
+    try:
+        return json.loads(read_plain_file(path, LARGEST))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the {path.name} of {model} is not JSON", where=str(error)[:200]) from error
+
+
+def _pools(path: Path, model: str) -> bool:
+    """Whether the modules of sentence-transformers pool: vLLM serves such a model so, too (transformers_utils)."""
+    found = _json(path, model)
+    modules = found if isinstance(found, list) else ()
+    return any(isinstance(one, dict) and str(one.get("type")).endswith(".Pooling") for one in modules)
+
+
+def _text_limit(path: Path, model: str) -> int | None:
+    """The tokenizer's own limit of a text, in tokens; None where it names none (or the library's 10^30)."""
+    found = _json(path, model)
+    limit = found.get("model_max_length") if isinstance(found, dict) else None
+    return limit if isinstance(limit, int) and 0 < limit < 1 << 27 else None

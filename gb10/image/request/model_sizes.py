@@ -1,5 +1,8 @@
 """A model's sizes from its own files: a folder, an index, a config alone, or its repository on the Hub."""
 
+import os
+import stat
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -8,6 +11,8 @@ from gb10.core.host import Host
 from gb10.errors import FetchError, UsageError
 from gb10.image.request.kernel_choice import CONFIG, local_config, read_config
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.memory.gguf import SUFFIX as GGUF
+from gb10.models.memory.gguf import GgufFile, gguf_model, kinds_of, missing_parts, read_gguf
 from gb10.models.memory.model import Model, model_of, scale_weights, with_sizes
 from gb10.models.memory.shapes.config_fields import Config
 from gb10.models.memory.weights.headers import INDEX, PREFIX, entry_sizes, header_length, header_sizes, index_of
@@ -43,9 +48,32 @@ def local_model(path: Path, name: str) -> Model:
     return with_sizes(_config_beside(path), sizes.items(), name, source, largest_file=largest)
 
 
+def local_gguf(path: Path) -> tuple[Model, GgufFile]:
+    """The sizes and the metadata of a GGUF file, or of the first one of a model that was split. Raises UsageError."""
+    parts = kinds_of(one.name for one in islice(path.parent.glob(f"*{GGUF}"), MOST_FILES)).get(path.name, (path.name,))
+    missing = missing_parts(path.name, parts)
+    if missing:
+        where = "\n".join(missing[:5])
+        raise UsageError(f"{path}: parts of its model are missing", where=where, hint="download them, too")
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:  # noqa: PTH123 - Path has no flags
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise UsageError(f"{path} is no plain file", hint="name a GGUF file")
+            header = read_gguf(stream, str(path))
+        size = sum((path.parent / part).stat().st_size for part in parts)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}", where=error.strerror or str(error)) from error
+    return gguf_model(header, str(path), size), header
+
+
 def folder_sizes(recipe: ModelRecipe) -> Model | None:
-    """The sizes of a recipe's model that is a folder of this machine; None for another, or one that is not known."""
+    """The sizes of a recipe's model that is a folder or a GGUF file of this machine; None where they are not known."""
     folder = Path(recipe.model or "")
+    if folder.is_absolute() and folder.name.endswith(GGUF) and folder.is_file():
+        try:
+            return local_gguf(folder)[0]
+        except UsageError:
+            return None
     if not folder.is_absolute() or ".." in folder.parts or not (folder / CONFIG).is_file():
         return None
     try:

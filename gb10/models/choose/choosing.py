@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Final, Literal
 
 from gb10.errors import UsageError
 from gb10.models.choose.served_models import Containers, Served, format_of, reasoning_of, served_by
+from gb10.models.memory.cache import Cache
 from gb10.models.memory.engines.budget import Machine, gib
 from gb10.models.memory.engines.vllm import FEW_LOGITS, INDEXER_LOGITS
 from gb10.models.memory.estimating import NEARLY_FULL, Estimate, estimate
+from gb10.models.memory.gguf import GgufFile
 from gb10.models.memory.launch import Drafts, Engine, Launch
-from gb10.models.memory.model import Model
+from gb10.models.memory.model import ENCODERS, Model
 from gb10.models.memory.shapes.config_fields import Fields
 from gb10.models.memory.weights.weight import Ranks
 
@@ -29,7 +32,7 @@ class Wanted:
 
 PURPOSES: Final[dict[Purpose, Wanted]] = {
     "chat": Wanted(least=16_384, most=131_072, requests=8, why="a few people who talk"),
-    "agents": Wanted(least=65_536, most=262_144, requests=4, why="few requests with long contexts"),
+    "agents": Wanted(least=65_536, most=524_288, requests=4, why="few requests with long contexts"),
     "batch": Wanted(least=8_192, most=32_768, requests=64, why="many short requests at once"),
 }
 NODES: Final = (1, 2, 3, 4, 6, 8, 16)
@@ -41,6 +44,8 @@ DRAFTS: Final = 2
 STEP: Final = 1024
 FULL: Final = (*NEARLY_FULL, "load-peak")
 """Problems of a node that would keep less than its reserve."""
+OFFSET: Final = ("roberta", "xlm-roberta", "camembert")
+"""Types whose first positions are not used: as many as the number of the padding token, and one."""
 EIGHT_BITS: Final = {"vllm": "fp8", "sglang": "fp8_e4m3"}
 ENGINES: Final[tuple[Engine, ...]] = ("vllm", "sglang")
 
@@ -56,6 +61,12 @@ class ModelFiles:
     revision: str = ""
     there: bool = True
     """Whether its weights are where the server will look for them, or can be downloaded."""
+    pools: bool = False
+    """Whether it is made to pool, whatever its architecture: it has the modules of sentence-transformers."""
+    text_limit: int | None = None
+    """The longest text in tokens, where the tokenizer says it."""
+    gguf: GgufFile | None = None
+    """The metadata of a GGUF model, which has no config: llama.cpp serves it."""
 
     @property
     def architecture(self) -> str:
@@ -65,7 +76,11 @@ class ModelFiles:
     @property
     def longest(self) -> int:
         """The longest context that the config allows, in tokens; 0 when it names none."""
-        return self.fields.number("max_position_embeddings", default=0, largest=1 << 27)
+        found = self.fields.number("max_position_embeddings", default=0, largest=1 << 27)
+        if self.fields.kind in OFFSET:
+            found -= self.fields.number("pad_token_id", default=1) + 1
+        limited = self.fields.kind in ENCODERS and self.text_limit  # vLLM reads it of these alone
+        return min(found, self.text_limit or found) if limited else found
 
 
 def _architecture(fields: Fields) -> str:
@@ -89,11 +104,14 @@ class Choice:
     files: ModelFiles
     engine: Engine
     container: str
+    """Empty where gb10 builds no image of the engine."""
     launch: Launch
     found: Estimate
     pools: bool = False
     options: tuple[str, ...] = ()
     """More options of the engine, in order."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """Variables of the engine."""
     draft_length: int | None = None
     """The context that fits with the model's own draft layer; None where it has none, or none fits."""
     reasons: tuple[Reason, ...] = field(default=())
@@ -124,7 +142,8 @@ def choose(
     served, of_engine = engine_for(files.name, files.fields, engine)
     wanted = PURPOSES[purpose]
     launch, found, of_memory = _launch(files, served, machine, wanted, nodes)
-    pools = files.architecture in served.pools
+    pools = pools_by(files, served)
+    logits = launch.indexer_logits
     options, of_parsers = ((), ()) if pools else _parsers(files, served)
     of_requests = Reason(what="max_num_seqs", value=str(launch.requests), why=f"{purpose}: {wanted.why}")
     return Choice(
@@ -135,9 +154,16 @@ def choose(
         found=found,
         pools=pools,
         options=options,
+        environment=((INDEXER_LOGITS, str(logits)),) if logits else (),
         draft_length=None if pools else _with_drafts(files, found, machine),
         reasons=(of_engine, *of_memory, of_requests, *of_parsers, *_left_alone(files, launch)),
     )
+
+
+def pools_by(files: ModelFiles, served: Served) -> bool:
+    """Whether an engine's release serves a model for vectors or ranks."""
+    named = files.architecture
+    return files.pools or named in served.pools or (named not in served.generates and served.has(named))
 
 
 def engine_for(name: str, fields: Fields, asked: str | None) -> tuple[Served, Reason]:
@@ -154,7 +180,7 @@ def engine_for(name: str, fields: Fields, asked: str | None) -> tuple[Served, Re
             hint="add `architectures` to its config.json, as the model's first publisher has it: without it vLLM takes "
             "a class that writes no text",
         )
-    able = [served for served in map(served_by, ENGINES) if named in served.generates | served.pools]
+    able = [served for served in map(served_by, ENGINES) if served.has(named)]
     if not able:
         releases = " nor ".join(f"{one.engine} {one.release}" for one in map(served_by, ENGINES))
         raise UsageError(
@@ -166,7 +192,10 @@ def engine_for(name: str, fields: Fields, asked: str | None) -> tuple[Served, Re
     if chosen is None:
         raise UsageError(f"{asked} has no architecture {named}", hint=f"{able[0].engine} {able[0].release} has it")
     others = "both engines have it" if len(able) > 1 else f"only {able[0].engine} has it"
-    why = "your choice" if asked else f"its registry has {named}; {others}"
+    registered = f"its registry has {named}"
+    if named not in chosen.generates | chosen.pools:
+        registered = f"it makes a model that pools of the one that writes ({named})"
+    why = "your choice" if asked else f"{registered}; {others}"
     return chosen, Reason(what="engine", value=f"{chosen.engine} {chosen.release}", why=why)
 
 
@@ -188,7 +217,8 @@ def _launch(
                 base = replace(_base(files, served, count, cache, requests), length=least)
                 found = _with_share(files.sizes, base, machine)
                 if found is not None:
-                    return _longest(files, found, machine, longest, cache)
+                    whole = pools_by(files, served)
+                    return _longest(files, found, machine, longest, cache, whole=whole)
         nearest = estimate(files.sizes, _base(files, served, count, "auto", 1), machine)
     hint = nearest.remedies[-1] if nearest and nearest.remedies else "choose files with fewer bits"
     raise UsageError(
@@ -240,27 +270,32 @@ def _leaves_reserve(found: Estimate) -> bool:
 
 
 def _held(found: Estimate) -> float:
-    """How many requests of full length the caches hold; one for a model without a cache."""
-    return min((1.0 if budget.requests is None else budget.requests for budget in found.budgets), default=1.0)
+    """How many requests of full length the caches hold; no end of them for a model without a cache."""
+    return min((inf if budget.requests is None else budget.requests for budget in found.budgets), default=1.0)
 
 
 def _longest(
-    files: ModelFiles, found: Estimate, machine: Machine, longest: int, cache: str
+    files: ModelFiles, found: Estimate, machine: Machine, longest: int, cache: str, *, whole: bool
 ) -> tuple[Launch, Estimate, tuple[Reason, ...]]:
-    """The same with the longest context of which the cache still holds a request."""
+    """The same with the longest context of which the cache still holds a request; ``whole``: computed in one step."""
     launch, low, high = found.launch, (found.launch.length or STEP) // STEP, longest // STEP
     best = found
+
+    def of_length(length: int) -> Launch:
+        return replace(launch, length=length, batched=max(BATCHED, length) if whole else BATCHED)
+
     while low < high:
         middle = (low + high + 1) // 2
-        tried = estimate(files.sizes, replace(launch, length=middle * STEP), machine)
+        tried = estimate(files.sizes, of_length(middle * STEP), machine)
         if tried.fits and _held(tried) >= 1:
             low, best = middle, tried
         else:
             high = middle - 1
     length = longest if low == longest // STEP else low * STEP
-    best, why = _enough(files.sizes, estimate(files.sizes, replace(launch, length=length), machine), machine)
+    best, why = _enough(files.sizes, estimate(files.sizes, of_length(length), machine), machine)
     launch, budget = best.launch, best.tightest
-    held = f"{budget.requests:.1f} such requests fit into the cache" if budget.requests else "the model has no cache"
+    keeps = files.sizes.cache != Cache()
+    held = f"{budget.requests:.1f} such requests fit into the cache" if keeps else "an encoder keeps no cache"
     limit = f"the model's own limit is {files.longest}" if files.longest else "the model names no limit"
     reasons = [
         Reason(
@@ -275,6 +310,9 @@ def _longest(
         ),
         Reason(what="max_model_len", value=str(length), why=f"{limit}; {held}"),
     ]
+    if whole:
+        why = "a text is computed in one step: encoders, and means over all tokens, cannot be divided"
+        reasons.append(Reason(what="max_num_batched_tokens", value=str(launch.batched), why=why))
     if cache != "auto":
         why = "with the cache's own type too few tokens fit"
         reasons.append(Reason(what="kv_cache_dtype", value=cache, why=why))
@@ -349,7 +387,7 @@ def _left_alone(files: ModelFiles, launch: Launch) -> Iterator[Reason]:
             why=f"the files have a draft layer of {gib(files.sizes.drafts)}: the variant mtp uses it; whether it is "
             "faster was not measured",
         )
-    if launch.engine == "vllm" and launch.length and launch.length > BATCHED:
+    if launch.engine == "vllm" and launch.length and launch.length > (launch.batched or BATCHED):
         yield Reason(
             what="prefill",
             value=f"{BATCHED} tokens a step",
@@ -365,7 +403,7 @@ def _left_alone(files: ModelFiles, launch: Launch) -> Iterator[Reason]:
 
 
 def _where(files: ModelFiles) -> str:
-    if files.revision:
+    if not files.name.startswith("/"):
         return ", downloaded if they are not there yet"
     return " in its folder" if files.there else " by its config: its folder has none"
 
@@ -376,11 +414,16 @@ def lines(choice: Choice) -> Sequence[str]:
     nodes = f"{launch.nodes} node{'s' * (launch.nodes > 1)}"
     files = choice.files
     held = f", {budget.requests:.1f} of full length in the cache" if budget.requests else ""
+    nodes += ", tensor parallel" if choice.engine in ENGINES else ""
+    capped = "PyTorch is capped, and a guard watches" if choice.engine in ENGINES else "a guard watches"
+    if choice.engine == "llama-cpp":
+        held = ", which divide it"
+    engine = f"{choice.engine} {launch.release}".rstrip()
     return (
         f"{files.name}{f' at {files.revision[:12]}' if files.revision else ''}",
-        f"engine    {choice.engine} {launch.release}, {choice.container}",
-        f"nodes     {nodes}, tensor parallel",
-        f"memory    {gib(budget.serving)} of {gib(budget.total)} a node; PyTorch is capped, and a guard watches",
+        f"engine    {engine}, {choice.container or 'the image of --image'}",
+        f"nodes     {nodes}",
+        f"memory    {gib(budget.serving)} of {gib(budget.total)} a node; {capped}",
         f"context   {launch.length} tokens, {launch.requests} requests at once{held}",
         f"weights   {gib(files.sizes.total + files.sizes.drafts)}{_where(files)}",
     )

@@ -15,6 +15,10 @@ from gb10.core.installation import ROOT
 
 FOLDER: Final = ROOT / "recipes/choose"
 FORMATS: Final = "recipes/choose/formats.yaml"
+CONVERTED: Final = re.compile(
+    r"(\w+?)(?:ForSequenceClassification|ForTokenClassification|EmbeddingModel|RewardModel|Model)"
+)
+"""Architectures that vLLM takes for a model that writes, and pools (config/model.py, _SUFFIX_TO_DEFAULTS)."""
 Mark = Annotated[str, StringConstraints(min_length=1, max_length=60)]
 
 
@@ -26,6 +30,13 @@ class Served:
     release: str
     generates: frozenset[str]
     pools: frozenset[str]
+
+    def has(self, architecture: str) -> bool:
+        """Whether it serves an architecture; vLLM also makes models that pool of those that write."""
+        if architecture in self.generates | self.pools:
+            return True
+        converted = CONVERTED.fullmatch(architecture) if self.engine == "vllm" else None
+        return converted is not None and f"{converted[1]}ForCausalLM" in self.generates
 
 
 @cache

@@ -5,17 +5,19 @@ import re
 from typing import Final
 
 from gb10.models.choose.choosing import DRAFTS, Choice
-from gb10.models.memory.engines.vllm import INDEXER_LOGITS
 from gb10.models.memory.estimating import Estimate
 
 WORD: Final = re.compile(r"[a-z0-9][a-z0-9.-]*")
 WIDTH: Final = 100
+GGUF: Final = re.compile(r"(?:-\d{5}-of-\d{5})?\.gguf$")
+"""What ends the name of a GGUF file, or of the first one of a model that was split."""
+ALL_LAYERS: Final = "999"
 PLAIN: Final = re.compile(r"[A-Za-z/][A-Za-z0-9/._-]*")
 
 
 def recipe_name(model: str) -> str:
     """The name of a model's recipe: the last part of the model's, in small letters."""
-    last = model.rstrip("/").rpartition("/")[2].lower()
+    last = GGUF.sub("", model.rstrip("/").rpartition("/")[2].lower())
     return "-".join(WORD.findall(last)) or "model"
 
 
@@ -23,38 +25,36 @@ def recipe_text(choice: Choice) -> str:
     """The recipe; each choice has its reason as a comment, and the memory that was computed."""
     files, launch = choice.files, choice.launch
     why = {reason.what: f"{reason.value}: {reason.why}" for reason in choice.reasons}
-    kept = ("tensor_parallel", "gpu_memory_utilization", "max_model_len", "max_num_seqs")
+    given = _parameters(choice)
     head = [
         f"# {ascii(files.name)[1:-1]}, chosen by gb10 from its files. Change what you know better.",
-        *(line for what, text in why.items() if what not in kept for line in _comment(f"{what} {text}")),
+        *(line for what, text in why.items() if what not in given for line in _comment(f"{what} {text}")),
     ]
     body = [
         'recipe_version: "2"',
         f"model: {_scalar(files.name)}",
         f"description: {recipe_name(files.name)} on {_count(launch.nodes)}",
         f"runtime: {choice.engine}",
-        f"container: {choice.container}",
+        *([f"container: {choice.container}"] if choice.container else []),
         f"min_nodes: {launch.nodes}",
         f"max_nodes: {launch.nodes}",
         *([f"model_revision: {files.revision}"] if files.revision else []),
         "defaults:",
         "  host: 0.0.0.0",
         "  port: 8000",
-        *_parameter("tensor_parallel", str(launch.ranks.tensor), why),
-        *_parameter("gpu_memory_utilization", f"{launch.fraction:.2f}", why),
-        *_parameter("max_model_len", str(launch.length), why),
-        *_parameter("max_num_seqs", str(launch.requests), why),
+        *(line for name, value in given.items() for line in _parameter(name, value, why)),
         *(
             ['  speculative: "" # flags of speculative decoding; empty is without']
             if choice.draft_length is not None
             else []
         ),
-        *(["env:", f'  {INDEXER_LOGITS}: "{launch.indexer_logits}"'] if launch.indexer_logits else []),
+        *(["env:"] if choice.environment else []),
+        *(f'  {name}: "{value}"' for name, value in choice.environment),
         "command: |",
         *_command(choice),
         "gb10:",
         f"  engine: {choice.engine}",
-        f'  releases: ">={launch.release}"',
+        *([f'  releases: ">={launch.release}"'] if launch.release else []),
         "  status: not measured",
         *_variants(choice),
         "  notes:",
@@ -83,6 +83,24 @@ def _comment(text: str, indent: str = "") -> list[str]:
     return [*found, line]
 
 
+def _parameters(choice: Choice) -> dict[str, str]:
+    """The parameters that a choice gives, in the order of the file."""
+    launch = choice.launch
+    if choice.engine == "llama-cpp":
+        return {
+            "ctx_size": str(launch.length),
+            "max_num_seqs": str(launch.requests),
+            "n_gpu_layers": ALL_LAYERS,
+            "ubatch_size": str(launch.batched),
+        }
+    return {
+        "tensor_parallel": str(launch.ranks.tensor),
+        "gpu_memory_utilization": f"{launch.fraction:.2f}",
+        "max_model_len": str(launch.length),
+        "max_num_seqs": str(launch.requests),
+    }
+
+
 def _parameter(name: str, value: str, why: dict[str, str]) -> list[str]:
     reason = why[name].partition(": ")[2]
     return [*_comment(reason, "  "), f"  {name}: {value}"]
@@ -91,6 +109,15 @@ def _parameter(name: str, value: str, why: dict[str, str]) -> list[str]:
 def _command(choice: Choice) -> list[str]:
     """The engine's command, its parameters by name."""
     launch, files = choice.launch, choice.files
+    if choice.engine == "llama-cpp":
+        parts = [
+            f"llama-server {'-m' if files.name.startswith('/') else '-hf'} {{model}} --alias {recipe_name(files.name)}",
+            "--host {host} --port {port}",
+            "--ctx-size {ctx_size} --parallel {max_num_seqs}",
+            "--n-gpu-layers {n_gpu_layers} --ubatch-size {ubatch_size}",
+            " ".join(choice.options),
+        ]
+        return ["  " + " \\\n    ".join(parts)]
     drafts = ["{speculative}"] if choice.draft_length is not None else []
     revision = ["--revision {model_revision}"] if files.revision else []
     cache = [f"--kv-cache-dtype {launch.cache_type}"] if launch.cache_type != "auto" else []

@@ -180,6 +180,7 @@ def with_sizes(
     """
     fields = Fields(config) if config is not None else None
     known = fields is not None and fields.kind in FAMILIES
+    encoder = fields is not None and fields.kind in ENCODERS
     count = fields.layers if fields is not None else 1 << 16
     weights = merge_weights(weight_of(tensor, size, count) for tensor, size in sizes)
     layers = () if fields is None else layer_plan(fields) if known else _attention_alone(fields)
@@ -194,10 +195,15 @@ def with_sizes(
         kind=fields.kind if fields is not None and not known else "",
         largest_file=largest_file,
         table=sum(one.size for one in weights if one.part == "table"),
-        cache_source=LAYERS if known else assumed,
+        cache=Cache() if encoder else None,
+        cache_source="an encoder keeps nothing of a request" if encoder else LAYERS if known else assumed,
     )
 
 
+ENCODERS: Final = frozenset(
+    ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "modernbert", "nomic_bert", "gte", "new")
+)
+"""Types of encoders: each token sees all others at once, so nothing is kept of a request."""
 OTHER_LAYERS: Final = re.compile(
     r"mamba|ssm|d_state|state_size|conv|linear_(?:attn|num|key|value|head)|kda|delta|gla_|lru|rwkv|recurrent|hyena|xlstm"
     r"|lightning|retention|attn_type_list|block_types|is_encoder_decoder"

@@ -10,10 +10,11 @@ from gb10.errors import UsageError
 from gb10.models.choose.choosing import Choice, ChoiceRequest
 from gb10.models.choose.writing import recipe_name, recipe_text
 from gb10.models.load.loading import load_model_recipe
+from gb10.models.memory.gguf import SUFFIX as GGUF
 from gb10.models.registries.recipe_file import SUFFIXES, model_names, models_folder
 from gb10.serving.run.prepare_service import RecipeSource, load_source
 
-HUB: Final = re.compile(r"[\w][\w.-]*/[\w][\w.-]*(?:@[\w./-]+)?", re.ASCII)
+HUB: Final = re.compile(r"[\w][\w.-]*/[\w][\w.-]*(?:@[\w./-]+)?(?::[\w.-]+)?", re.ASCII)
 MODEL: Final = re.compile(r"^model:\s*[\"']?([^\s\"'#]+)", re.MULTILINE)
 
 
@@ -31,9 +32,10 @@ def find_source(host: Host, word: str, request: ChoiceRequest) -> FoundSource:
 
     A model that one of our recipes serves is served by that recipe. Raises UsageError, FetchError.
     """
-    if word.startswith("@") or _is_recipe(word):
+    gguf = word.endswith(GGUF)
+    if word.startswith("@") or (not gguf and _is_recipe(word)):
         return FoundSource(source=load_source(host.env, word))
-    folder = Path(word).is_dir()
+    folder = Path(word).is_dir() or (gguf and Path(word).is_file())
     if not folder and not HUB.fullmatch(word):
         return FoundSource(source=load_source(host.env, word))
     ours = None if folder or request != ChoiceRequest() else _recipe_of(word)
@@ -45,7 +47,7 @@ def find_source(host: Host, word: str, request: ChoiceRequest) -> FoundSource:
     choice = choose_for(host, word, request)
     name = recipe_name(choice.files.name)
     recipe = load_model_recipe(recipe_text(choice), f"{name}.yaml")
-    kind = "a model's folder" if folder else "a model on the Hub"
+    kind = "a GGUF file" if gguf else "a model's folder" if folder else "a model on the Hub"
     return FoundSource(
         source=RecipeSource(recipe=recipe, sizes=choice.files.sizes),
         choice=choice,

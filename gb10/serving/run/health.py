@@ -1,4 +1,4 @@
-"""Whether a service works: its health page says so, then one streamed request has an answer that the guard accepts."""
+"""Whether a service works: its health page says so, then one request has an answer that the guard accepts."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -13,6 +13,8 @@ from gb10.serving.guard.finding import Judgement
 from gb10.serving.load.canary_batch import ask_canaries, guard_facts, guard_limits
 from gb10.serving.load.endpoint import reach
 from gb10.serving.load.stream_client import Bounds
+from gb10.serving.run.pooled_answer import pooled_answer
+from gb10.serving.run.service import Answers, Service
 
 LOOK: Final = 5.0
 """Seconds that one look may take."""
@@ -32,15 +34,25 @@ def is_healthy(endpoint: str) -> bool:
             return False
 
 
-def first_answer(endpoint: str, env: Mapping[str, str]) -> Judgement:
-    """What the guard says of the answer to one streamed request. Raises EndpointError.
+def first_answer(service: Service, env: Mapping[str, str]) -> tuple[Answers, Judgement]:
+    """What the server answers, and what the guard says of its answer to one request. Raises EndpointError.
 
-    Whether the answer is right is no matter of health: small models are wrong about the world.
+    A server without /v1/chat/completions (404) is asked for embeddings, then for ranks. Whether the answer is right is
+    no matter of health: small models are wrong about the world.
     """
-    served = reach(endpoint, None, env, direct=True)
-    canaries = make_canaries(1, guard_facts(), seed=endpoint)
+    served = reach(service.endpoint, None, env, direct=True)
+    if service.answers != "chat":
+        pooled = pooled_answer(served, env, service.answers)
+        if pooled.status == 0:
+            raise EndpointError("the server is healthy and does not answer", where=pooled.judgement.why)
+        return pooled.answers, pooled.judgement
+    canaries = make_canaries(1, guard_facts(), seed=service.endpoint)
     batch = ask_canaries(served, canaries, env, guard_limits(), max_tokens=TOKENS, extra={}, when="first", bounds=FIRST)
-    judgement = batch.judgements[0]
-    if batch.exchanges[0].status == 0:
+    judgement, status = batch.judgements[0], batch.exchanges[0].status
+    if status == 0:
         raise EndpointError("the server is healthy and does not answer", where=judgement.why)
-    return judgement
+    if status == HTTPStatus.NOT_FOUND:
+        pooled = pooled_answer(served, env)
+        if pooled.status == HTTPStatus.OK:
+            return pooled.answers, pooled.judgement
+    return "chat", judgement

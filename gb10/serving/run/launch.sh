@@ -172,6 +172,7 @@ case ${PYTORCH_ALLOC_CONF-} in # PyTorch reads the older name first, which an im
     esac
     ;;
 esac
+PATH=$PATH:/app # llama.cpp's own images have llama-server there, and no link to it
 server='' ended=''
 trap 'ended=yes; if [ -n "$server" ]; then end TERM; fi' TERM INT
 setsid "$@" 3>&- & # no job leads a group here, so setsid does not fork, and $! leads its own

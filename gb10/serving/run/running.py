@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 from gb10.containers.connection import engine_host
@@ -176,7 +177,7 @@ def _check_answer(ctx: Context, service: Service, watched: Watched) -> None:
     """Raise ServeError when the first answer is no sound text, with the line that tells why a server failed."""
     try:
         with ctx.reporter.task(f"{service.name}: first request"):
-            judgement = first_answer(service.endpoint, ctx.env)
+            answers, judgement = first_answer(service, ctx.env)
     except EndpointError as error:
         raise _failed(watched, f"{service.name} is healthy and does not answer; it is stopped", error.where) from error
     if judgement.verdict.bad:
@@ -186,6 +187,9 @@ def _check_answer(ctx: Context, service: Service, watched: Watched) -> None:
         raise ServeError(message, where=judgement.why, hint=OTHER)
     if judgement.why:
         ctx.reporter.say(f"{service.name}: the first answer is {judgement.verdict}: {judgement.why}")
+    if answers != service.answers:
+        ctx.reporter.say(f"{service.name}: it writes no text, and answers /v1/{answers}")
+        watched.service = replace(service, answers=answers)
 
 
 def _failed(watched: Watched, message: str, why: str | None) -> ServeError:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from gb10.containers.container_options import ContainerOptions, HostAccess
 from gb10.core.files import digest
@@ -20,6 +20,17 @@ from gb10.serving.run.service_nodes import Node
 NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,60}")
 SERVED: Final = re.compile(r"--(?:served-model-name|alias)[=\s]+[\"']?([^\s\"']+)")
 SHARE: Final = re.compile(r"--(?:gpu-memory-utilization|mem-fraction-static)[=\s]+[\"']?(0?\.\d{1,6}|1(?:\.0{1,6})?)\b")
+Answers = Literal["chat", "embeddings", "rerank"]
+"""What a server answers, as the last part of its path."""
+POOLS: Final = re.compile(
+    r"(?<![\w-])--(?:runner[=\s]+[\"']?pooling|is-embedding|embeddings?|convert[=\s]+[\"']?embed"
+    r"|task[=\s]+[\"']?(?:embed\w*|reward))(?![\w-])"
+)
+RANKS: Final = re.compile(
+    r"(?<![\w-])--(?:rerank(?:ing)?|convert[=\s]+[\"']?classify|task[=\s]+[\"']?(?:classify|score))(?![\w-])"
+    r"|classifier_from_token|ForSequenceClassification"
+)
+"""Options of vLLM, SGLang and llama.cpp for models that pool; vLLM's --hf-overrides name models that rank."""
 LEAST: Final = 2 << 30
 OOM_SCORE: Final = 500
 """The kernel ends a server before the node's own services: these have 0 or less."""
@@ -63,6 +74,8 @@ class Service:
     settings: ContainerSettings
     meeting: tuple[int, ...] = ()
     """The ports by which the ranks meet."""
+    answers: Answers = "chat"
+    """By the options of its command; after its start by what it answered."""
     asked: str | None = None
     """The digest of the service as it was asked for, before what was found on its nodes came to it."""
 
@@ -140,16 +153,23 @@ def service_of(
         runtime=rendered.runtime,
         port=api_port(rendered.serve or rendered.script or "", rendered.runtime),
         meeting=rendered.meeting,
+        answers="rerank" if RANKS.search(command) else "embeddings" if POOLS.search(command) else "chat",
         ranks=tuple(ranks),
         mods=tuple(mods),
         settings=settings,
     )
 
 
-def curl_line(endpoint: str, model: str) -> str:
+def curl_line(endpoint: str, model: str, answers: Answers = "chat") -> str:
     """A request that a person can paste."""
-    body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
-    return f"curl {endpoint}/v1/chat/completions -H 'Content-Type: application/json' -d {shlex.quote(body)}"
+    asked: dict[Answers, dict[str, object]] = {
+        "chat": {"messages": [{"role": "user", "content": "Hello"}]},
+        "embeddings": {"input": ["Hello"]},
+        "rerank": {"query": "Hello", "documents": ["Good morning", "Goodbye"]},
+    }
+    body = json.dumps({"model": model, **asked[answers]})
+    path = "chat/completions" if answers == "chat" else answers
+    return f"curl {endpoint}/v1/{path} -H 'Content-Type: application/json' -d {shlex.quote(body)}"
 
 
 MOST_NODES: Final = 64

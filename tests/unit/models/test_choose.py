@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,7 +24,7 @@ from gb10.models.lint.rule import load_rules
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.memory.engines.budget import Machine
 from gb10.models.memory.figures import load_figures
-from gb10.models.memory.model import known_config, known_names, model_of
+from gb10.models.memory.model import known_config, known_names, model_of, with_sizes
 from gb10.models.memory.shapes.config_fields import Fields
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
@@ -203,6 +204,40 @@ def test_an_embedding_model_pools() -> None:
     assert choice.pools
     assert "--runner pooling" in recipe_text(choice)
     assert "parser" not in recipe_text(choice).partition("command: |")[2]
+
+
+def test_a_model_that_writes_is_served_for_vectors_where_its_files_say_so() -> None:
+    files = replace(files_of("Qwen/Qwen3-0.6B"), pools=True)
+    for engine, option in (("vllm", "--runner pooling"), ("sglang", "--is-embedding")):
+        choice = choose(files, MACHINE, CONTAINERS, engine=engine)
+        assert option in recipe_text(choice)
+        assert choice.launch.batched == choice.launch.length == 40960
+        assert "computed in one step" in recipe_text(choice)
+
+
+def test_an_encoder_keeps_no_cache_and_its_text_ends_before_its_last_positions() -> None:
+    config = {
+        "architectures": ["XLMRobertaModel"],
+        "model_type": "xlm-roberta",
+        "hidden_size": 1024,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 16,
+        "intermediate_size": 4096,
+        "max_position_embeddings": 8194,
+        "pad_token_id": 1,
+        "vocab_size": 250002,
+        "torch_dtype": "float32",
+    }
+    sizes = with_sizes(config, [("embeddings.word_embeddings.weight", 250002 * 1024 * 4)], "o/encoder", "headers")
+    files = ModelFiles(name="o/encoder", fields=Fields(config), sizes=sizes, revision="a" * 40, text_limit=8192)
+    choice = choose(files, MACHINE, CONTAINERS)
+    assert choice.engine == "vllm"
+    assert (choice.launch.length, choice.launch.nodes, choice.launch.fraction) == (8192, 1, 0.35)
+    cache = next(item for item in choice.found.tightest.items if item.name == "KV cache")
+    assert cache.size < 1 << 20, "a share of memory that nothing is reserved of"
+    assert "an encoder keeps no cache" in recipe_text(choice).replace("\n  #", "")
+    short = choose(replace(files, text_limit=512), MACHINE, CONTAINERS)
+    assert short.launch.length == 512
 
 
 def test_what_no_engine_has_is_said() -> None:

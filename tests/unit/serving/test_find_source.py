@@ -87,7 +87,7 @@ def test_a_model_of_one_of_our_recipes_is_served_by_it(capsys: pytest.CaptureFix
     ("files", "error"),
     [
         ({}, "has no config.json"),
-        ({"a-Q4_K_M.gguf": b"", "a-Q8_0.gguf": b""}, "has GGUF files, which llama.cpp serves; gb10 builds no image"),
+        ({"a-Q4_K_M.gguf": b"", "a-Q8_0.gguf": b""}, "has 2 kinds of GGUF files, and one is served"),
         ({"config.json": b"{"}, "is not JSON"),
         ({"config.json": b'{"architectures": ["Qwen3ForCausalLM"]}'}, "the tensors of model type '' are not known"),
     ],

@@ -191,7 +191,7 @@ def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> B
         items=items,
         pool=max(share.pool, 0),
         tokens=max(int(share.pool / share.needs * share.length), 0),
-        requests=max(share.pool / share.needs, 0.0),
+        requests=None if model.cache == Cache() else max(share.pool / share.needs, 0.0),
         load=load_peak(model, launch, machine, weights),
         start=start_peak(launch, machine, sum(item.size for item in (*outside, *own, work))),
         problems=(
@@ -300,7 +300,10 @@ def _share(model: Model, launch: Launch, machine: Machine, stage: int, fixed: in
     )
     asked = ceil((launch.fraction or FRACTION) * machine.total)
     pool = asked - fixed if launch.cache_size is None else launch.cache_size
-    needs = request_bytes(model.cache_on(launch, stage), launch, length, launch.batched or BATCHED)
+    cache = model.cache_on(launch, stage)
+    if cache == Cache() and pool > 0:  # of an encoder: vLLM reserves no cache (v1/core/kv_cache_utils.py)
+        pool = 1
+    needs = request_bytes(cache, launch, length, launch.batched or BATCHED)
     return _Share(asked=max(asked, fixed + pool), fixed=fixed, pool=pool, needs=max(needs, 1), length=length)
 
 
