@@ -38,6 +38,7 @@ pytestmark = pytest.mark.integration
 TREE = Path(__file__).parents[2]
 NATIVE = f"linux/{build_architecture()}"
 TOOLS = ("sh", "cat", "sleep", "mkdir")
+V1_PIDS = Path("/sys/fs/cgroup/pids")
 UP = """\
 import os, signal
 from pathlib import PosixPath
@@ -358,6 +359,26 @@ def test_a_bad_dockerfile_is_an_error_in_buildx_own_words(site: Site) -> None:
     with pytest.raises(BuildError) as caught:
         site.build("FROM os AS final\nRUM echo")
     assert "RUM" in (caught.value.where or "")
+
+
+def test_steps_and_containers_cannot_fill_the_process_table(site: Site, store: Store) -> None:
+    """The bound lies above them all, and holds: forty processes do not fit into sixteen."""
+    (bound,) = [
+        path
+        for path in (root / Place(store).cgroup / "pids.max" for root in (V1_PIDS, V1_PIDS.parent))
+        if path.is_file()
+    ]
+    usual = bound.read_text(encoding="ascii")
+    assert 0 < int(usual) <= min(16_384, int(Path("/proc/sys/kernel/pid_max").read_text(encoding="ascii")))
+    forks = f"{fresh()}RUN for n in 1 2 3 4; do for m in 1 2 3 4 5 6 7 8 9 10; do sleep 1 & done; done; wait"
+    site.build(forks)
+    bound.write_text("16", encoding="ascii")
+    try:
+        with pytest.raises(BuildError) as caught:
+            site.build(f"{forks} && echo again")
+    finally:
+        bound.write_text(usual, encoding="ascii")
+    assert "fork" in (caught.value.where or "")
 
 
 def test_a_step_has_no_network(site: Site) -> None:

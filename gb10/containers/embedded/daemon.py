@@ -254,7 +254,8 @@ def _started(place: Place, programs: "Programs", env: Mapping[str, str]) -> Engi
     (place.run / "bin").symlink_to(programs.bin.resolve())
     path = f"{place.run / 'bin'}:{env.get('PATH') or os.defpath}"
     with explained("the embedded engine cannot be started", hint=MEND):
-        pid = spawn(entering(place.run, place.data, _argv(place)), env={**env, "PATH": path}, log=place.log)
+        entered = entering(place.run, place.data, place.cgroup, _argv(place))
+        pid = spawn(entered, env={**env, "PATH": path}, log=place.log)
     deadline = time.monotonic() + ANSWER_SECONDS
     while time.monotonic() < deadline and alive(pid):
         engine = answering(place)

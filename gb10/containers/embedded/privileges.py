@@ -11,8 +11,8 @@ from gb10.core.proc import capture
 from gb10.errors import EngineError
 
 ENTER = """\
-run=$1 data=$2
-shift 2
+run=$1 data=$2 cgroup=$3
+shift 3
 mount --bind "$data" "$run/data"
 probe=$run/data/probe
 rm -rf "$probe"
@@ -29,9 +29,20 @@ fi
 if [ -e /run/containerd/containerd.sock ]; then
   mount -t tmpfs gb10 /run/containerd
 fi
+most=$(cat /proc/sys/kernel/pid_max)
+most=$((most < 65536 ? most / 4 : 16384))
+pids=/sys/fs/cgroup/pids
+[ -d "$pids" ] || pids=/sys/fs/cgroup
+[ "$pids" != /sys/fs/cgroup ] || echo +pids >"$pids/cgroup.subtree_control" || echo "no pids controller here"
+if ! mkdir -p "$pids/$cgroup" || ! echo "$most" >"$pids/$cgroup/pids.max"; then
+  echo "what runs in containers and build steps is not bounded in number: a fork bomb can fill the process table"
+fi
 exec "$@"
 """
-"""dockerd takes a containerd that it finds at its usual place: the system's is not ours to use, so it is covered."""
+"""dockerd takes a containerd that it finds at its usual place: the system's is not ours to use, so it is covered.
+
+What containers and build steps run together is at most a quarter of the process table, 16,384 processes and threads.
+"""
 NEW_ROOT = """\
 run=$1
 mount --bind "$run" "$run"
@@ -46,9 +57,12 @@ exec chroot "$run/root" "$@"
 TOOLS = ("unshare", "mount", "umount", "sh", "grep", "chroot")
 
 
-def entering(run: Path, data: Path, argv: Sequence[str]) -> list[str]:
-    """The command that runs ``argv`` in a namespace of its own, where ``data`` lies at ``run``/data."""
-    inner = ["sh", "-euc", ENTER, "sh", str(run), str(data), *argv]
+def entering(run: Path, data: Path, cgroup: str, argv: Sequence[str]) -> list[str]:
+    """The command that runs ``argv`` in a namespace of its own, where ``data`` lies at ``run``/data.
+
+    ``cgroup`` is the parent of its containers and build steps, whose processes are bounded.
+    """
+    inner = ["sh", "-euc", ENTER, "sh", str(run), str(data), cgroup, *argv]
     if "/" in mount_points():
         return ["unshare", "--mount", "--propagation=slave", *inner]
     return ["unshare", "--mount", "--propagation=unchanged", "sh", "-euc", NEW_ROOT, "sh", str(run), *inner]

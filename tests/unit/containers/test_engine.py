@@ -147,9 +147,9 @@ def test_a_build_has_one_output() -> None:
 
 
 def test_the_engine_enters_its_own_mount_namespace() -> None:
-    argv = entering(Path("/run/x"), Path("/s t/data"), ["dockerd", "--debug"])
+    argv = entering(Path("/run/x"), Path("/s t/data"), "gb10-x", ["dockerd", "--debug"])
     assert argv[:2] == ["unshare", "--mount"]
-    assert argv[-4:] == ["/run/x", "/s t/data", "dockerd", "--debug"]
+    assert argv[-5:] == ["/run/x", "/s t/data", "gb10-x", "dockerd", "--debug"]
 
 
 def _request(
