@@ -1,20 +1,26 @@
 """`selftest` as a user starts it: real servers that a command starts, real compilers, kills, full disks."""
 
+import io
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
+from gb10.containers.connection import client
+from gb10.containers.reach import connect_or_start
 from gb10.core.installation import ROOT
+from gb10.core.store import open_store
 from gb10.serving.selftest.device_compiles import compiles_seen
 from gb10.serving.selftest.place import LocalPlace, run_program
 from tests.integration.openai_server import BATCH
@@ -203,6 +209,28 @@ def test_without_a_gpu_each_step_says_so(tmp_path: Path) -> None:
 def test_wrong_input_is_one_clear_sentence(words: list[str], code: int, says: str, tmp_path: Path) -> None:
     found, document, said = selftest(tmp_path / "r", *words)
     assert (found, says in said + json.dumps(document)) == (code, True), said
+
+
+def test_an_image_without_our_labels_and_one_that_is_not_here(tmp_path: Path) -> None:
+    """Its proof is not there: what `verify` says of it is said, and that is no result of ours."""
+    engine = connect_or_start(os.environ, open_store(os.environ))
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        member = tarfile.TarInfo("etc/os-release")
+        member.size = len(text := b"ID=theirs\n")
+        tar.addfile(member, io.BytesIO(text))
+    with closing(client(engine)) as sdk:
+        sdk.api.import_image_from_data(content.getvalue(), repository="theirs", tag="1")
+        try:
+            code, document, said = selftest(tmp_path / "r", "--image", "theirs:1", *steps("image", "limits"))
+        finally:
+            sdk.images.remove("theirs:1", force=True)
+        assert sdk.containers.list(all=True, filters={"ancestor": "theirs:1"}) == []
+    assert (code, set(results(document).values())) == (13, {"not checked"}), said
+    assert "not built by gb10" in document["steps"][0]["why"]
+    assert document["steps"][1]["why"].startswith("no GPU")
+    code, _, said = selftest(tmp_path / "none", "--image", "theirs:2", *steps("image"))
+    assert (code, "the engine has no image theirs:2" in said) == (7, True), said
 
 
 def test_a_folder_that_is_not_empty_needs_resume(tmp_path: Path) -> None:
