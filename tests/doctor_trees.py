@@ -21,6 +21,7 @@ HEALTHY: Rows = (
     ("gpu", "-", "P8, 0, 208, 3003, 4.12, 41, 0x0000000000000001"),
     ("smi", "-", "CUDA Version        : 13.0"),
     ("heat", "acpitz", "46300"),
+    ("journal", "kernel"),
     ("boot", "-", "Nov 23 23:11:02 spark-1 systemd-journald[412]: Journal stopped"),
 )
 
@@ -102,9 +103,8 @@ def write_look(root: Path, rows: Rows) -> Path:
     gpu, version = "\n".join(line for _, line in of("gpu")), "\n".join(line for _, line in of("smi"))
     _stub(root, "nvidia-smi", None, f'case $1 in --version) echo "{version}" ;; *) echo "{gpu}" ;; esac')
     boot, kernel = ("\n".join(line for _, line in of(key)) for key in ("boot", "kernel"))
-    _stub(
-        root, "journalctl", None, f"case \"$*\" in *--boot=-1*) cat <<'END'\n{boot}\nEND\n;; *) echo '{kernel}' ;; esac"
-    )
+    cases = f"*--boot=-1*) cat <<'END'\n{boot}\nEND\n;; *--lines=1) echo '{'a line' if of('journal') else ''}' ;;"
+    _stub(root, "journalctl", None, f"case \"$*\" in {cases} *) echo '{kernel}' ;; esac")
     _stub(root, "sleep", None, f"cp -r {root}/later/. {root}/proc/")
     if of("program", "docker"):
         _stub(root, "docker", "")

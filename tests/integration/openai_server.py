@@ -75,6 +75,8 @@ class State:
     """How much starts differ in speed."""
     only: str = ""
     """The one model that it lists; empty is all."""
+    release: str = ""
+    """Of the vLLM that it says it is; empty says nothing."""
     drafts: int = 0
     accepted: int = 0
     key: str = ""
@@ -110,6 +112,9 @@ class Handler(BaseHTTPRequestHandler):
             return
         if self.path == "/metrics":
             self._text(200, counters(self.state), "text/plain; version=0.0.4")
+            return
+        if self.path == "/version" and self.state.release:
+            self._whole(200, {"version": self.state.release})
             return
         if not self.path.endswith("/models"):
             self._whole(404, {"detail": "Not Found"})
@@ -340,8 +345,11 @@ def main() -> None:
     parser.add_argument("--spread", type=float, default=0.0, help="how much starts differ in speed")
     parser.add_argument("--starts", type=Path, help="a file that counts starts: the same luck in the same order")
     parser.add_argument("--only", default="", help="the one model that it lists")
+    parser.add_argument("--release", default="", help="the release of vLLM that it says it is")
+    parser.add_argument("--drafts", type=int, default=0, help="how many drafts its counter has")
     asked = parser.parse_args()
     state = State(rate=asked.rate, spread=asked.spread, only=asked.only, start=started(asked.starts))
+    state.release, state.drafts = asked.release, asked.drafts
     Server(("127.0.0.1", asked.port), type("Bound", (Handler,), {"state": state})).serve_forever()
 
 

@@ -106,7 +106,29 @@ def test_a_machine_that_shows_nothing_makes_no_finding(tmp_path: Path, monkeypat
     monkeypatch.setenv("GB10_PROBE_ROOT", str(tmp_path))
     found = doctor("--host", "localhost")
     assert found["findings"] == []
-    assert "localhost: nothing in /sys can be read, so nothing is said of its network" in found["remarks"]
+    rows = {one["what"]: one for one in found["unchecked"]}
+    assert {"GPU", "network", "memory", "use of the cores", "temperatures", "containers"} <= set(rows)
+    assert rows["network"] == {
+        "what": "network",
+        "reason": "nothing in /sys/class/net can be read",
+        "where": "localhost",
+    }
+    assert found["exit"] == 13
+    assert doctor("--host", "localhost", "--allow-unchecked")["exit"] == 0
+
+
+def test_an_error_that_was_found_wins_over_what_was_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine whose kernel refuses RDMA, of which nothing else can be read."""
+    monkeypatch.setenv("GB10_PROBE_ROOT", str(tmp_path))
+    for name, text in (("proc/sys/kernel/osrelease", "7.0.0-1019-nvidia"), ("dev/infiniband/rdma_cm", "")):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(f"{text}\n", encoding="utf-8")
+    found = doctor("--host", "localhost")
+    assert [one["level"] for one in found["findings"]] == ["error"]
+    assert "GPU" in {one["what"] for one in found["unchecked"]}
+    assert found["exit"] == 12
 
 
 @pytest.fixture(scope="module")
@@ -192,9 +214,10 @@ def test_another_machine_by_ssh_and_one_that_is_not_there(tmp_path: Path, monkey
         host = two.machines[0].host
         found = doctor("--host", host, "--host", "ssh://root@127.0.0.1:1/x")
     assert found["machines"] == [host]
-    sentences = [one for one in found["remarks"] if one.startswith("ssh://root@127.0.0.1:1/x cannot be read")]
-    assert len(sentences) == 1
-    assert "\n" not in sentences[0]
+    (lost,) = (one for one in found["unchecked"] if one["what"] == "machine")
+    assert lost["where"] == "ssh://root@127.0.0.1:1/x"
+    assert lost["reason"].startswith("ssh://root@127.0.0.1:1/x cannot be read")
+    assert "\n" not in lost["reason"]
 
 
 def test_no_machine_that_can_be_read_is_an_error_of_its_own() -> None:
@@ -224,7 +247,9 @@ def test_an_endpoint_is_asked(server: tuple[str, State], model: str, code: str |
 def test_an_endpoint_that_is_down_is_one_sentence() -> None:
     found = doctor("--probe", "--url", "http://127.0.0.1:9")
     assert found["findings"] == []
-    assert [one.startswith("http://127.0.0.1:9: the endpoint does not answer") for one in found["remarks"]] == [True]
+    (row,) = found["unchecked"]
+    assert (row["what"], row["where"], found["exit"]) == ("endpoint", "http://127.0.0.1:9", 13)
+    assert row["reason"].startswith("the endpoint does not answer")
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,26 @@
 """`selftest` as a user starts it: real servers that a command starts, real compilers, kills, full disks."""
 
+import io
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
+from gb10.containers.connection import client
+from gb10.containers.reach import connect_or_start
 from gb10.core.installation import ROOT
+from gb10.core.store import open_store
 from gb10.serving.selftest.device_compiles import compiles_seen
 from gb10.serving.selftest.place import LocalPlace, run_program
 from tests.integration.openai_server import BATCH
@@ -101,6 +107,76 @@ def test_an_answer_of_another_server_that_parts_is_found(tmp_path: Path) -> None
     assert "question 1 parts at character 0" in parts["steps"][-1]["why"]
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "result", "says"),
+    [
+        ("--drafts 40", 0, "holds", "40 drafts; 8 of 8 answers are the same"),
+        (f"--drafts 40 --only '{BATCH}'", 9, "does not hold", "3 at once"),
+        ("--drafts 40 --only 'garbage: !'", 9, "does not hold", "question 1 parts at character 0"),
+        ("--drafts 0", 13, "not checked", "made no draft"),
+        ("--no-such-option", 13, "not checked", "the other server did not start"),
+    ],
+)
+def test_drafts_on_and_off(words: str, code: int, result: str, says: str, tmp_path: Path) -> None:
+    """Drafts that only spoil several requests at once, drafts that spoil all, and drafts that nobody made."""
+    found, document, said = selftest(
+        tmp_path / "r", "--launch", f"{SERVER} good {{args}}", "--drafts", words, *steps("drafts")
+    )
+    assert (found, results(document)["drafts"]) == (code, result), said
+    assert says in document["steps"][-1]["why"]
+    assert [one["id"] for one in document["steps"]] == ["server", "greedy", "drafts"]
+
+
+@pytest.mark.parametrize(
+    ("obeys", "other", "code", "result", "says"),
+    [
+        (True, "good", 0, "holds", "GB10_CUTLASS_MOE=0: 8 of 8 answers are the same"),
+        (True, "garbage: !", 9, "does not hold", "GB10_CUTLASS_MOE=0: question 1 parts"),
+        (False, "good", 13, "not checked", "the log does not name GB10_CUTLASS_MOE=0"),
+    ],
+)
+def test_a_switch_that_leaves_our_kernels_out(  # noqa: PLR0917 - a row
+    obeys: bool, other: str, code: int, result: str, says: str, tmp_path: Path
+) -> None:
+    """The server prints what patch vllm/0003 prints when it obeys, and answers otherwise where that is planted."""
+    server = tmp_path / "serve.sh"
+    warning = "GB10_CUTLASS_MOE=0: FP8 MoE layers do not use gb10's kernels" if obeys else "up"
+    server.write_text(
+        f"""#!/bin/sh
+model=good
+if [ "$GB10_CUTLASS_MOE" = 0 ]; then echo "{warning}"; model="{other}"; fi
+exec {SERVER.replace("{port}", '"$1"')} "$model" --release 0.33.0
+""",
+        encoding="utf-8",
+    )
+    server.chmod(0o755)
+    found, document, said = selftest(tmp_path / "r", "--launch", f"{server} {{port}}", *steps("switches"))
+    assert (found, results(document)["switches"]) == (code, result), said
+    assert says in document["steps"][-1]["why"]
+
+
+def test_settings_in_place_of_another_image(tmp_path: Path) -> None:
+    code, document, said = selftest(
+        tmp_path / "r", "--launch", f"{SERVER} good {{args}}", "--against", "args='--rate 500'", *steps("against")
+    )
+    assert (code, results(document)["against"]) == (0, "holds"), said
+    code, _, said = selftest(
+        tmp_path / "none", "--launch", f"{SERVER} good", "--against", "gb10/vllm:1", *steps("against")
+    )
+    assert code == 2
+    assert "no place for 'image'" in said
+
+
+def test_a_resume_asks_again_for_what_the_rest_needs(tmp_path: Path) -> None:
+    """The answers of greedy live in the process: a step that goes on with them brings the server and them back."""
+    out, launch = tmp_path / "r", f"{SERVER} good {{args}}"
+    first = selftest(out, "--launch", launch, *steps("guard", "drafts"))
+    assert results(first[1])["drafts"] == "not checked"  # the server does not say which engine it is
+    again = selftest(out, "--launch", launch, "--resume", "--drafts", "--drafts 7", *steps("guard", "drafts"))
+    assert (again[0], set(results(again[1]).values())) == (0, {"holds"}), again[2]
+    assert again[1]["steps"][1] == first[1]["steps"][1]
+
+
 def test_a_server_that_does_not_start_leaves_the_rest_unchecked(tmp_path: Path) -> None:
     code, document, _ = selftest(
         tmp_path / "r", "--launch", "sh -c 'echo no CUDA device; exit 3' {port}", *steps("guard", "machine")
@@ -133,6 +209,28 @@ def test_without_a_gpu_each_step_says_so(tmp_path: Path) -> None:
 def test_wrong_input_is_one_clear_sentence(words: list[str], code: int, says: str, tmp_path: Path) -> None:
     found, document, said = selftest(tmp_path / "r", *words)
     assert (found, says in said + json.dumps(document)) == (code, True), said
+
+
+def test_an_image_without_our_labels_and_one_that_is_not_here(tmp_path: Path) -> None:
+    """Its proof is not there: what `verify` says of it is said, and that is no result of ours."""
+    engine = connect_or_start(os.environ, open_store(os.environ))
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        member = tarfile.TarInfo("etc/os-release")
+        member.size = len(text := b"ID=theirs\n")
+        tar.addfile(member, io.BytesIO(text))
+    with closing(client(engine)) as sdk:
+        sdk.api.import_image_from_data(content.getvalue(), repository="theirs", tag="1")
+        try:
+            code, document, said = selftest(tmp_path / "r", "--image", "theirs:1", *steps("image", "limits"))
+        finally:
+            sdk.images.remove("theirs:1", force=True)
+        assert sdk.containers.list(all=True, filters={"ancestor": "theirs:1"}) == []
+    assert (code, set(results(document).values())) == (13, {"not checked"}), said
+    assert "not built by gb10" in document["steps"][0]["why"]
+    assert document["steps"][1]["why"].startswith("no GPU")
+    code, _, said = selftest(tmp_path / "none", "--image", "theirs:2", *steps("image"))
+    assert (code, "the engine has no image theirs:2" in said) == (7, True), said
 
 
 def test_a_folder_that_is_not_empty_needs_resume(tmp_path: Path) -> None:

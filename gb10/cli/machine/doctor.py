@@ -230,8 +230,8 @@ It reads, and changes nothing. Rules that cannot be about an image, by its plan.
 Several logs are one story: the first error of all comes first. Errors that no rule knows are named as such,
 with the statement of the engine that printed them.
 
-Exit 12 when it found an error, 7 when no machine that you named can be read, 13 when no line of a log is an engine's
-or a kernel's, or a container's log is empty.
+Exit 12 when it found an error, 7 when no machine that you named can be read, 13 when a part could not be looked at:
+without a driver the GPU, without an engine the containers, a log without a line of an engine or a kernel.
 """)
 HostOption = Annotated[
     list[str] | None,

@@ -52,7 +52,17 @@ def asked_of(
     nodes: NodesOption = None,
     against: Annotated[
         str | None,
-        typer.Option("--against", metavar="REF", help="Compare greedy answers with those of this image."),
+        typer.Option(
+            "--against",
+            metavar="REF|KEY=VALUE…",
+            help="Compare greedy answers with this image's, or under settings (env.NAME=VALUE).",
+        ),
+    ] = None,
+    drafts: Annotated[
+        str | None,
+        typer.Option(
+            "--drafts", metavar="WORDS", help="What turns drafts on in the engine's command. Default: n-grams."
+        ),
     ] = None,
     most: Annotated[
         int, typer.Option("--most", metavar="N", min=1, max=256, help="The largest batch of the step batches.")
@@ -73,6 +83,7 @@ def asked_of(
         launch=launch,
         nodes=nodes,
         against=against,
+        drafts=drafts,
         most=most,
         download=download,
         quick=quick,
@@ -102,6 +113,7 @@ def run(
     ./build.py selftest run --quick --model models/mine       # also a server; at most 10 minutes
     ./build.py selftest run --step power --step limits        # these steps alone
     ./build.py selftest run --model models/mine --against gb10/vllm:OLD
+    ./build.py selftest run --model models/mine --against env.GB10_CUTLASS_MOE=0
     ./build.py selftest run --recipe NAME --nodes @home       # over several nodes
     ./build.py selftest run --out report --resume             # after an interruption, with the same options
     ./build.py selftest run --launch 'vllm serve M --port {port}' --python .venv/bin/python3

@@ -16,7 +16,7 @@ from gb10.serving.checkup.collect_containers import (
     collect_containers,
     joined,
     scanner_for,
-    sentence,
+    unread,
 )
 from gb10.serving.checkup.engine_source import explained
 from gb10.serving.checkup.saved_logs import SavedLog
@@ -24,6 +24,7 @@ from gb10.serving.cluster.probing import each_machine, not_whole, read_node, scr
 from gb10.serving.doctor.container_checks import ContainerState
 from gb10.serving.doctor.diagnosing import EndpointOutcomes, Evidence, diagnose, silent_logs
 from gb10.serving.doctor.diagnosis import Diagnosis
+from gb10.serving.doctor.host_checks import unseen
 from gb10.serving.doctor.host_state import Look, Machine, read_look
 from gb10.serving.doctor.log_scan import Scan
 from gb10.serving.doctor.masking import masked, masked_environment, secrets_in, secrets_of
@@ -81,18 +82,18 @@ class Checkup:
     secrets: tuple[str, ...] = ()
     """Of variables and commands of containers, and of the user: masked in a bundle wherever they stand."""
     unchecked: tuple[NotChecked, ...] = ()
-    """Logs that the user named and that are none, and empty ones of containers."""
+    """What could not be read, logs that the user named and that are none, and empty ones of containers."""
 
 
 def collect(host: Host, request: Request, seed: str) -> Checkup:
-    """Look at all that was asked for. What cannot be read is a remark; raises UsageError."""
+    """Look at all that was asked for. What cannot be read is a row "not checked"; raises UsageError."""
     with ThreadPoolExecutor(max(2, 2 * len(request.hosts))) as pool:
         machines = pool.submit(each_machine, request.hosts, collect_host)
         visits = [pool.submit(collect_containers, host, name) for name in request.hosts]
     visited = joined([one.result() for one in visits])
     found = machines.result()
     seen = {name: one for name, one in found.items() if isinstance(one, Machine)}
-    failed = [sentence(one, name) for name, one in found.items() if isinstance(one, Gb10Error)]
+    failed = [unread(one, "machine", name) for name, one in found.items() if isinstance(one, Gb10Error)]
     containers = tuple(replace(one, machine=seen.get(one.host)) for one in visited.containers)
     saved = {log.name: log.scan for log in request.logs}
     asked, unasked = _asked(host, request, containers, seed) if request.probe else ((), ())
@@ -102,13 +103,14 @@ def collect(host: Host, request: Request, seed: str) -> Checkup:
         containers=containers,
         endpoints=asked,
         notes=visited.notes,
-        remarks=(*failed, *visited.remarks, *unasked, *_unreadable(seen), *_cut(visited.logs | saved)),
+        remarks=(*visited.remarks, *_cut(visited.logs | saved)),
     )
     tails = visited.tails | {log.name: log.tail for log in request.logs}
     files = _files(shown, replace(visited, tails=tails))
     secrets = _secrets(host.env, containers)
     diagnosis = explained(host, diagnose(load_doctor_rules(), shown), shown, request.source, fetch=request.explain)
-    unchecked = silent_logs(saved, diagnosis, visited.logs)
+    rows = (row for one in seen.values() for row in unseen(one))
+    unchecked = (*failed, *rows, *visited.unchecked, *silent_logs(saved, diagnosis, visited.logs), *unasked)
     return Checkup(diagnosis=diagnosis, shown=shown, files=files, secrets=secrets, unchecked=unchecked)
 
 
@@ -131,16 +133,6 @@ def _kernel_logs(machines: Mapping[str, Machine]) -> dict[str, Scan]:
     return found
 
 
-def _unreadable(machines: Mapping[str, Machine]) -> list[str]:
-    found = [f"{name}: this user may not read {path}" for name, one in machines.items() for path in one.look.unreadable]
-    for name, machine in machines.items():
-        if not machine.facts.netdevs:
-            found.append(f"{name}: nothing in /sys can be read, so nothing is said of its network")
-        if machine.facts.driver is None:
-            found.append(f"{name}: no NVIDIA driver answers, so nothing is said of its GPU")
-    return found
-
-
 def _cut(logs: Mapping[str, Scan]) -> list[str]:
     return [
         f"{name}: of lines with {text!r} only the first were looked at"
@@ -151,7 +143,7 @@ def _cut(logs: Mapping[str, Scan]) -> list[str]:
 
 def _asked(
     host: Host, request: Request, containers: Sequence[ContainerState], seed: str
-) -> tuple[tuple[EndpointOutcomes, ...], tuple[str, ...]]:
+) -> tuple[tuple[EndpointOutcomes, ...], tuple[NotChecked, ...]]:
     """The endpoints that are named, else those of the services that run.
 
     A service is asked on the node where its container was found. Only an endpoint that the user named, and one of this
@@ -159,7 +151,7 @@ def _asked(
     """
     found, failed = (dict.fromkeys(request.urls), []) if request.urls else _running(containers)
     if not found:
-        return (), (*failed, "no endpoint is known to ask: name one with --url")
+        return (), (*failed, NotChecked(what="endpoint", reason="no service runs here; name one with --url"))
     from gb10.serving.checkup.endpoint_probe import probe_endpoint  # noqa: PLC0415 - a tenth of a second for logs
 
     asked = []
@@ -170,13 +162,15 @@ def _asked(
             with host.reporter.task(f"{url}: asking canaries"):
                 asked.append(probe_endpoint(endpoint, host.env, seed))
         except Gb10Error as error:
-            more = "" if keyed or not host.env.get(KEY) else f"; it got no key: name it with --url {url}"
-            failed.append(sentence(error, url) + more)
+            row = unread(error, "endpoint", url)
+            keyless = not keyed and bool(host.env.get(KEY))
+            more = f"; it got no key: name it with --url {url}" if keyless else ""
+            failed.append(replace(row, reason=row.reason + more))
     return tuple(asked), tuple(failed)
 
 
-def _running(containers: Sequence[ContainerState]) -> tuple[dict[str, None], list[str]]:
-    """The URLs of services that run, each once, and a sentence for each that has none."""
+def _running(containers: Sequence[ContainerState]) -> tuple[dict[str, None], list[NotChecked]]:
+    """The URLs of services that run, each once, and a row for each that has none."""
     urls: dict[str, None] = {}
     failed = []
     for one in containers:
@@ -186,7 +180,8 @@ def _running(containers: Sequence[ContainerState]) -> tuple[dict[str, None], lis
             if url:
                 urls[url] = None
             else:
-                failed.append(f"{one.label}: its label names no endpoint of a service, so it was not asked")
+                reason = "its label names no endpoint of a service"
+                failed.append(NotChecked(what="endpoint", reason=reason, where=one.label))
     return urls, failed
 
 

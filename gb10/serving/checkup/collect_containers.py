@@ -10,6 +10,7 @@ from gb10.containers.connection import Engine
 from gb10.containers.docker_containers import ServingContainer, file_in, log_blocks, run_inside, serving_containers
 from gb10.containers.node import reached
 from gb10.containers.reach import connect_if_running, denial
+from gb10.core.checked import NotChecked
 from gb10.core.host import Host
 from gb10.core.ssh import HERE
 from gb10.errors import EngineError, Gb10Error
@@ -45,6 +46,8 @@ class CollectedContainers:
     notes: dict[str, str] = field(default_factory=dict)
     """About a tuned file that an engine asked for."""
     remarks: tuple[str, ...] = ()
+    unchecked: tuple[NotChecked, ...] = ()
+    """What could not be read."""
 
 
 def scanner_for(image: ImageRecord | None) -> Scanner:
@@ -59,19 +62,19 @@ def scanner_for(image: ImageRecord | None) -> Scanner:
 
 
 def collect_containers(host: Host, name: str) -> CollectedContainers:
-    """The containers of a machine, each looked at. What cannot be read is a remark."""
+    """The containers of a machine, each looked at. What cannot be read is a row "not checked"."""
     try:
         with _engine(host, name) as engine:
             found = [_one(engine, name, container) for container in serving_containers(engine)]
             return joined(found) if found else CollectedContainers(remarks=(f"no container on {name} serves a model",))
     except Gb10Error as error:
-        return CollectedContainers(remarks=(sentence(error, f"containers of {name}"),))
+        return CollectedContainers(unchecked=(unread(error, "containers", name),))
 
 
-def sentence(error: Gb10Error, what: str) -> str:
-    """An error as one sentence about what could not be read."""
-    about = "" if error.message.startswith(what) else what
-    return ": ".join(filter(None, (about, error.message, " ".join((error.where or "").split()))))
+def unread(error: Gb10Error, what: str, where: str) -> NotChecked:
+    """The row of what could not be read because of an error."""
+    reason = ": ".join(filter(None, (error.message, " ".join((error.where or "").split()))))
+    return NotChecked(what=what, reason=reason, where=where)
 
 
 @contextmanager
@@ -95,6 +98,7 @@ def joined(parts: Sequence[CollectedContainers]) -> CollectedContainers:
         tails={one: text for part in parts for one, text in part.tails.items()},
         notes={asked: text for part in parts for asked, text in part.notes.items()},
         remarks=tuple(remark for part in parts for remark in part.remarks),
+        unchecked=tuple(row for part in parts for row in part.unchecked),
     )
 
 
@@ -120,15 +124,15 @@ def _one(engine: Engine, host: str, container: ServingContainer) -> CollectedCon
     try:
         scan, tail = _log(engine, container, record)
     except Gb10Error as error:
-        return CollectedContainers(containers=(shown,), remarks=(sentence(error, f"the log of {label}"),))
-    remarks = () if record else (f"{label}: its image says nothing of itself, so no rule is dropped",)
+        return CollectedContainers(containers=(shown,), unchecked=(unread(error, "log", label),))
+    unknown = NotChecked(what="rules about a release", reason="its image does not say what it has", where=label)
     return CollectedContainers(
         containers=(shown,),
         logs={label: scan},
         plans={label: text} if text else {},
         tails={label: tail},
         notes=_notes(engine, container, scan),
-        remarks=remarks,
+        unchecked=() if record else (unknown,),
     )
 
 

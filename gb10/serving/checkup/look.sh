@@ -75,6 +75,7 @@ for device in "$root"/sys/class/infiniband/*/device; do
   say iommu "${name##*/}" "$line"
 done
 ask 2 journalctl --no-pager --quiet --output=short --boot=-1 --lines=12 | lines boot -
+if [ -n "$(ask 2 journalctl --no-pager --quiet --output=short --boot --dmesg --lines=1)" ]; then say journal kernel; fi
 ask 2 journalctl --no-pager --quiet --output=short --boot --dmesg --lines=4000 --grep='NVRM|Xid|mlx5|[Oo]ut of memory|oom-kill' \
   | tail -n 100 | lines kernel -
 sleep 0.3

@@ -1,4 +1,4 @@
-"""The signs that a machine itself shows: the name of each in the rules, with what was seen. Pure."""
+"""The signs that a machine itself shows, by their names in the rules, and what of it could not be read. Pure."""
 
 import json
 import re
@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import Final, Literal, get_args
 
+from gb10.core.checked import NotChecked
 from gb10.core.linear_regex import linear
 from gb10.serving.cluster.adapters import JUMBO, LANES, ports_of
 from gb10.serving.doctor.host_state import Machine
@@ -147,3 +148,36 @@ def _of_fast_link(machine: Machine) -> Signs:
     named = [name for name, kind in machine.look.iommu.items() if kind in TRANSLATES and name in active]
     if named:
         yield "adapter-behind-iommu", f"{', '.join(sorted(named))}: {machine.look.iommu[named[0]]}"
+
+
+def unseen(machine: Machine) -> tuple[NotChecked, ...]:
+    """A row for each part of a machine that its rules need and that could not be read, with the reason."""
+    facts, look = machine.facts, machine.look
+    gpu = look.gpu
+    parts = {
+        "GPU": None if facts.driver else "no NVIDIA driver is loaded",
+        "clock, power and use of the GPU": (
+            None
+            if not facts.driver or (gpu and gpu.busy is not None and gpu.clock is not None)
+            else "nvidia-smi is missing, did not answer in 3 s, or does not name them"
+        ),
+        "CUDA of the driver": "nvidia-smi --version does not name it" if facts.driver and not look.cuda else None,
+        "memory": None if facts.memory.total else "/proc/meminfo cannot be read",
+        "use of the cores": None if look.cores else "/proc/stat cannot be read",
+        "temperatures": None if look.heat else "/sys/class/thermal has no zone that can be read",
+        "kernel's log": None if look.journal else "journalctl is missing, or shows this user no line of the kernel",
+        "end of the boot before": (
+            None if look.last_boot else "journalctl is missing, keeps no boot before, or this user may not read it"
+        ),
+        "network": None if facts.netdevs else "nothing in /sys/class/net can be read",
+        "fast link": "/sys/class/net has no ConnectX adapter" if facts.netdevs and not ports_of(facts) else None,
+        "RDMA": (
+            "/sys/class/infiniband has no device: is the kernel's module mlx5_ib loaded?"
+            if ports_of(facts) and not facts.hcas
+            else None
+        ),
+        **dict.fromkeys(look.unreadable, "this user may not read it"),
+    }
+    return tuple(
+        NotChecked(what=what, reason=reason, where=machine.host) for what, reason in parts.items() if reason is not None
+    )

@@ -70,6 +70,8 @@ class Look:
     """The last lines of the boot before."""
     kernel: tuple[str, ...] = ()
     """Lines of the kernel about the GPU, the adapter and memory."""
+    journal: bool = False
+    """Whether the kernel's log can be read at all: only then do no lines mean that nothing happened."""
     unreadable: tuple[str, ...] = ()
 
 
@@ -83,7 +85,8 @@ class Machine:
 
 
 VERSION: Final = "1"
-CUDA: Final = re.compile(r"CUDA Version\s*:\s*(\d{1,2}\.\d{1,2})")
+CUDA: Final = re.compile(r"CUDA (?:UMD )?Version\s{0,20}:\s{0,20}(\d{1,2}\.\d{1,2})")
+"""As nvidia-smi prints it; newer ones say of which part of the driver."""
 STATE: Final = re.compile(r"P\d{1,2}")
 PROCESS: Final = re.compile(r"[\w:./+ -]{1,20}")
 REASONS: Final = re.compile(r"0x[0-9a-f]{1,16}", re.IGNORECASE)
@@ -114,6 +117,7 @@ def read_look(text: str) -> Look | None:
         iommu=dict(each(rows, "iommu", 2, lambda row: (row[0], row[1]) if row[1] != NONE else None)),
         last_boot=_texts(rows, "boot"),
         kernel=_texts(rows, "kernel"),
+        journal=one(rows, "journal", name_in) == "kernel",
         unreadable=each(rows, "unreadable", 1, lambda row: row[0]),
     )
 

@@ -67,15 +67,28 @@ def reach(url: str, model: str | None, env: Mapping[str, str], *, keyed: bool = 
 
 @contextmanager
 def page(
-    url: str, headers: Mapping[str, str], env: Mapping[str, str], *, seconds: float, direct: bool
+    url: str,
+    headers: Mapping[str, str],
+    env: Mapping[str, str],
+    *,
+    seconds: float,
+    direct: bool,
+    sent: Mapping[str, object] | None = None,
 ) -> Iterator[requests.Response]:
-    """The answer to a GET, whose body is not read yet."""
+    """The answer to a GET, or to a POST of ``sent`` as JSON; its body is not read yet."""
     bundle = ca_bundle(env)
     with requests.Session() as session:
         session.trust_env = not direct
         verify = str(bundle) if bundle else True
-        with session.get(
-            url, headers=headers, timeout=seconds, verify=verify, stream=True, allow_redirects=not direct
+        with session.request(
+            "GET" if sent is None else "POST",
+            url,
+            headers=headers,
+            json=sent,
+            timeout=seconds,
+            verify=verify,
+            stream=True,
+            allow_redirects=not direct,
         ) as reply:
             yield reply
 

@@ -1,5 +1,6 @@
 """Answers of a server: canaries at every batch size, prefixes, long answers, greedy answers of two servers."""
 
+import json
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -7,13 +8,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
+import requests
+from urllib3.exceptions import HTTPError
+
 from gb10.core.installation import ROOT
 from gb10.serving.guard.canary import make_canaries
 from gb10.serving.guard.judging import StreamWatch
 from gb10.serving.load.canary_batch import CanaryBatch, ask_canaries, canary_verdict, guard_facts, guard_limits, joined
-from gb10.serving.load.endpoint import Endpoint
+from gb10.serving.load.endpoint import Endpoint, page
 from gb10.serving.load.exchange import Exchange
-from gb10.serving.load.stream_client import Bounds, ask_all, payload
+from gb10.serving.load.stream_client import Bounds, ask_all, message_of, payload
 
 CANARY_TOKENS: Final = 96
 BOUNDS: Final = Bounds(connect=15.0, silent=300.0, whole=900.0)
@@ -114,6 +118,97 @@ def text_of(one: Exchange) -> str:
 def failures(found: Sequence[Exchange]) -> list[str]:
     """Requests that brought no whole answer. Pure."""
     return [one.error or "the stream ended before its end mark" for one in found if one.error or not one.done]
+
+
+NEAREST: Final = 5
+"""Tokens that the server names at each place, with how probable each was."""
+WHOLE: Final = 4 << 20
+"""Bytes of an answer that does not stream."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Token:
+    """A token of an answer. ``near``: the natural logarithm of the probability of it, and of those that came near."""
+
+    text: str
+    near: Mapping[str, float]
+
+    def above(self, other: str) -> float:
+        """Nats by which this token was above another; for one that is not named, above the last one that is."""
+        return self.near[self.text] - self.near.get(other, min(self.near.values()))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """A greedy answer. ``tokens`` is empty where the server names none; ``error`` where there is no answer."""
+
+    text: str = ""
+    tokens: tuple[Token, ...] = ()
+    error: str = ""
+
+
+def greedy_answer(endpoint: Endpoint, env: Mapping[str, str], prompt: str, tokens: int) -> Answer:
+    """One greedy answer, in one piece, with its tokens and those that came near."""
+    asked = payload(
+        endpoint.model, prompt, tokens, {"seed": 1, "stream": False, "logprobs": True, "top_logprobs": NEAREST}
+    )
+    del asked["stream_options"]
+    url = f"{endpoint.url}/chat/completions"
+    try:
+        with page(url, endpoint.headers, env, seconds=BOUNDS.silent, direct=endpoint.direct, sent=asked) as reply:
+            body, status = reply.raw.read(WHOLE, decode_content=True), reply.status_code
+        said = json.loads(body)
+    except (requests.RequestException, HTTPError) as error:
+        return Answer(error=f"the connection broke: {error}"[:300])
+    except (ValueError, RecursionError):
+        return Answer(error="its answer is no JSON")
+    if status != 200 or not isinstance(said, dict):
+        return Answer(error=f"it answered {status}: {message_of(said) if isinstance(said, dict) else said}"[:300])
+    return _answer(said)
+
+
+def _answer(said: Mapping[str, Any]) -> Answer:
+    """The answer of a document. Pure."""
+    try:
+        choice = said["choices"][0]
+        message = choice["message"]
+        reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
+        text = str(reasoning) + str(message.get("content") or "")
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return Answer(error="its answer has no message")
+    try:
+        tokens = tuple(
+            Token(
+                text=str(one["token"]),
+                near={str(each["token"]): float(each["logprob"]) for each in (*one["top_logprobs"], one)},
+            )
+            for one in choice["logprobs"]["content"]
+        )
+    except (KeyError, TypeError, ValueError):  # it names none
+        tokens = ()
+    return Answer(text=text, tokens=tokens)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parting:
+    """Where two answers part. ``gap``: nats between the two tokens, by the server that held them furthest apart."""
+
+    words: str
+    gap: float | None = None
+    """None: a server does not name its tokens, or one answer ends where the other goes on."""
+
+
+def parted(ours: Answer, theirs: Answer) -> Parting | None:
+    """Where two answers part; None when they are the same. Pure."""
+    if (at := parting(ours.text, theirs.text)) is None:
+        return None
+    pairs = zip(ours.tokens, theirs.tokens, strict=False)
+    found = next((pair for pair in enumerate(pairs) if pair[1][0].text != pair[1][1].text), None)
+    if found is None:
+        return Parting(words=f"character {at} of {len(ours.text)}")
+    number, (one, other) = found
+    gap = max(one.above(other.text), other.above(one.text))
+    return Parting(words=f"token {number + 1}: {one.text!r} or {other.text!r}, {gap:.2f} nats apart", gap=gap)
 
 
 def parting(one: str, other: str) -> int | None:

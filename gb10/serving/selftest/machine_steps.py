@@ -20,6 +20,8 @@ from gb10.image.context import Context
 from gb10.image.gemm.gemm_benchmarks import published_gemms
 from gb10.serving.checkup.collect import collect_host
 from gb10.serving.doctor.diagnosing import Evidence, diagnose
+from gb10.serving.doctor.host_checks import unseen
+from gb10.serving.doctor.host_state import CUDA
 from gb10.serving.doctor.rule_files import load_doctor_rules
 from gb10.serving.selftest.outcome import (
     Figure,
@@ -35,7 +37,6 @@ from gb10.serving.selftest.scene import Scene
 
 GIB: Final = 1 << 30
 QUERY: Final = ("name", "compute_cap", "driver_version", "memory.total")
-CUDA: Final = re.compile(r"CUDA (?:UMD )?Version\s{0,8}:\s{0,8}(\d+\.\d+)")
 
 
 def machine_facts(ctx: Context) -> MachineFacts:
@@ -88,8 +89,11 @@ def machine(scene: Scene) -> Outcome:
     }
     if errors:
         return broken(f"doctor finds {'; '.join(errors)}", claims)
+    rows = [f"{one.what}: {one.reason}" for one in unseen(found)]
     if facts.gpu is None:
-        return unchecked("no GPU: nvidia-smi is missing or lists none; the rest of the machine has no error", claims)
+        rows.insert(0, "no GPU: nvidia-smi is missing or lists none")
+    if rows:
+        return unchecked(f"{'; '.join(rows)}; the rest of the machine has no error", claims)
     note = f"; warnings: {', '.join(warnings)}" if warnings else ""
     return holds(f"{len(rules)} rules of doctor, no error{note}", scene.of_gb10(claims))
 

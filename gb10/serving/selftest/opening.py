@@ -34,13 +34,24 @@ from gb10.serving.selftest.outcome import ImageFacts
 from gb10.serving.selftest.place import ImagePlace, LocalPlace
 from gb10.serving.selftest.scene import Asked, Scene
 from gb10.serving.selftest.step_table import Need
-from gb10.serving.trial.launcher import Command, Launched, Launcher, by_command, by_recipe
+from gb10.serving.trial.launcher import (
+    ENV,
+    Command,
+    Launched,
+    Launcher,
+    by_command,
+    by_recipe,
+    parameters_of,
+    with_parameters,
+)
 
 OURS: Final = re.compile(r"gb10/(?:vllm|sglang):")
 PLAN: Final = "io.github.gb10.plan.key"
 VERSION: Final = "org.opencontainers.image.version"
 TITLE: Final = "org.opencontainers.image.title"
 SERVICE: Final = "gb10-selftest"
+MARK: Final = "{against}"
+"""Where --launch takes the text of --against; the server under test gets nothing there."""
 OFFLINE: Final = (("env.HF_HUB_OFFLINE", "1"),)
 TALKS: Final = (("env.NCCL_DEBUG", "INFO"),)
 
@@ -150,52 +161,53 @@ def _find_servers(scene: Scene) -> None:
     if asked.launch:
         if asked.model is not None:
             scene.estimated_weights = _weights(local_model(asked.model, str(asked.model)), Launch(engine="vllm"))
-        scene.launcher = _by_command(scene, asked.launch, "server", {})
+        scene.launcher = _by_command(scene, asked.launch.replace(MARK, ""), "server", {})
         scene.caches = cache_folders(scene.work / "caches")
-        if asked.against:
-            scene.other_launcher = _by_command(scene, asked.launch, "other", {"against": asked.against})
+        template = asked.launch
+        scene.other = lambda parameters: _by_command(scene, template.replace(MARK, ""), "other", parameters)
+        if asked.against and MARK in template:
+            scene.other_launcher = _by_command(scene, template.replace(MARK, asked.against), "other", {})
+        elif asked.against:
+            scene.other_launcher = scene.other(parameters_of(asked.against))
         return
     word = asked.recipe or (str(asked.model.resolve()) if asked.model else None)
     if word is None:
         return
-    prepared = _prepared(scene, word, scene.image_reference or None)
+    prepared = _prepared(scene, word, {})
     scene.service = prepared.service
     scene.launcher = _checked(scene, prepared)
+    scene.other = lambda parameters: _checked(scene, _prepared(scene, word, parameters))
     if asked.against:
-        scene.other_launcher = _checked(scene, _prepared(scene, word, asked.against))
+        scene.other_launcher = scene.other(parameters_of(asked.against))
 
 
 def _by_command(scene: Scene, template: str, name: str, parameters: Mapping[str, str]) -> Launcher:
-    """A server that is a process of this machine, with empty caches of its own. ``{against}``: the other of two."""
+    """A server that is a process of this machine, with empty caches of its own."""
     caches = own_caches(scene.work / "caches")
-    mark = "{against}"
-    filled = template.replace(mark, parameters.get("against", "")) if mark in template else template
-    if parameters and mark not in template:
-        raise UsageError("--against with --launch needs a place for it", hint="write {against} where it belongs")
     command = Command(
-        template=filled,
-        parameters={f"env.{name}": value for name, value in caches.items()},
+        template=template,
+        parameters={**{f"{ENV}{name}": value for name, value in caches.items()}, **parameters},
         patience=scene.asked.wait,
     )
     log = scene.work / f"{name}.log"
     return by_command(scene.ctx, command, log, lambda pid, started: None)
 
 
-def _prepared(scene: Scene, word: str, image: str | None) -> PreparedService:
-    """The service of a recipe or of a model's folder, offline unless downloads were asked for."""
+def _prepared(scene: Scene, word: str, parameters: Mapping[str, str]) -> PreparedService:
+    """The service of a recipe or of a model's folder with these parameters, offline unless downloads were asked for."""
     asked, ctx = scene.asked, scene.ctx
     settings = (*TALKS, *(() if asked.download else OFFLINE))
     request = ServiceRequest(
         recipe=word,
         render=RenderRequest(overrides=settings),
         nodes=asked.nodes,
-        image=image,
-        name=SERVICE,
+        image=scene.image_reference or None,
         containers=replace(ContainerSettings(), gpus=asked.gpus),
         patience=asked.wait,
     )
     hosts = nodes_named(ctx.env, asked.nodes)
     found = find_source(ctx, word, ChoiceRequest(nodes=len(hosts.nodes) if hosts else None))
+    request = with_parameters(request, found.source.recipe, parameters, SERVICE)
     prepared = prepare_service(ctx.reporter, ctx.env, request, source=found.source)
     sizes = found.source.sizes or known_model(prepared.recipe.model or "")
     if sizes is not None:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from gb10.core.files import read_plain_file
 from gb10.image.context import Context
 from gb10.serving.load.endpoint import Endpoint, page, reach
 from gb10.serving.run.service import Service
+from gb10.serving.selftest.answers import Answer
 from gb10.serving.selftest.folder import Folder
 from gb10.serving.selftest.outcome import Figure, ImageFacts, MachineFacts, NotCheckedError
 from gb10.serving.selftest.place import Place, Ran, run_program
@@ -37,12 +38,28 @@ class Asked:
     launch: str | None = None
     nodes: str | None = None
     against: str | None = None
+    """An image, or settings, of a server to compare with."""
+    drafts: str | None = None
+    """Words of the engine's command that turn drafts on."""
     quick: bool = False
     download: bool = False
     """Whether an image or weights that are missing may be fetched."""
     wait: float = 600.0
     most: int = 32
     """Requests at once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Greedy:
+    """Greedy answers of the server, and which of them repeat themselves."""
+
+    answers: Sequence[Answer]
+    steady: Sequence[bool]
+    engine: str
+    """As the pages of the server show it (``vLLM``); empty where they do not."""
+    drafts: float | None
+    """Drafts that it counted so far; None where it counts none."""
+    command: str
 
 
 @dataclass(kw_only=True)
@@ -64,8 +81,11 @@ class Scene:
     """What the launcher starts, where a recipe says so."""
     caches: Mapping[str, Path] = field(default_factory=dict)
     """Folders of caches of a server that is a process of this machine."""
+    other: Callable[[Mapping[str, str]], Launcher] | None = None
+    """The launcher of the same server with parameters of its own: ``image``, ``args``, ``env.NAME``, a recipe's."""
     other_launcher: Launcher | None = None
     """Of --against."""
+    greedy: Greedy | None = None
     server: Launched | None = None
     stack: ExitStack = field(default_factory=ExitStack)
     """Holds the server; it ends with it."""

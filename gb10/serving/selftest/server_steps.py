@@ -253,39 +253,3 @@ def moe_outcome(loaded: Sequence[str], defaults: int) -> Outcome:
     if defaults:
         return broken(f"the engine took its default {defaults} times; loaded: {', '.join(loaded) or 'none'}", claims)
     return holds(f"loaded: {', '.join(loaded)}", claims)
-
-
-def against(scene: Scene) -> Outcome:
-    """Greedy answers of the server, and of another: the same, or where they part."""
-    if scene.other_launcher is None:
-        raise NotCheckedError("nothing to compare with: --against REF")
-    env = scene.ctx.env
-    ours, again = (
-        [answers.text_of(answers.ask(scene.endpoint, env, [one], 128)[0]) for one in answers.QUESTIONS]
-        for _ in range(2)
-    )
-    scene.end_server()
-    try:
-        scene.server = scene.stack.enter_context(scene.other_launcher())
-        found = [answers.ask(scene.endpoint, env, [one], 128)[0] for one in answers.QUESTIONS]
-    except Gb10Error as error:
-        raise NotCheckedError(f"the other server did not start: {error.message}") from error
-    finally:
-        scene.end_server()
-        scene.why_no_server = "it was ended to compare with another"
-    if wrong := answers.failures(found):
-        return broken(f"the other server: {wrong[0]}")
-    theirs = [answers.text_of(one) for one in found]
-    scene.keep("against.json", {"ours": ours, "theirs": theirs})
-    return against_outcome(ours, again, theirs)
-
-
-def against_outcome(ours: Sequence[str], again: Sequence[str], theirs: Sequence[str]) -> Outcome:
-    """Where answers part; a question that parts from itself says nothing. Pure."""
-    steady = [at for at, one in enumerate(ours) if one == again[at]]
-    parted = {at: place for at in steady if (place := answers.parting(ours[at], theirs[at])) is not None}
-    claims = {"against.same": Figure(len(steady) - len(parted)), "against.of": Figure(len(steady))}
-    if len(steady) < len(ours) / 2:
-        return unchecked(f"only {len(steady)} of {len(ours)} greedy answers repeat themselves", claims)
-    wrong = [f"question {at + 1} parts at character {place} of {len(ours[at])}" for at, place in parted.items()]
-    return judged(wrong[:4], f"{len(steady)} answers are the same", claims)

@@ -67,10 +67,10 @@ def outcome_of(step: Step, scene: Scene, budget: float) -> Outcome:
 
 
 def _serves(step: Step, steps: Sequence[Step], done: Mapping[str, StepReport]) -> bool:
-    """Whether a step is the server's start, and a later one still needs it."""
-    later = (one for one in steps if one.id != "server" and one.need in ("server", "nodes", "against"))
-    return step.id == "server" and any(
-        one.id not in done or done[one.id].outcome.result is Result.UNCHECKED for one in later
+    """Whether a later step still has to run, and goes on with what this one does: the server, its answers."""
+    return any(
+        step.id in one.after and (one.id not in done or done[one.id].outcome.result is Result.UNCHECKED)
+        for one in steps
     )
 
 

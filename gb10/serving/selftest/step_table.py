@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from gb10.errors import UsageError
-from gb10.serving.selftest import machine_steps, node_steps, server_steps
+from gb10.serving.selftest import compared_steps, machine_steps, node_steps, server_steps
 from gb10.serving.selftest.outcome import Outcome
 from gb10.serving.selftest.scene import Scene
 
@@ -22,40 +22,51 @@ class Step:
     budget_s: float
     quick_s: float
     run: Callable[[Scene], Outcome]
+    after: tuple[str, ...] = ()
+    """Steps whose work it goes on with: they run, too, and once more after a resume."""
 
     def budget(self, *, quick: bool) -> float:
         """Seconds that it may take. One that was asked for by name runs with --quick, too."""
         return self.quick_s or self.budget_s if quick else self.budget_s
 
 
+COMPARED: Final = ("drafts", "switches", "against")
+"""They hold the answers of the step greedy against another server's, which runs in place of ours."""
+
+
 def _step(name: str, need: Need, seconds: tuple[float, float], run: Callable[[Scene], Outcome], title: str) -> Step:
-    return Step(id=name, title=title, need=need, budget_s=seconds[0], quick_s=seconds[1], run=run)
+    serves = need in ("server", "nodes", "against") and name not in ("server", "bandwidth")
+    after = ("server", "greedy") if name in COMPARED else ("server",) if serves else ()
+    return Step(id=name, title=title, need=need, budget_s=seconds[0], quick_s=seconds[1], run=run, after=after)
 
 
 STEPS: Final = (
     _step("machine", "machine", (30, 20), machine_steps.machine, "Machine and driver, by doctor's rules"),
-    _step("disk", "machine", (60, 30), machine_steps.disk, "Weights from disk and page cache, as loaders read them"),
-    _step("image", "image", (240, 0), machine_steps.image, "The image's proof, and its tag"),
+    _step("disk", "machine", (45, 30), machine_steps.disk, "Weights from disk and page cache, as loaders read them"),
+    _step("image", "image", (180, 0), machine_steps.image, "The image's proof, and its tag"),
     _step("limits", "gpu", (30, 20), machine_steps.limits, "Shared memory of a block, number of SMs"),
     _step("modules", "gpu", (120, 60), machine_steps.modules, "Which libraries the driver loads, against our table"),
-    _step("power", "gpu", (60, 40), machine_steps.power, "Clock and power under load"),
-    _step("numerics", "gpu", (120, 60), machine_steps.numerics, "Our kernels against fp64"),
-    _step("cap", "gpu", (60, 40), machine_steps.cap, "Memory beyond the cap is refused"),
-    _step("gemm", "gpu", (300, 0), machine_steps.gemm, "Our GEMMs, beside published figures"),
-    _step("bandwidth", "nodes", (60, 0), node_steps.bandwidth, "NCCL's sum over the GPUs of this machine"),
+    _step("power", "gpu", (45, 40), machine_steps.power, "Clock and power under load"),
+    _step("numerics", "gpu", (90, 60), machine_steps.numerics, "Our kernels against fp64"),
+    _step("cap", "gpu", (40, 40), machine_steps.cap, "Memory beyond the cap is refused"),
+    _step("gemm", "gpu", (240, 0), machine_steps.gemm, "Our GEMMs, beside published figures"),
+    _step("bandwidth", "nodes", (40, 0), node_steps.bandwidth, "NCCL's sum over the GPUs of this machine"),
     _step("server", "server", (600, 180), server_steps.server, "A server starts"),
     _step("first-request", "server", (240, 60), server_steps.first_request, "Compilers, and the first token"),
     _step("backends", "server", (60, 0), server_steps.backends, "Kernels by explain, against the server's log"),
     _step("memory", "server", (30, 10), server_steps.memory, "Memory by recipe memory, against the server's log"),
     _step("moe-files", "server", (10, 5), server_steps.moe_files, "Tuned files of experts, by the server's log"),
-    _step("guard", "server", (90, 45), server_steps.guard, "Canaries, and prose that the guard reads"),
+    _step("guard", "server", (80, 45), server_steps.guard, "Canaries, and prose that the guard reads"),
     _step("prefix", "server", (90, 0), server_steps.prefix, "A long prompt, cold and from the cache of prefixes"),
-    _step("batches", "server", (300, 0), server_steps.batches, "Canaries at every batch size"),
-    _step("speed", "server", (240, 0), server_steps.speeds, "Decode and prefill at 1, 4 and 8 at once"),
+    _step("batches", "server", (240, 0), server_steps.batches, "Canaries at every batch size"),
+    _step("speed", "server", (180, 0), server_steps.speeds, "Decode and prefill at 1, 4 and 8 at once"),
     _step("long-decode", "server", (480, 0), server_steps.long_decode, "16,384 tokens after a prompt of 12,000"),
+    _step("greedy", "server", (120, 0), compared_steps.greedy, "Greedy answers, asked twice"),
     _step("nodes", "nodes", (10, 5), node_steps.nodes, "RoCE or sockets, by NCCL's log"),
-    _step("against", "against", (300, 0), server_steps.against, "Greedy answers, against another image"),
     _step("rank-death", "nodes", (60, 0), node_steps.rank_death, "A rank is ended: seen within 15 s"),
+    _step("drafts", "server", (180, 0), compared_steps.drafts, "Answers with drafts, and without"),
+    _step("switches", "server", (180, 0), compared_steps.switches, "Greedy answers, with our kernels switched off"),
+    _step("against", "against", (180, 0), compared_steps.against, "Greedy answers, against another image or settings"),
 )
 WHOLE: Final = 3600.0
 QUICK: Final = 600.0
@@ -64,7 +75,7 @@ QUICK: Final = 600.0
 def chosen(names: Sequence[str], able: frozenset[Need], *, quick: bool, experts: bool = True) -> list[Step]:
     """The steps that were named; else all that what was given allows. Raises UsageError for an unknown name. Pure.
 
-    ``experts``: whether the model may have experts; one without has no tuned file to load.
+    ``experts``: whether the model may have experts; one without has no tuned file to load, and no kernel of ours.
     """
     known = {one.id: one for one in STEPS}
     unknown = next((one for one in names if one not in known), None)
@@ -72,11 +83,10 @@ def chosen(names: Sequence[str], able: frozenset[Need], *, quick: bool, experts:
         raise UsageError(f"no step {unknown!r}", hint=f"the steps: {', '.join(known)}")
     if names:
         wanted = set(names)
-        if any(known[one].need in ("server", "nodes", "against") and one != "bandwidth" for one in names):
-            wanted.add("server")
+        wanted.update(before for one in names for before in known[one].after)
         return [one for one in STEPS if one.id in wanted]
     fitting = [one for one in STEPS if one.need in able and not (quick and not one.quick_s)]
-    return [one for one in fitting if experts or one.id != "moe-files"]
+    return [one for one in fitting if experts or one.id not in ("moe-files", "switches")]
 
 
 def left_out(able: frozenset[Need]) -> list[str]:

@@ -291,7 +291,7 @@ class Starting:
         """The launcher of a side or a row. Raises UsageError for parameters that cannot be."""
         if self.recipe is not None:
             source = load_source(ctx.env, self.recipe)
-            request = self._request(source.recipe, parameters, service)
+            request = with_parameters(self.request, source.recipe, parameters, service)
             prepared = prepare_service(ctx.reporter, ctx.env, request, source=source)
             return lambda journal, name: by_recipe(ctx, prepared, logs / name)
         if self.launch is None:
@@ -309,22 +309,24 @@ class Starting:
 
         return make
 
-    def _request(self, recipe: ModelRecipe, parameters: Parameters, service: str) -> ServiceRequest:
-        """The request with a side's parameters in it. Raises UsageError for one that the recipe does not have."""
-        own = {name: value for name, value in parameters.items() if name not in (IMAGE, VARIANT, ARGS)}
-        known = recipe.defaults
-        unknown = sorted(name for name in own if not name.startswith(ENV) and name.partition(".")[0] not in known)
-        if unknown:
-            hint = f"its parameters: {', '.join(known)}; args='…' gives the server more arguments"
-            raise UsageError(f"{recipe.name} has no parameter {unknown[0]!r}", hint=hint)
-        render = replace(
-            self.request.render,
-            overrides=(*self.request.render.overrides, *own.items()),
-            variant=parameters.get(VARIANT) or self.request.render.variant,
-            arguments=tuple(shlex.split(parameters.get(ARGS, ""))),
-        )
-        image = parameters.get(IMAGE) or self.request.image
-        return replace(self.request, render=render, image=image, name=service)
+
+def with_parameters(
+    request: ServiceRequest, recipe: ModelRecipe, parameters: Parameters, service: str
+) -> ServiceRequest:
+    """A request with a side's parameters in it. Raises UsageError for one that the recipe does not have."""
+    own = {name: value for name, value in parameters.items() if name not in (IMAGE, VARIANT, ARGS)}
+    known = recipe.defaults
+    unknown = sorted(name for name in own if not name.startswith(ENV) and name.partition(".")[0] not in known)
+    if unknown:
+        hint = f"its parameters: {', '.join(known)}; args='…' gives the server more arguments"
+        raise UsageError(f"{recipe.name} has no parameter {unknown[0]!r}", hint=hint)
+    render = replace(
+        request.render,
+        overrides=(*request.render.overrides, *own.items()),
+        variant=parameters.get(VARIANT) or request.render.variant,
+        arguments=tuple(shlex.split(parameters.get(ARGS, ""))),
+    )
+    return replace(request, render=render, image=parameters.get(IMAGE) or request.image, name=service)
 
 
 def parameters_of(text: str) -> dict[str, str]:

@@ -180,13 +180,22 @@ def lost_power(report: dict[str, Any]) -> None:
     ("change", "model", "code"),
     [
         (lambda report: only(report, OF_NODES), "/models/mine", 0),
+        (lambda report: only(report, OF_NODES | {"drafts"}), "/models/mine", 13),
         (lambda report: only(report, OF_NODES | OF_SERVERS), "", 0),
         (lambda report: only(report, OF_NODES | OF_SERVERS), "/models/mine", 13),
         (lambda report: only(report, OF_NODES | {"gemm"}), "/models/mine", 13),
         (lost_power, "/models/mine", 9),
         (lambda report: report["image"].update(digest=f"sha256:{'cd' * 32}"), "/models/mine", 9),
     ],
-    ids=["all held", "without a model", "no server ran", "a step is missing", "a claim fell", "another image"],
+    ids=[
+        "all held",
+        "no drafts",
+        "without a model",
+        "no server ran",
+        "a step is missing",
+        "a claim fell",
+        "another image",
+    ],
 )
 def test_the_gate_of_the_spark(change: Callable[[dict[str, Any]], None], model: str, code: int, tmp_path: Path) -> None:
     report = good_report()
@@ -203,6 +212,17 @@ def test_the_gate_of_the_spark(change: Callable[[dict[str, Any]], None], model: 
     )
     assert ran.returncode == code, ran.stdout + ran.stderr
     assert "held" in (tmp_path / "summary").read_text(encoding="utf-8")
+
+
+def test_the_gate_asks_sglang_for_no_drafts(tmp_path: Path) -> None:
+    """It counts none, so the step can never be checked: without this line no image of it would get its tag."""
+    report = good_report()
+    only(report, OF_NODES | {"drafts", "switches"})
+    (tmp_path / "selftest-sglang").mkdir()
+    (tmp_path / "selftest-sglang/report.json").write_text(json.dumps(report), encoding="utf-8")
+    given = {"MODEL": "/models/mine", "LEFT_OUT": " ".join(OF_NODES), "REFERENCE": f"host.example/gb10/sglang@{DIGEST}"}
+    ran = run_step(GATE, tmp_path, ENGINE="sglang", **given)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 VERSION: Mapping[str, int] = {f"v{__version__}": 0, "v0.0.1": 1, __version__: 1}

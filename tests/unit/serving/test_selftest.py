@@ -15,8 +15,9 @@ from gb10.errors import BuildError, UsageError
 from gb10.image.plan.catalog import ROOT
 from gb10.serving.claims.claim_files import load_claims
 from gb10.serving.selftest import machine_steps, node_steps, server_steps
-from gb10.serving.selftest.answers import captured_sizes, parting, sizes
+from gb10.serving.selftest.answers import Answer, Token, captured_sizes, parting, sizes
 from gb10.serving.selftest.cleaning import Cleaner
+from gb10.serving.selftest.compared_steps import compared
 from gb10.serving.selftest.device_compiles import Compiles, judge_compiles
 from gb10.serving.selftest.folder import Folder, cleaner_of
 from gb10.serving.selftest.outcome import (
@@ -370,14 +371,58 @@ def test_a_default_in_place_of_a_tuned_file_is_found() -> None:
     assert server_steps.moe_outcome(*tuned_files("nothing")).result is Result.UNCHECKED
 
 
+def said(*texts: str) -> list[Answer]:
+    return [Answer(text=one) for one in texts]
+
+
+def spoken(*tokens: tuple[str, dict[str, float]]) -> Answer:
+    """An answer of these tokens, with those that came near."""
+    return Answer(
+        text="".join(text for text, _ in tokens), tokens=tuple(Token(text=text, near=near) for text, near in tokens)
+    )
+
+
 def test_answers_that_part_are_found() -> None:
-    ours = ["one two", "three", "four"]
-    assert server_steps.against_outcome(ours, ours, ours).result is Result.HOLDS
-    outcome = server_steps.against_outcome(ours, ours, ["one two", "thrEe", "four"])
-    assert outcome.result is Result.BROKEN and "question 2 parts at character 3" in outcome.why
-    unsteady = server_steps.against_outcome(ours, ["x", "y", "four"], ["x", "y", "four"])
-    assert unsteady.result is Result.UNCHECKED
+    ours, steady = said("one two", "three", "four"), [True] * 3
+    same = compared(ours, steady, ours)
+    assert (same.same, same.of, same.apart, same.near) == (3, 3, (), ())
+    parts = compared(ours, steady, said("one two", "thrEe", "four"))
+    assert parts.apart == ("question 2 parts at character 3 of 5",)
+    assert compared(ours, [True, False, True], said("one two", "thrEe", "four")).apart == ()
+    with pytest.raises(NotCheckedError, match="only 1 of 3"):
+        compared(ours, [False, False, True], ours)
     assert (parting("same", "same"), parting("same", "sam"), parting("", "a")) == (None, 3, 0)
+
+
+START_OF = ("The", {"The": -0.1, "A": -2.4})
+NEAR = ((" sky", {" sky": -0.7, " sea": -0.8}), (" sea", {" sea": -0.6, " sky": -0.9}))
+FAR = ((" sky", {" sky": -0.1, " sea": -2.9}), (" sea", {" sea": -0.6, " sky": -0.9}))
+UNNAMED = ((" sky", {" sky": -0.1, " sun": -3.0}), (" !", {" !": -0.1, " sky": -0.2}))
+
+
+@pytest.mark.parametrize(
+    ("pair", "near", "words"),
+    [
+        (NEAR, True, "token 2: ' sky' or ' sea', 0.30 nats apart"),
+        (FAR, False, "token 2: ' sky' or ' sea', 2.80 nats apart"),
+        (UNNAMED, False, "token 2: ' sky' or ' !', 2.90 nats apart"),
+    ],
+)
+def test_rounding_may_decide_between_two_tokens_that_lie_near_and_no_others(
+    pair: tuple[tuple[str, dict[str, float]], tuple[str, dict[str, float]]], near: bool, words: str
+) -> None:
+    ours, theirs = spoken(START_OF, pair[0]), spoken(START_OF, pair[1])
+    found = compared([ours], [True], [theirs])
+    assert (bool(found.near), bool(found.apart)) == (near, not near)
+    assert words in (found.near + found.apart)[0]
+    longer = spoken(START_OF, NEAR[0], (" is", {" is": -0.1}))
+    assert compared([spoken(START_OF, NEAR[0])], [True], [longer]).apart == ("question 1 parts at character 7 of 7",)
+
+
+def test_a_step_that_goes_on_with_others_brings_them() -> None:
+    assert [one.id for one in chosen(["drafts"], frozenset(), quick=False)] == ["server", "greedy", "drafts"]
+    assert [one.id for one in chosen(["rank-death"], frozenset(), quick=False)] == ["server", "rank-death"]
+    assert "switches" not in {one.id for one in chosen([], frozenset({"server"}), quick=False, experts=False)}
 
 
 def test_batch_sizes_lie_between_the_captured_ones_too() -> None:
