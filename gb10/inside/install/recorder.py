@@ -98,7 +98,8 @@ class Ran:
 def run(script: Path, env: Mapping[str, str], end: float, recorder: "Recorder") -> Ran:
     """One block, until all of its processes are gone; ``end``: the time at which it is ended."""
     limits = recorder.limits
-    ran, free = Ran(), disk()
+    ran, start = Ran(), disk()
+    free = start
     with subprocess.Popen(
         ["bash", str(script)],
         env=env,
@@ -121,16 +122,17 @@ def run(script: Path, env: Mapping[str, str], end: float, recorder: "Recorder") 
             if not ran.why and free - disk() > limits["bytes"]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(-1, signal.SIGSTOP)
-                ran.why = recorder.too_large(free - disk())
+                ran.why = recorder.too_large()
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(-1, signal.SIGCONT)
+                free = disk()  # what others wrote is looked at once
         with contextlib.suppress(ProcessLookupError):  # all at once: whoever is to die starts no other process
             os.kill(-1, signal.SIGKILL)
         ran.code = child.wait()
         end_all()
         output.drain()
-    if not ran.why and free - disk() > limits["bytes"]:
-        ran.why = recorder.too_large(free - disk())
+    if not ran.why and start - disk() > limits["bytes"]:
+        ran.why = recorder.too_large()
     return ran
 
 
@@ -245,15 +247,15 @@ class Recorder:
                 rows.append({"path": named(f"/{path}"), "before": old, "after": new, "in_base": in_base})
         return rows
 
-    def too_large(self, lost: int) -> str:
-        """Whether the block wrote more than the bound: the disk has ``lost`` bytes, not all of them by it perhaps."""
-        most = self.limits["bytes"]
-        try:
+    def too_large(self) -> str:
+        """Whether the block wrote more than the bound, or, where nobody sees it, nearly filled the disk."""
+        most, own = self.limits["bytes"], 0
+        with contextlib.suppress(OSError):
             new = (path for path, found in self._walk() if self.identities.get(path) != found)
             own = sum((self.root / path).lstat().st_blocks * 512 for path in new)
-        except OSError:
-            own = lost
-        return f"it wrote more than {most >> 20} MiB" if own > most or lost > 4 * most else ""
+        if own > most:
+            return f"it wrote more than {most >> 20} MiB"
+        return f"the disk had less than {most >> 20} MiB left while it ran" if disk() < most else ""
 
     def _walk(self) -> Iterator[tuple[str, Identity]]:
         """Every path of the root but bytecode and what the container brings, and values that any change moves."""
