@@ -32,8 +32,8 @@ VARIABLES = {
     "HF_HOME": "/tmp/hf",  # noqa: S108 - in the container: its volume is the test's own packages
 }
 Run = Callable[[str], list[str]]
-FOR_CPU = ("--", "--enforce-eager", "--dtype", "float32")
-"""What vLLM for the CPU wants otherwise than that of a Spark."""
+FOR_CPU = ("--", "--enforce-eager", "--dtype")
+"""What vLLM for the CPU wants otherwise than that of a Spark; its delta networks take BF16 alone."""
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +71,11 @@ def run(engine: Engine, hub: FakeHub, tmp_path: Path) -> Iterator[Run]:
     def started(model: str) -> list[str]:
         """The lines that the command prints: where the server is, and a request to paste."""
         variables = {**VARIABLES, "HF_ENDPOINT": hub.url, "port": str(free_port())}
+        dtype = "bfloat16" if model == "hybrid" else "float32"
         settings = [word for name, value in variables.items() for word in ("--set", _named(name, value))]
         call = ("run", f"org/{model}", "--yes", "--detach", "--image", vllm_cpu.IMAGE, "--nodes", engine.endpoint.host)
         try:
-            return build_py(*call, *CPU, *settings, *FOR_CPU, env=env).splitlines()
+            return build_py(*call, *CPU, *settings, *FOR_CPU, dtype, env=env).splitlines()
         except CommandFailedError as error:
             pytest.fail(error.tail)
 

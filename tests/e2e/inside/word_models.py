@@ -30,7 +30,12 @@ same = (
 shape = {name: given[name] for name in same}
 experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "decoder_sparse_step": 1}
 states = {
-    **{"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 32, "linear_value_head_dim": 32},
+    **{
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128,
+    },
     **{"linear_conv_kernel_dim": 4, "layer_types": ["linear_attention", "full_attention"]},
     **{"shared_expert_intermediate_size": 64, "partial_rotary_factor": 0.5},
 }
