@@ -20,8 +20,8 @@ from gb10.models.lint.served import words_of
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.memory.engines.budget import Machine
 from gb10.models.memory.figures import load_figures
+from gb10.models.memory.memory_options import load_options
 from gb10.models.memory.model import FOLDER, model_of
-from gb10.models.memory.options import load_options
 from gb10.models.memory.shapes.config_fields import Fields
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe

@@ -89,8 +89,8 @@ class _Reader:
 
     def commands(self, node: Node) -> Iterator[Command]:
         """What runs one after the other."""
-        for child in _sequence(node):
-            for found in self._command(child):
+        for child, redirects in _sequence(node):
+            for found in self._command(child, redirects):
                 one = replace(found, seen=self._seen(found.text))
                 for name, value in one.settings if not one.words or one.program in ("export", "declare") else ():
                     self.values[name] = value
@@ -115,10 +115,13 @@ class _Reader:
                 self.values[_text(one)] = None
             waiting += one.children
 
-    def _command(self, node: Node) -> Iterator[Command]:
+    def _command(self, node: Node, redirects: Node | None) -> Iterator[Command]:
         first, last = self._span(node)
         text = _text(node)
-        if node.has_error or node.type == "ERROR":
+        if redirects:
+            text = self._bytes(node.start_byte, redirects.end_byte)
+            yield self._plain(node, first, self._span(redirects)[1], text, redirects=redirects)
+        elif node.has_error or node.type == "ERROR":
             yield Command(first=first, last=last, text=text, unread=True)
         elif node.type == "command":
             yield self._plain(node, first, last, text)
@@ -242,15 +245,23 @@ def _text(node: Node | None) -> str:
     return (node.text or b"").decode("utf-8", "replace") if node else ""
 
 
-def _sequence(node: Node) -> Iterator[Node]:
-    """The parts of a program, or of a list joined by ``&&``, that run one after the other."""
-    waiting = list(reversed(node.children))
+def _sequence(node: Node) -> Iterator[tuple[Node, Node | None]]:
+    """The parts of a program, or of a list joined by ``&&``, that run one after the other.
+
+    The grammar gives the redirection at the end of ``a && b < c`` to the whole list, a shell gives it to the last
+    command: beside that one stands the node that has its redirections.
+    """
+    waiting: list[tuple[Node, Node | None]] = [(child, None) for child in reversed(node.children)]
     while waiting:
-        one = waiting.pop()
+        one, redirects = waiting.pop()
         if one.type in ("comment", *OPERATORS):
             continue
-        joined = {child.type for child in one.children if not child.is_named}
-        if one.type == "list" and joined <= {"&&", ";", "\n"}:
-            waiting += reversed(one.children)
+        body = one.child_by_field_name("body") if one.type == "redirected_statement" else None
+        joined = body if body and body.type == "list" and body.children[-1].type == "command" else one
+        operators = {child.type for child in joined.children if not child.is_named}
+        if joined.type == "list" and operators <= {"&&", ";", "\n"} and not one.has_error:
+            *parts, final = joined.children
+            own = redirects if joined is one else one
+            waiting += [(final, own), *((part, None) for part in reversed(parts))]
         else:
-            yield one
+            yield one, redirects

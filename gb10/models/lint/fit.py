@@ -32,8 +32,8 @@ from gb10.models.memory.engines.vllm import INDEXER_LOGITS
 from gb10.models.memory.estimating import NEARLY_FULL, Estimate, estimate
 from gb10.models.memory.figures import GIB, load_figures
 from gb10.models.memory.launch import Drafts, Engine, HostTier, Launch
+from gb10.models.memory.memory_options import OFF, load_options, uncounted
 from gb10.models.memory.model import Model, known_model
-from gb10.models.memory.options import OFF, load_options, uncounted
 from gb10.models.memory.weights.weight import Ranks
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import render_recipe

@@ -59,11 +59,11 @@ def loaded(tmp_path: Path, verb: str) -> tuple[set[str], list[str]]:
         ("plan", 112, 112),
         ("image --dry-run", 115, 112),
         ("wheels --rebuild flashinfer --dry-run", 114, 112),
-        ("run qwen3-0.6b --dry-run --no-gpus", 163, 4),
-        ("recipe list", 102, 30),
-        ("recipe lint qwen3-0.6b", 102, 5),
-        ("recipe memory qwen3-0.6b", 102, 4),
-        ("recipe render qwen3-0.6b", 169, 4),
+        ("run qwen3-0.6b --dry-run --no-gpus", 165, 5),
+        ("recipe list", 103, 31),
+        ("recipe lint qwen3-0.6b", 103, 6),
+        ("recipe memory qwen3-0.6b", 103, 5),
+        ("recipe render qwen3-0.6b", 171, 5),
     ],
 )
 def test_a_verb_loads_what_it_needs(tmp_path: Path, verb: str, modules: int, files: int) -> None:

@@ -379,6 +379,15 @@ def test_instructions_and_their_lines() -> None:
             parse_dockerfile(wrong, "D")
 
 
+@pytest.mark.parametrize("text", ["cd /a && patch -p1 < x.patch", "cd /a; true && patch -p1 <x.patch 2> /dev/null"])
+def test_a_redirection_at_the_end_of_a_list_is_of_its_last_command(text: str) -> None:
+    """As a shell has it; the grammar gives it to the whole list."""
+    first, *_, last = parse_commands(text, (4,), {})
+    assert (first.words, first.reads) == (("cd", "/a"), ())
+    assert (last.words, last.reads, last.whole, last.first) == (("patch", "-p1"), ("x.patch",), False, 4)
+    assert last.text == text[text.index("patch") :]
+
+
 def test_commands_of_a_shell() -> None:
     text = (
         "set -e; A=1 && pip install \"x==$A\" y$B 'z' && (cd /x; make) || true\n"

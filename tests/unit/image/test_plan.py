@@ -131,7 +131,7 @@ def test_the_key_stands_in_the_label_and_in_the_record(recipe: Recipe, lock: Loc
     assert plan.key in dockerfile(plan, SHIPPED.templates)
 
 
-SLIMMED = {"layer-cuda", "layer-deps", "layer-dsl", "layer-flashinfer", "layer-torch", "layer-vllm"}
+SLIMMED = {"layer-cuda", "layer-deps", "layer-dsl", "layer-flashinfer", "layer-nvcc", "layer-torch", "layer-vllm"}
 """The layers that a rule of recipes/slim.yaml bites on."""
 
 

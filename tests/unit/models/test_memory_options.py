@@ -14,8 +14,8 @@ from gb10.models.memory.engines.vllm import vllm_budget
 from gb10.models.memory.estimating import container_memory, estimate
 from gb10.models.memory.figures import GIB, load_figures
 from gb10.models.memory.launch import Drafts, HostTier, Launch
+from gb10.models.memory.memory_options import load_options
 from gb10.models.memory.model import Model, known_model
-from gb10.models.memory.options import load_options
 from gb10.models.memory.weights.weight import Ranks
 from tests.unit.models.test_launch_options import changed
 
