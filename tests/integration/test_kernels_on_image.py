@@ -22,7 +22,7 @@ from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import Options
 from gb10.image.recipe.arch import parse_arch
 from gb10.inside.compile.aot import TORCH
-from tests.integration.bases import PACKAGES, VERSIONS, Place, Tree, make_base
+from tests.integration.bases import PACKAGES, VERSIONS, Place, Tree, install, make_base
 from tests.integration.nodes import Registry, registry
 from tests.integration.services import called, ran
 from tests.integration.test_base import emulator as foreign_emulator
@@ -305,14 +305,10 @@ def with_torch(ctx: Context, place: Registry, tmp_path_factory: pytest.TempPathF
     return make_base("venv", own, packages=packages, name="bases/with-torch")
 
 
-def symbols(content: bytes, folder: Path, *, defined: bool) -> set[str]:
+def symbols(library: Path, *, defined: bool) -> set[str]:
     """The dynamic symbols that a library exports, or that it asks others for, as readelf lists them."""
-    (folder / "library").write_bytes(content)
-    rows = (
-        line.split()
-        for line in capture(["readelf", "--dyn-syms", "-W", str(folder / "library")]).splitlines()
-        if line.strip()[:1].isdigit()
-    )
+    lines = capture(["readelf", "--dyn-syms", "-W", str(library)]).splitlines()
+    rows = (line.split() for line in lines if line.strip()[:1].isdigit())
     return {row[7].partition("@")[0] for row in rows if len(row) > 7 and (row[6] != "UND") == defined}
 
 
@@ -334,12 +330,11 @@ def test_our_kernels_are_compiled_against_the_torch_of_the_base_and_our_patch_ca
     assert {line.split("=")[1].strip() for line in listed.splitlines() if line.startswith("arch =")} == {"sm_121f"}
     assert b"import gb10_kernels" in found[folders[1]]
     assert json.loads(found[folders[2]])["torch"] == VERSIONS["torch"]
-    libraries = [f"{SITE}/torch/lib/lib{name}.so" for name in ("torch_cpu", "torch_cuda")]
-    torch, _ = read_folders(engine, ctx.store, require_image(engine, with_torch), libraries)
-    exported = set[str]().union(*(symbols(content, tmp_path, defined=True) for content in torch.values()))
-    asked = {
-        name for name in symbols(found[OWN], tmp_path, defined=False) if name.startswith(("aoti_torch_", "torch_"))
-    }
+    install(tmp_path / "torch", [f"torch=={VERSIONS['torch']}"], "linux/arm64")  # what the base was made of
+    libraries = [tmp_path / f"torch/torch/lib/lib{name}.so" for name in ("torch_cpu", "torch_cuda")]
+    exported = set[str]().union(*(symbols(path, defined=True) for path in libraries))
+    own = symbols(tmp_path / "own.so", defined=False)
+    asked = {name for name in own if name.startswith(("aoti_torch_", "torch_"))}
     assert asked
     assert asked <= exported
     assert "is reproduced" in called("rebuild", tag)[2]
