@@ -448,9 +448,9 @@ HOOKS: Final = {
 """What a part of an engine is for, by its path, and what to leave out."""
 
 
-def part_of(frames: Sequence[Frame]) -> tuple[str, str]:
-    """What the innermost files are for, and what to leave out; empty where their paths do not say."""
-    paths = " ".join(frame.path for frame in frames[-3:])
+def part_of(frames: Sequence[Frame], file: str = "") -> tuple[str, str]:
+    """What the innermost files, or one file, are for, and what to leave out; empty where their paths do not say."""
+    paths = " ".join((*(frame.path for frame in frames[-3:]), file))
     return next((one for part, one in HOOKS.items() if re.search(part, paths, re.I)), ("", ""))
 
 

@@ -418,7 +418,8 @@ def value_is_none(case: Case) -> Verdict | None:
     code = case.raised.frames[-1].code if case.raised.frames else ""
     if found is None or not code:
         return None
-    key = KEY.search(code)
+    before = code.partition(f".{found['name']}")[0] if found["name"] else code  # x.get("k"): x is None, whatever k is
+    key = KEY.search(before)
     use = (
         rf"{EXPRESSION}(?:\(\))?\.{found['name']}\b"
         if found["name"]

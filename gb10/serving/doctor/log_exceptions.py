@@ -63,6 +63,10 @@ STRICT: Final = re.compile(
     r"[A-Za-z_]\w{0,80}(?:Error(?:_\w{1,40})?|Exception|Exit|Interrupt|OutOfResources|Unsupported|NotFound|TimeoutExpired)(?:\(\w{1,80}\))?)"
     r": ?(?P<message>\S.*)$"
 )
+BARE: Final = re.compile(
+    r"\s{0,8}(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Za-z_]\w{0,80}(?:Error|Exception))\s*$"
+)
+"""An exception without a message, such as that of an assertion: one only where frames stand before it."""
 WHAT: Final = re.compile(r"\s{0,8}what\(\): {1,4}(?P<message>\S.*)$")
 FATAL: Final = re.compile(r"(?P<type>Fatal Python error): (?P<message>\S.*)$")
 
@@ -217,10 +221,13 @@ class ExceptionReader:
         if HEAD in text:
             raised, used = _read_chain(self._rows(start, row.number))
         else:
-            found = STRICT.match(text) or WHAT.match(text) or FATAL.match(text)
+            bare = BARE.match(text)
+            found = STRICT.match(text) or WHAT.match(text) or FATAL.match(text) or bare
             if found is None:
                 return
             raised, used = self._alone(row, found)
+            if bare and not raised.frames:
+                return
         self._used |= used
         if raised is None:
             return
@@ -268,7 +275,7 @@ class ExceptionReader:
         return (
             Raised(
                 type=kind,
-                message=_joined(parts["message"] or "", rest),
+                message=_joined(parts.get("message") or "", rest),
                 line=row.number,
                 head=row.said.body.strip(),
                 who=row.said.who,

@@ -258,10 +258,15 @@ def _of_exception(log: str, scan: Scan, raised: Raised) -> _Event:
 
 
 def _raised_by(raised: Raised, scan: Scan) -> str:
-    """Whose code raised an error that no rule knows, what that part is for, and what to try; empty without frames."""
+    """Whose code raised an error that no rule knows, what that part is for, and what to try.
+
+    Without frames of its own, the file of the logger says the part; empty where neither does.
+    """
     own = next((one for one in reversed(raised.frames) if one.package not in BASE), None)
     if own is None:
-        return ""
+        file = raised.place.partition(":")[0]
+        feature, leave = part_of((), file)
+        return f"{file} tells it, of the part for {feature}. {leave}" if feature else ""
     feature, leave = part_of(raised.frames)
     part = f", in its part for {feature}" if feature else ""
     code = raised.frames[-1].code
