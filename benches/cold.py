@@ -21,7 +21,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gb10.containers.embedded.daemon import down
+from gb10.containers.embedded.daemon import Place, down
 from gb10.core.proc import stream
 from gb10.core.store import Store, open_store
 from gb10.image.plan.catalog import ROOT
@@ -67,7 +67,8 @@ def main() -> None:
 def build(store: Store, argv: tuple[str, ...]) -> Mapping[str, object]:
     """What the store keeps of the build; raises CommandFailedError when it fails."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("GB10_")}
-    env = {**own, "GB10_CACHE_DIR": str(store.root)}
+    # its own engine, also where Docker runs: that one's caches are not empty
+    env = {**own, "GB10_CACHE_DIR": str(store.root), "DOCKER_HOST": Place(store).endpoint.host}
     log = store.root / "cold.log"
     stream(argv, log=log, on_line=lambda line: print(line, file=sys.stderr, flush=True), env=env, cwd=ROOT)
     (kept,) = (store.root / "builds").glob("*.json")

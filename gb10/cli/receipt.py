@@ -25,7 +25,7 @@ from gb10.core.store import Store, store_root
 if TYPE_CHECKING:
     from http.client import HTTPConnection
 
-READ = ("templates", "recipes", "patches", "kernels")
+READ = ("templates", "recipes", "patches", "kernels", "benches")
 CHOICES = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
 OWN = "GB10_"
 """How the variables of our own settings begin: any of them may change what a run does."""

@@ -90,6 +90,8 @@ def image(
             require_republishable(plan.base, plan.base.labels)
     again = selected(plan, rebuild or ())
     check_torch(ctx, plan)
+    if dry_run and timings:
+        raise UsageError("--timings measures a build, and --dry-run builds nothing", hint="leave one of them out")
     if dry_run:
         unchecked = try_inputs(ctx, plan)
         print_plan(ctx, plan, check_cache(ctx, plan, again), names, unchecked, as_json=as_json)

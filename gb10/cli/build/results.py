@@ -107,7 +107,9 @@ def summary(verified: Verified) -> list[str]:
 
 def usage_lines(kept: Build | None, *, hit: bool) -> list[str]:
     """Where the time of the build went that made an image, as a table by phase and one by program. Pure."""
-    if kept is None or kept.usage is None:
+    if kept is None:
+        return ["where the time went: not known, the store has no record of this build"]
+    if kept.usage is None:
         return ["where the time went: not measured, the image was built without --timings"]
     used, total = kept.usage, kept.usage.total
     when = f" (build of {time.strftime('%d %b %Y %H:%M', time.localtime(kept.ended))})" if hit else ""

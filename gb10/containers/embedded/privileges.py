@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from gb10.containers.failure import explained
@@ -66,6 +67,14 @@ def entering(run: Path, data: Path, cgroup: str, argv: Sequence[str]) -> list[st
     if "/" in mount_points():
         return ["unshare", "--mount", "--propagation=slave", *inner]
     return ["unshare", "--mount", "--propagation=unchanged", "sh", "-euc", NEW_ROOT, "sh", str(run), *inner]
+
+
+def most_processes(cgroup: str) -> int | None:
+    """How many processes and threads an engine's containers and build steps may be; None without a bound."""
+    for root in (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup")):
+        with suppress(OSError, ValueError):  # no such hierarchy, or "max"
+            return int((root / cgroup / "pids.max").read_text(encoding="ascii"))
+    return None
 
 
 def leave(run: Path) -> None:

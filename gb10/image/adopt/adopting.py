@@ -224,7 +224,7 @@ def unchecked_error(found: Adopted, place: Path) -> UncheckedError | None:
     return UncheckedError(
         f"{place}: {'1 line is' if len(lines) == 1 else f'{len(lines)} lines are'} not checked",
         where="\n".join([*lines[:SOME], *more]),
-        hint="a command that fails here fails in their build, too: correct it; without --trust it becomes a mod"
+        hint="without --trust these commands become a mod, which runs when the image is built"
         if all(line.need == "trial" for line in found.unchecked)
         else "give what is missing: --context DIR, --build-arg NAME=VALUE",
     )

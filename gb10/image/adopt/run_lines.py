@@ -178,7 +178,7 @@ class RunReader:
             and name not in self.image.base
         ]
         place = _quoted(self.image.workdir or "")
-        start = [f"mkdir -p {place} && cd {place}"] if self.image.workdir else []
+        start = [f"mkdir -p {place}", f"cd {place}"] if self.image.workdir else []
         first = commands[0].first if commands else 0
         block = [f"# line {first} of the Dockerfile", "(", "set -e", *start, *exports, text, ")"]
         last = commands[-1].last if commands else 0

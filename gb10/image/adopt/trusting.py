@@ -13,6 +13,8 @@ from typing import Annotated, Final, Literal
 from pydantic import StringConstraints, TypeAdapter
 
 from gb10.containers.buildx.build import BuildRequest
+from gb10.containers.embedded.daemon import Place
+from gb10.containers.embedded.privileges import most_processes
 from gb10.containers.images import find_image
 from gb10.core.concurrency import Stop
 from gb10.core.fields import Model
@@ -79,6 +81,8 @@ class Entry(Model):
     target: str = ""
     size: int = 0
     sha256: Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{64})?$")] = ""
+    attributes: Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{64})?$")] = ""
+    """The sha256 of its extended attributes, where it has some."""
 
 
 class Change(Model):
@@ -169,6 +173,8 @@ def run_trial(ctx: Context, found: Adopted, draft: ModDraft) -> Trial:
 def _build(ctx: Context, plan: Plan, base: BaseImage, draft: ModDraft, out: Path) -> None:
     """The stage in which the blocks run; its result goes to ``out``. Raises BuildError, also past the deadline."""
     engine, stop = ready_engine(ctx), Stop()
+    if engine.kind != "embedded" or most_processes(Place(ctx.store).cgroup) is None:
+        ctx.reporter.say("no limit of the kernel holds how many processes these commands start: they are watched")
     emulate(ctx, engine, plan, "commands of the Dockerfile")
     with on_image_context(ctx, plan, base, engine) as context:
         image = find_image(engine, base.reference)
@@ -206,7 +212,8 @@ def _build(ctx: Context, plan: Plan, base: BaseImage, draft: ModDraft, out: Path
                 step = replace(plan.step("image"), name="trial")
                 run_build(replace(ctx, stop=stop), engine, request, step, partial(note_steps, ctx.reporter, task))
         except CancelledError as error:
-            raise BuildError(f"the commands did not end in {LIMITS['seconds'] + SETUP} s") from error
+            seconds = LIMITS["seconds"] + SETUP
+            raise BuildError(f"the trial, gb10's own stages and the commands, did not end in {seconds} s") from error
         finally:
             timer.cancel()
 
@@ -242,17 +249,24 @@ class Moved:
     def refused(self) -> str:
         """Why no recipe has the path as it is at the end; empty when one can."""
         before, after = self.before.kind, self.after.kind
-        if not is_plain(self.after.target):
-            return "leads to a name that no recipe can have"
-        if after == "large":
-            return f"has {self.after.size >> 20:,} MiB, and at most {LIMITS['file'] >> 20} MiB are recorded"
-        if after == "other":
-            return "is a device, a pipe or a socket"
-        if after == "file" and self.after.mode & 0o6000:
-            return "would run as its owner (setuid or setgid)"
-        if (before == "folder") != (after == "folder") and "none" not in (before, after):
-            return f"was a {before} and is a {after}"
-        return ""
+        reasons = (
+            (not is_plain(self.after.target), "leads to a name that no recipe can have"),
+            (
+                after == "large",
+                f"has {self.after.size >> 20:,} MiB, and at most {LIMITS['file'] >> 20} MiB are recorded",
+            ),
+            (after == "other", "is a device, a pipe or a socket"),
+            (
+                self.after.attributes != (self.before.attributes if before == after else ""),
+                "has other capabilities, access lists or attributes",
+            ),
+            (after == "file" and self.after.mode & 0o6000, "would run as its owner (setuid or setgid)"),
+            (
+                (before == "folder") != (after == "folder") and "none" not in (before, after),
+                f"was a {before} and is a {after}",
+            ),
+        )
+        return next((why for wrong, why in reasons if wrong), "")
 
     def rights(self, path: str, new: int) -> Iterator[str]:
         """Commands that give a path its mode and owner, where it has others in an image that has its content.
@@ -280,13 +294,18 @@ def recorded(found: Adopted, trial: Trial, releases: Releases) -> Adopted:
     that is gone, a mode, an owner) is one mod of plain commands, which runs before all others.
     """
     draft, ran = found.mods[0], [row for row in trial.rows if not row.failure]
-    moved = _moved(ran)
-    patches, patched = _patches(found, trial, releases, ran, moved)
-    overlay, commands, ways = dict(found.overlay), list[str](), dict[str, str]()
+    moved, refused = _moved(ran), dict[str, str]()
     for path, one in sorted(moved.items()):
-        if not is_plain(path) or one.refused:
-            ways[path] = f"not taken: {path!a} {one.refused or 'has a name that no recipe can have'}"
-        elif one.after.kind == "file":
+        above = next((str(up) for up in PurePosixPath(path).parents if str(up) in refused), "")
+        why = one.refused if is_plain(path) else "has a name that no recipe can have"
+        if why or above:
+            refused[path] = why or f"lies below {above!a}, which is not taken"
+    ways = {path: f"not taken: {path!a} {why}" for path, why in refused.items()}
+    moved = {path: one for path, one in moved.items() if path not in refused}
+    patches, patched = _patches(found, trial, releases, ran, moved)
+    overlay, commands = dict(found.overlay), list[str]()
+    for path, one in sorted(moved.items()):
+        if one.after.kind == "file":
             executable = path not in patched and bool(one.after.mode & 0o111)
             if path not in patched:
                 overlay[path] = BuildFile("", trial.contents[one.after.sha256], executable=executable)
@@ -338,8 +357,6 @@ def _patches(
         for path in moved
         if (folder := next((one for one in folders if path.startswith(f"{one}/")), None)) is not None
         and path not in found.overlay
-        and is_plain(path)
-        and not moved[path].refused
         and states[path][0].kind in ("none", "file")
         and all(one.kind == "file" for one in states[path][1:])
         and not any(b"\0" in trial.contents[one.sha256] for one in states[path] if one.sha256)

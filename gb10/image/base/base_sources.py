@@ -121,7 +121,7 @@ def pack(ctx: Context, base: BaseImage, one: Installed) -> LockedPart:
             where=one.folder,
             hint=NONE,
         )
-    cutlass = files.get("3rdparty/cutlass/include/cutlass/version.h", b"")
+    cutlass = VERSION.findall(files.get("3rdparty/cutlass/include/cutlass/version.h", b""))[:3]
     content = packed(f"flashinfer_python-{Version(one.version)}", files)
     sha256 = hashlib.sha256(content).hexdigest()
     filename = f"flashinfer_python-{Version(one.version)}.tar"
@@ -137,7 +137,7 @@ def pack(ctx: Context, base: BaseImage, one: Installed) -> LockedPart:
         size=len(content),
         base=base.digest,
         modules=module_folder(base, files.get(LOADER, b""), partial(folder_in, ctx, base, engine=engine)),
-        cutlass=".".join(part.decode() for part in VERSION.findall(cutlass)[:3]),
+        cutlass=b".".join(cutlass).decode() if len(cutlass) == 3 else "",
     )
 
 

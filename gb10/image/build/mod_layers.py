@@ -79,14 +79,14 @@ def emulate(host: Host, engine: Engine, plan: Plan, what: str) -> None:
     """
     if is_native(plan):
         return
-    host.reporter.say(f"mods run emulated ({plan.options.platform} on {plan.options.build}): each can take minutes")
+    host.reporter.say(f"{what}: emulated, {plan.options.platform} on {plan.options.build}; it can take minutes")
     if engine.data is None:
         return
     if not emulated(host.store, plan.options.target):
         name = register(host.store, host.env, plan.options.target, what)
         if name:
             host.reporter.say(
-                f"mods run programs of {plan.options.platform}: registered {name} with the kernel (binfmt_misc)"
+                f"{what}: registered {name} with the kernel (binfmt_misc) for programs of {plan.options.platform}"
             )
     host.reporter.say(_emulator(held_version(host.store, plan.options.target)))
 

@@ -11,7 +11,7 @@ from urllib3.exceptions import HTTPError
 
 from gb10.core.files import read_plain_file
 from gb10.core.host import Host
-from gb10.core.http_session import open_session
+from gb10.core.http_session import network_error, open_session
 from gb10.core.installation import ROOT
 from gb10.errors import FetchError, UsageError
 from gb10.image.lock.lockfile import load_recipe
@@ -97,12 +97,20 @@ def _of_gguf_repository(host: Host, hub: "Hub", head: str, sizes: Mapping[str, i
     try:
         with (
             open_session(host.env) as session,
-            session.get(place.url, headers=dict(place.headers), stream=True, timeout=SECONDS) as reply,
+            session.get(
+                place.url,
+                headers={"Accept-Encoding": "identity", **place.headers},
+                stream=True,
+                timeout=SECONDS,
+                verify=session.verify,
+            ) as reply,
         ):
             reply.raise_for_status()
             header = read_gguf(reply.raw, first)
-    except (requests.RequestException, HTTPError) as error:
-        raise FetchError(f"{first} of {hub.repo} cannot be read", where=str(error)[:300], hint="try again") from error
+    except requests.RequestException as error:
+        raise network_error(error, f"{first} of {hub.repo} cannot be read") from error
+    except HTTPError as error:  # of urllib3: the connection broke while it was read
+        raise FetchError(f"{first} of {hub.repo} cannot be read", where=str(error)[:300], hint="run again") from error
     name = f"{hub.repo}:{quant_of(first)}" if quant_of(first) else hub.repo
     found = gguf_model(header, name, sum(sizes[part] for part in wanted[first]))
     return ModelFiles(name=name, fields=Fields({}), sizes=found, template=header.template, gguf=header)

@@ -31,6 +31,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 Limits = Mapping[str, int]
@@ -150,16 +151,16 @@ def processes() -> Iterator[int]:
 
 
 def crowd(limits: Limits) -> str:
-    """What is wrong with the processes as a whole: too many, or too much memory."""
+    """What is wrong with the processes as a whole: too many with their threads, or too much memory (proc(5), stat)."""
     count = pages = 0
     for pid in processes():
-        count += 1
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+            count, pages = count + int(fields[17]), pages + int(fields[21])
+        except (OSError, IndexError):
+            count += 1
         if count > limits["processes"]:
             return f"it started more than {limits['processes']} processes"
-        try:
-            pages += int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
-        except (OSError, IndexError):
-            continue
     if pages * resource.getpagesize() > limits["memory"]:
         return f"it took more than {limits['memory'] >> 20} MiB of memory"
     return ""
@@ -230,17 +231,19 @@ class Recorder:
 
     def changes(self) -> list[dict[str, object]]:
         """What changed since the last call; sets ``why`` when that is more than the bounds."""
-        now = dict(self._walk())
-        moved = [path for path, found in now.items() if self.identities.get(path) != found]
-        gone = [path for path in self.identities if path not in now]
+        most, was = self.limits["paths"], self.identities
+        now = dict(islice(self._walk(), len(was) + most + 1))  # so many at most: this process is in no bound
+        moved = [path for path, found in now.items() if was.get(path) != found]
+        gone = [path for path in was if path not in now]
         self.identities = now
-        if len(moved) + len(gone) > self.limits["paths"]:
-            self.why = f"it changed more than {self.limits['paths']:,} paths"
+        if len(moved) + len(gone) > most:
+            self.why = f"it changed more than {most:,} paths"
             return []
+        nothing: dict[str, object] = {"kind": "none"}  # and no look through a link that took a folder's place
         rows = []
         for path in sorted((*moved, *gone)):
-            old = self.known.get(path) or self._described(self.before, path)
-            new = self._described(self.root, path)
+            old = self.known.get(path) or (self._described(self.before, path) if path in was else nothing)
+            new = self._described(self.root, path) if path in now else nothing
             self.known[path] = new
             if old != new:
                 in_base = os.path.lexists(self.base / path)
@@ -286,6 +289,9 @@ class Recorder:
         except (FileNotFoundError, NotADirectoryError):
             return {"kind": "none"}
         row: dict[str, object] = {"mode": stat.S_IMODE(found.st_mode), "owner": [found.st_uid, found.st_gid]}
+        if names := os.listxattr(place, follow_symlinks=False):  # capabilities, access lists
+            values = [(name, os.getxattr(place, name, follow_symlinks=False).hex()) for name in sorted(names)]
+            row["attributes"] = hashlib.sha256(json.dumps(values).encode()).hexdigest()
         if stat.S_ISLNK(found.st_mode):
             return {"kind": "link", **row, "mode": 0, "target": named(str(place.readlink()))}
         if stat.S_ISDIR(found.st_mode):

@@ -63,9 +63,7 @@ STRICT: Final = re.compile(
     r"[A-Za-z_]\w{0,80}(?:Error(?:_\w{1,40})?|Exception|Exit|Interrupt|OutOfResources|Unsupported|NotFound|TimeoutExpired)(?:\(\w{1,80}\))?)"
     r": ?(?P<message>\S.*)$"
 )
-BARE: Final = re.compile(
-    r"\s{0,8}(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Za-z_]\w{0,80}(?:Error|Exception))\s*$"
-)
+BARE: Final = re.compile(r"\s{0,8}(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Za-z_]\w{0,80}(?:Error|Exception))\s*$")
 """An exception without a message, such as that of an assertion: one only where frames stand before it."""
 WHAT: Final = re.compile(r"\s{0,8}what\(\): {1,4}(?P<message>\S.*)$")
 FATAL: Final = re.compile(r"(?P<type>Fatal Python error): (?P<message>\S.*)$")

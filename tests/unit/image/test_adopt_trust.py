@@ -150,3 +150,25 @@ def test_files_that_come_and_go_leave_nothing(tmp_path: Path) -> None:
     made = judged(found, trial(rows, b"x\n"))
     assert (dict(made.overlay), made.mods) == ({}, ())
     assert verdicts(made)[0] == ("no-effect", "what it changed is undone by a later line")
+
+
+def test_what_lies_below_a_path_that_is_not_taken_is_not_taken(tmp_path: Path) -> None:
+    link, folder, text = Entry(kind="link", target="b"), Entry(kind="folder", mode=0o755), b"import os\nA = 2\n"
+    rows = [row(("/opt/a", link, folder), ("/opt/a/f.py", NONE, entry(text)))]
+    made = judged(adopted(tmp_path, "RUN a"), trial(rows, text))
+    assert (made.overlay, made.mods, made.patches) == ({}, (), {})
+    assert verdicts(made) == [
+        (
+            "not-taken",
+            "not taken: '/opt/a' was a link and is a folder; "
+            "not taken: '/opt/a/f.py' lies below '/opt/a', which is not taken",
+        )
+    ]
+
+
+def test_a_capability_is_named(tmp_path: Path) -> None:
+    able = entry(OLD).model_copy(update={"attributes": "0" * 64})
+    made = judged(adopted(tmp_path, "RUN a"), trial([row(("/usr/bin/x", entry(OLD), able))]))
+    assert verdicts(made) == [
+        ("not-taken", "not taken: '/usr/bin/x' has other capabilities, access lists or attributes")
+    ]

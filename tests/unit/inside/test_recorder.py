@@ -2,10 +2,16 @@
 
 import hashlib
 import os
+import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
-from gb10.inside.install.recorder import Recorder
+import pytest
+
+from gb10.inside.install.recorder import Recorder, crowd
 
 LIMITS = {"paths": 5, "file": 100, "kept": 150, "bytes": 1 << 20}
 
@@ -62,3 +68,45 @@ def test_bounds_of_what_is_kept(tmp_path: Path) -> None:
         (root / f"{number}").touch()
     assert found.changes() == []
     assert found.why == "it changed more than 5 paths"
+
+
+def test_a_link_in_place_of_a_folder_hides_no_file_of_another_one(tmp_path: Path) -> None:
+    """What lay in the folder is gone; the file of that name behind the link is another one. So the other way round."""
+    found, root = recorder(tmp_path)
+    (root / "other").mkdir()
+    (root / "other/one.py").write_text("another\n")
+    assert by_path(found.changes()) == {"/other": ("none", "folder"), "/other/one.py": ("none", "file")}
+    shutil.rmtree(root / "site")
+    (root / "site").symlink_to("other")
+    assert by_path(found.changes()) == {
+        "/site": ("folder", "link"),
+        "/site/one.py": ("file", "none"),
+        "/site/two.py": ("file", "none"),
+    }
+    (root / "site").unlink()
+    (root / "site").mkdir()
+    (root / "site/one.py").write_text("1\n")
+    assert by_path(found.changes()) == {"/site": ("link", "folder"), "/site/one.py": ("none", "file")}
+
+
+def test_an_attribute_is_a_change(tmp_path: Path) -> None:
+    found, root = recorder(tmp_path)
+    os.setxattr(root / "site/one.py", "user.mark", b"1")
+    rows: list[dict[str, Any]] = found.changes()
+    assert by_path(rows) == {"/site/one.py": ("file", "file")}
+    assert rows[0]["after"]["attributes"]
+
+
+def test_threads_count_as_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one real process with five threads: a bound of three is broken, one of fifty is not."""
+    program = "import threading; [threading.Thread(target=input, daemon=True).start() for _ in range(4)]; input()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as child:
+        monkeypatch.setattr("gb10.inside.install.recorder.processes", lambda: iter([child.pid]))
+        stat, end = Path(f"/proc/{child.pid}/task"), time.monotonic() + 30
+        while len(list(stat.iterdir())) < 5 and time.monotonic() < end:
+            time.sleep(0.01)
+        limits = {"processes": 3, "memory": 1 << 40}
+        assert crowd(limits) == "it started more than 3 processes"
+        assert crowd(limits | {"processes": 50}) == ""
+        assert crowd(limits | {"processes": 50, "memory": 1 << 20}) == "it took more than 1 MiB of memory"
+        child.communicate(b"\n" * 5)
