@@ -56,6 +56,8 @@ FACTS: Final = read_facts((ROOT / "recipes/guard/facts.toml").read_text(encoding
 BATCH: Final = "garbage in batches"
 """Right alone; of several requests at once, all but the first collapse into "!": the n = 8 of a broken kernel."""
 
+UNSTEADY: Final = "another answer each time"
+"""Right about a code; to one question it writes another text each time."""
 
 IDLE_S = 2.5
 """An idle connection is closed after this time, as servers do: vLLM's after 5 s."""
@@ -147,7 +149,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, body: dict[str, object], place: int) -> None:
         model, fault = str(body["model"]), str(body["model"]).removeprefix("fault: ")
-        if model not in (*MODELS, BATCH):
+        if model not in (*MODELS, BATCH, UNSTEADY):
             self._whole(404, {"error": {"message": f"The model `{model}` does not exist."}})
             return
         if fault == "error 500":
@@ -219,7 +221,8 @@ def answer(model: str, prompt: str, state: State, place: int) -> list[str]:
     code = re.findall(r"Code: (\S+)", prompt)
     if not code:
         with state.lock:
-            number = state.prompts.setdefault(prompt, len(state.prompts))
+            known = f"{prompt} {len(state.prompts)}" if model == UNSTEADY else prompt
+            number = state.prompts.setdefault(known, len(state.prompts))
         start = number % (len(PROSE) // 2000 - 1) * 2000  # two answers are one text, or share nothing
         return list(tokens(PROSE[start : start + 8000], rng))
     fact = next((fact for fact in FACTS if fact.ask in prompt), Fact(ask="", accept=("",)))

@@ -23,7 +23,7 @@ from gb10.core.installation import ROOT
 from gb10.core.store import open_store
 from gb10.serving.selftest.device_compiles import compiles_seen
 from gb10.serving.selftest.place import LocalPlace, run_program
-from tests.integration.openai_server import BATCH
+from tests.integration.openai_server import BATCH, UNSTEADY
 from tests.integration.services import called
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -127,6 +127,20 @@ def test_drafts_on_and_off(words: str, code: int, result: str, says: str, tmp_pa
     assert [one["id"] for one in document["steps"]] == ["server", "greedy", "drafts"]
 
 
+def test_answers_that_do_not_repeat_themselves_leave_the_canaries_and_start_no_server_in_vain(tmp_path: Path) -> None:
+    launch = ("--launch", f"{SERVER} '{UNSTEADY}' {{args}}", "--against", "args='--rate 500'")
+    words = ("--drafts", f"--drafts 40 --only '{BATCH}'", *steps("drafts", "against"))
+    code, document, said = selftest(tmp_path / "r", *launch, *words)
+    assert (code, results(document)["drafts"], results(document)["against"]) == (9, "does not hold", "not checked"), (
+        said
+    )
+    _, _, drafts, against = document["steps"]
+    assert "3 at once" in drafts["why"]
+    assert drafts["claims"] == {"drafts.right": {"value": False}}
+    assert "greedy answers repeat themselves" in against["why"]
+    assert against["evidence"] == []
+
+
 @pytest.mark.parametrize(
     ("obeys", "other", "code", "result", "says"),
     [
@@ -164,7 +178,7 @@ def test_settings_in_place_of_another_image(tmp_path: Path) -> None:
         tmp_path / "none", "--launch", f"{SERVER} good", "--against", "gb10/vllm:1", *steps("against")
     )
     assert code == 2
-    assert "no place for 'image'" in said
+    assert "write {against} where the text of --against belongs" in said
 
 
 def test_a_resume_asks_again_for_what_the_rest_needs(tmp_path: Path) -> None:
@@ -202,6 +216,7 @@ def test_without_a_gpu_each_step_says_so(tmp_path: Path) -> None:
         (["--python", "/no/python"], 2, "no Python"),
         (["--step", "powr"], 2, "no step 'powr'"),
         (["--launch", "x {port}", "--recipe", "y"], 2, "two ways to start"),
+        (["--launch", "x {args}", "--drafts", "a 'b"], 2, "a quotation mark has no partner in"),
         (["--step", "guard"], 13, "no model"),
         (["--step", "image"], 13, "no image"),
     ],

@@ -78,9 +78,9 @@ class ModelFiles:
         """The longest context that the config allows, in tokens; 0 when it names none."""
         found = self.fields.number("max_position_embeddings", default=0, largest=1 << 27)
         if self.fields.kind in OFFSET:
-            found -= self.fields.number("pad_token_id", default=1) + 1
-        limited = self.fields.kind in ENCODERS and self.text_limit  # vLLM reads it of these alone
-        return min(found, self.text_limit or found) if limited else found
+            found = max(found - self.fields.number("pad_token_id", default=1) - 1, 0)
+        limited = self.text_limit if self.fields.kind in ENCODERS else None  # vLLM reads it of these alone
+        return min(found or limited, limited) if limited else found
 
 
 def _architecture(fields: Fields) -> str:
@@ -208,18 +208,19 @@ def _launch(
         raise UsageError(f"{files.name} on {nodes} nodes: {_why_not(files.fields, nodes)}", hint="name another number")
     longest = min(files.longest or wanted.most, wanted.most)
     least = min(wanted.least, longest)
+    whole = pools_by(files, served)
     nearest: Estimate | None = None
     for count in counts:
         if files.sizes.total / count > machine.total and count != counts[-1]:
             continue
         for cache in ("auto", EIGHT_BITS[served.engine]):
             for requests in dict.fromkeys((wanted.requests, max(wanted.requests // 4, 1), 1)):
-                base = replace(_base(files, served, count, cache, requests), length=least)
+                base = _of_length(_base(files, served, count, cache, requests), least, whole=whole)
                 found = _with_share(files.sizes, base, machine)
                 if found is not None:
-                    whole = pools_by(files, served)
                     return _longest(files, found, machine, longest, cache, whole=whole)
-        nearest = estimate(files.sizes, _base(files, served, count, "auto", 1), machine)
+        launch = _of_length(_base(files, served, count, "auto", 1), least, whole=whole)
+        nearest = estimate(files.sizes, launch, machine)
     hint = nearest.remedies[-1] if nearest and nearest.remedies else "choose files with fewer bits"
     raise UsageError(
         f"{files.name} does not fit on {f'{nodes} nodes' if nodes else f'up to {counts[-1]} nodes'}: its weights take "
@@ -251,6 +252,11 @@ def _base(files: ModelFiles, served: Served, nodes: int, cache: str, requests: i
     )
 
 
+def _of_length(launch: Launch, length: int, *, whole: bool) -> Launch:
+    """The same with another context; ``whole``: a text is computed in one step."""
+    return replace(launch, length=length, batched=max(BATCHED, length) if whole else BATCHED)
+
+
 def _with_share(sizes: Model, launch: Launch, machine: Machine) -> Estimate | None:
     """The estimate with the largest share that leaves each node its reserve; None where its cache holds no request."""
 
@@ -278,22 +284,26 @@ def _longest(
     files: ModelFiles, found: Estimate, machine: Machine, longest: int, cache: str, *, whole: bool
 ) -> tuple[Launch, Estimate, tuple[Reason, ...]]:
     """The same with the longest context of which the cache still holds a request; ``whole``: computed in one step."""
-    launch, low, high = found.launch, (found.launch.length or STEP) // STEP, longest // STEP
+    low, high = (found.launch.length or STEP) // STEP, longest // STEP
     best = found
 
-    def of_length(length: int) -> Launch:
-        return replace(launch, length=length, batched=max(BATCHED, length) if whole else BATCHED)
+    def of_length(length: int) -> Estimate | None:
+        launch = _of_length(found.launch, length, whole=whole)
+        if whole:  # a longer step needs a smaller share
+            return _with_share(files.sizes, launch, machine)
+        tried = estimate(files.sizes, launch, machine)
+        return tried if tried.fits and _held(tried) >= 1 else None
 
     while low < high:
         middle = (low + high + 1) // 2
-        tried = estimate(files.sizes, of_length(middle * STEP), machine)
-        if tried.fits and _held(tried) >= 1:
+        if (tried := of_length(middle * STEP)) is not None:
             low, best = middle, tried
         else:
             high = middle - 1
-    length = longest if low == longest // STEP else low * STEP
-    best, why = _enough(files.sizes, estimate(files.sizes, of_length(length), machine), machine)
-    launch, budget = best.launch, best.tightest
+    if low == longest // STEP and (tried := of_length(longest)) is not None:
+        best = tried
+    best, why = _enough(files.sizes, best, machine)
+    launch, budget, length = best.launch, best.tightest, best.launch.length
     keeps = files.sizes.cache != Cache()
     held = f"{budget.requests:.1f} such requests fit into the cache" if keeps else "an encoder keeps no cache"
     limit = f"the model's own limit is {files.longest}" if files.longest else "the model names no limit"

@@ -12,8 +12,8 @@ from gb10.models.memory.launch import Launch
 
 MOST_REQUESTS: Final = 4
 UBATCH: Final = 2048
-RANK: Final = 4
-"""llama.cpp's pooling type of a model that ranks texts."""
+WRITES, LAST, RANK = 0, 3, 4
+"""llama.cpp's pooling types of a model that writes, that takes a text's last token, and that ranks texts."""
 WITHOUT_MMAP: Final = (("LLAMA_ARG_NO_MMAP", "1"), ("LLAMA_ARG_LOAD_MODE", "none"))
 """What older releases read, and what newer ones do: these refuse --no-mmap, and each ignores the other's variable."""
 DOWNLOADS: Final = (("LLAMA_CACHE", "/var/cache/gb10/llama.cpp"),)
@@ -26,9 +26,10 @@ def choose_gguf(files: ModelFiles, header: GgufFile, machine: Machine, *, purpos
     wanted = PURPOSES[purpose]
     longest = min(header.longest or wanted.most, wanted.most)
     most = min(wanted.requests, MOST_REQUESTS)
-    found = next(_fitting(files, machine, longest, min(wanted.least, longest), most), None)
+    whole = header.pooling not in (WRITES, LAST)
+    found = next(_fitting(files, machine, longest, min(wanted.least, longest), most, whole=whole), None)
     if found is None:
-        nearest = estimate(files.sizes, _launch(1, min(wanted.least, longest)), machine)
+        nearest = estimate(files.sizes, _launch(1, min(wanted.least, longest), whole=whole), machine)
         raise UsageError(
             f"{files.name} does not fit on one node: its weights take {gib(files.sizes.total)}",
             hint=nearest.remedies[-1] if nearest.remedies else "choose a file with fewer bits",
@@ -52,19 +53,25 @@ def choose_gguf(files: ModelFiles, header: GgufFile, machine: Machine, *, purpos
     )
 
 
-def _launch(requests: int, length: int) -> Launch:
-    """llama.cpp reserves the cache of all requests at its start: ``length`` is of them together."""
-    return Launch(engine="llama-cpp", requests=requests, length=requests * length, batched=UBATCH, mapped=False)
+def _launch(requests: int, length: int, *, whole: bool) -> Launch:
+    """llama.cpp reserves the cache of all requests at its start: its length is of them together.
+
+    ``whole``: it refuses a text that is longer than one step (can_split of tools/server/server-context.cpp).
+    """
+    batched = max(UBATCH, length) if whole else UBATCH
+    return Launch(engine="llama-cpp", requests=requests, length=requests * length, batched=batched, mapped=False)
 
 
-def _fitting(files: ModelFiles, machine: Machine, longest: int, least: int, most: int) -> Iterator[Estimate]:
+def _fitting(
+    files: ModelFiles, machine: Machine, longest: int, least: int, most: int, *, whole: bool
+) -> Iterator[Estimate]:
     """The launches that fit: all requests at the longest context that leaves the node its reserve, then fewer."""
     for requests in dict.fromkeys((most, max(most // 2, 1), 1)):
         low, high = least // STEP - 1, max(longest // STEP, 1)
         best: Estimate | None = None
         while low < high:
             middle = (low + high + 1) // 2
-            tried = estimate(files.sizes, _launch(requests, min(middle * STEP, longest)), machine)
+            tried = estimate(files.sizes, _launch(requests, min(middle * STEP, longest), whole=whole), machine)
             if tried.fits and not any(one.code in FULL for budget in tried.budgets for one in budget.problems):
                 low, best = middle, tried
             else:
@@ -90,7 +97,10 @@ def _reasons(files: ModelFiles, header: GgufFile, found: Estimate, purpose: Purp
     )
     yield Reason(what="max_num_seqs", value=str(requests), why=f"{purpose}: the context is divided between them")
     yield Reason(what="n_gpu_layers", value="999", why="all layers on the GPU, which shares its memory with the CPU")
-    yield Reason(what="ubatch_size", value=str(UBATCH), why=f"tokens of a prompt in one step; {BENCHES}")
+    why = f"tokens of a prompt in one step; {BENCHES}"
+    if header.pooling not in (WRITES, LAST):
+        why = "a text is computed in one step: llama.cpp refuses a longer one, so --batch-size is as large"
+    yield Reason(what="ubatch_size", value=str(launch.batched), why=why)
     yield Reason(what="flash attention", value="on", why=BENCHES)
     yield Reason(
         what="mmap",

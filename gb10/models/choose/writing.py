@@ -5,6 +5,7 @@ import re
 from typing import Final
 
 from gb10.models.choose.choosing import DRAFTS, Choice
+from gb10.models.choose.llama_cpp import UBATCH
 from gb10.models.memory.estimating import Estimate
 
 WORD: Final = re.compile(r"[a-z0-9][a-z0-9.-]*")
@@ -110,11 +111,12 @@ def _command(choice: Choice) -> list[str]:
     """The engine's command, its parameters by name."""
     launch, files = choice.launch, choice.files
     if choice.engine == "llama-cpp":
+        batch = "--batch-size {ubatch_size} " if (launch.batched or 0) > UBATCH else ""  # by default 2,048
         parts = [
             f"llama-server {'-m' if files.name.startswith('/') else '-hf'} {{model}} --alias {recipe_name(files.name)}",
             "--host {host} --port {port}",
             "--ctx-size {ctx_size} --parallel {max_num_seqs}",
-            "--n-gpu-layers {n_gpu_layers} --ubatch-size {ubatch_size}",
+            f"--n-gpu-layers {{n_gpu_layers}} {batch}--ubatch-size {{ubatch_size}}",
             " ".join(choice.options),
         ]
         return ["  " + " \\\n    ".join(parts)]

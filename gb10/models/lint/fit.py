@@ -252,10 +252,7 @@ def _connector(options: Options) -> tuple[HostTier | None, str]:
     name = "--kv-transfer-config"
     if not any(option.partition(".")[0] == name for option in options):
         return None, ""
-    config = dict(json_object(next(iter(options.get(name, ())), "")))
-    config |= {
-        option.partition(".")[2]: values[-1] for option, values in options.items() if option.startswith(name + ".")
-    }
+    config = json_object(next(iter(options.get(name, ())), ""))
     kind, extra = config.get("kv_connector"), config.get("kv_connector_extra_config")
     extra = extra if isinstance(extra, Mapping) else {}
     key = PER_RANK if kind == "SimpleCPUOffloadConnector" and PER_RANK in extra else "cpu_bytes_to_use"
@@ -301,7 +298,9 @@ def _host_pools(options: Options) -> HostTier | None:
     name = next((one for one in ("--enable-hierarchical-cache", "--enable-hicache") if one in options), "")
     if not name:
         return None
-    size, ratio = whole(options, "--hicache-size"), size_in_gib(options, "--hicache-ratio")
+    given = word(options, "--hicache-size") not in NOTHING  # 0 is SGLang's default: by the ratio
+    size = whole(options, "--hicache-size") if given else None
+    ratio = size_in_gib(options, "--hicache-ratio")
     if size:
         return HostTier(option="--hicache-size", size=size * 10**9)
     if ratio:

@@ -16,7 +16,7 @@ from gb10.models.memory.model import Model
 
 SUFFIX: Final = ".gguf"
 PROJECTOR: Final = "mmproj"
-"""What the name of a file for pictures begins with: llama.cpp reads it beside the model."""
+"""What the name of a file for pictures holds: llama.cpp reads it beside the model."""
 SHARD: Final = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE)
 QUANT: Final = re.compile(
     r"[-._/]((?:UD-)?(?:I?Q\d+(?:_[A-Z0-9]+)*|TQ\d_\d|MXFP4(?:_MOE)?|NVFP4|BF16|F16|F32))(?:-\d{5}-of-\d{5})?\.gguf$",
@@ -89,16 +89,23 @@ class GgufFile:
 
     def key_heads(self, layers: int) -> int:
         """Heads of keys in all layers together: one number for each layer, or one a layer (0: no attention)."""
-        found = self.values.get(f"{self.architecture}.attention.head_count_kv")
+        own = f"{self.architecture}.attention.head_count_kv" in self.values
+        name = "attention.head_count_kv" if own else "attention.head_count"
+        found = self.values.get(f"{self.architecture}.{name}")
         if isinstance(found, tuple):
             return sum(int(one) for one in found[:layers] if 0 < one <= WIDEST)
-        return layers * self.number("attention.head_count_kv", default=self.number("attention.head_count"))
+        return layers * self.number(name)
 
     def head_width(self, part: str) -> int:
         """Numbers of a head's key or value."""
         if f"{self.architecture}.attention.{part}_length" in self.values:
             return self.number(f"attention.{part}_length")
-        return self.number("embedding_length") // max(self.number("attention.head_count"), 1)
+        heads = self.values.get(f"{self.architecture}.attention.head_count")
+        if isinstance(heads, tuple):  # one a layer: those of the first that has any
+            count = next((int(one) for one in heads if 0 < one <= WIDEST), 1)
+        else:
+            count = self.number("attention.head_count")
+        return self.number("embedding_length") // max(count, 1)
 
 
 def read_gguf(stream: Stream, file: str) -> GgufFile:
@@ -190,7 +197,7 @@ def kinds_of(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {}
     for name in sorted(names):
         last = name.rpartition("/")[2].lower()
-        if last.endswith(SUFFIX) and not last.startswith(PROJECTOR):
+        if last.endswith(SUFFIX) and PROJECTOR not in last:
             part = SHARD.fullmatch(name)
             found.setdefault(part["stem"] if part else name, []).append(name)
     return {parts[0]: tuple(parts) for parts in found.values()}
@@ -202,7 +209,8 @@ def missing_parts(first: str, parts: Iterable[str]) -> list[str]:
     if part is None:
         return []
     count = int(part["count"])
-    names = [f"{part['stem']}-{number:05d}-of-{count:05d}{SUFFIX}" for number in range(1, min(count, 1000) + 1)]
+    rest = first[part.end("number") :]
+    names = [f"{part['stem']}-{number:05d}{rest}" for number in range(1, min(count, 1000) + 1)]
     return sorted({*names} - {*parts})
 
 

@@ -411,6 +411,12 @@ ARCH_NAMED: Final = re.compile(
     r"\barch(?:itecture)?s?\b|Blackwell|Hopper|Ampere|\b[BH][123]00\b|(?:this|your|current) (?:GPU|device)",
     re.I,
 )
+ONLY_ON: Final = re.compile(
+    r"\bonly (?:supported|implemented) (?:on|for|with) (?:(?:the|NVIDIA|data[- ]?center) ){0,3}"
+    r"(?:sm_?\d{2,3}|SM ?\d{2,3}|(?:compute )?capability|Blackwell|Hopper|Ampere|Ada\b|G?[BH][123]00\b)",
+    re.I,
+)
+"""A kernel of other GPUs alone, whatever data type or size is named beside."""
 REFUSAL: Final = re.compile(
     r"support|implement|\bonly\b|\bexpect|requires?\b|\bneeds?\b|\bmust\b|invalid|unknown|"
     r"\bno(?:t (?:built|for)|t? compiled)\b",
@@ -452,6 +458,8 @@ def refused(text: str) -> Literal["arch", "limit", "argument", ""]:
     ``arch``: this GPU. ``limit``: a data type, size or layout that its kernels do not take. ``argument``: tensors of
     the call that do not fit each other, whatever the GPU.
     """
+    if ONLY_ON.search(text):
+        return "arch"
     limit, tensor = LIMIT.search(text), OF_A_TENSOR.search(text) or SAME.search(text)
     data = re.search(r"d(?:ata)?[ _]?type|fp16|bf16|head", text, re.I)
     if ARCH_NAMED.search(text) and REFUSAL.search(text) and not (tensor and not limit) and not (limit and data):
@@ -493,12 +501,13 @@ def _beyond_a_limit(case: Case) -> Verdict:
         if re.search(r"divisible|multiples? of", case.said, re.I)
         else ""
     )
+    unnamed = "" if ARCH_NAMED.search(case.said) else "The message names no GPU: "
     return Verdict(
         code="kernel-without-this-shape",
         meaning=(
             f"{library[0] if library else 'A library of kernels'} has no kernel for this shape, data type or option: "
-            f"{case.said[:300].rstrip('.')}.{f' {caller} called it.' if caller else ''} The message names no GPU: "
-            "a kernel for 12.1 may be there, for other sizes and types."
+            f"{case.said[:300].rstrip('.')}.{f' {caller} called it.' if caller else ''} "
+            f"{unnamed}{'a' if unnamed else 'A'} kernel for 12.1 may be there, for other sizes and types."
         ),
         action=f"{library[1][0].upper() + library[1][1:] if library else ''} {split}{_another(case)}".strip(),
         evidence="the condition that the message states; checks of FlashInfer 0.7.2 and vLLM 0.33.0",

@@ -71,11 +71,14 @@ def page(
     headers: Mapping[str, str],
     env: Mapping[str, str],
     *,
-    seconds: float,
+    seconds: float | tuple[float, float],
     direct: bool,
     sent: Mapping[str, object] | None = None,
 ) -> Iterator[requests.Response]:
-    """The answer to a GET, or to a POST of ``sent`` as JSON; its body is not read yet."""
+    """The answer to a GET, or to a POST of ``sent`` as JSON; its body is not read yet.
+
+    ``seconds``: to connect, and without a byte; two numbers where they differ.
+    """
     bundle = ca_bundle(env)
     with requests.Session() as session:
         session.trust_env = not direct

@@ -11,9 +11,8 @@ from typing import Final
 import requests
 from urllib3.exceptions import HTTPError
 
-from gb10.core.fetch import ca_bundle
 from gb10.serving.guard.finding import Ending, Finding, Judgement, Verdict
-from gb10.serving.load.endpoint import LARGEST, Endpoint
+from gb10.serving.load.endpoint import LARGEST, Endpoint, page
 from gb10.serving.run.service import Answers
 
 TEXTS: Final = (
@@ -28,7 +27,8 @@ SAME: Final = 0.99
 ONE: Final = 0.999_999
 """Cosine from which the embeddings of two texts are one."""
 CLOSE: Final = 0.02
-"""By how much two ranks of one document may differ."""
+"""By how much two ranks of one document may differ, of the ranks or of how far another document is from them: logits
+lie around 0."""
 SECONDS: Final = (15.0, 900.0)
 """To connect, and without a byte: the first request may compile kernels for minutes."""
 
@@ -58,19 +58,9 @@ def _asked(endpoint: Endpoint, env: Mapping[str, str], answers: Answers) -> Pool
     body: dict[str, object] = {"model": endpoint.model}
     body |= {"input": TEXTS} if answers == "embeddings" else {"query": QUESTION, "documents": TEXTS}
     try:
-        with requests.Session() as session:
-            session.trust_env = not endpoint.direct
-            bundle = ca_bundle(env)
-            with session.post(
-                f"{endpoint.url}/{answers}",
-                json=body,
-                headers=endpoint.headers,
-                timeout=SECONDS,
-                verify=str(bundle) if bundle else True,
-                stream=True,
-                allow_redirects=not endpoint.direct,
-            ) as reply:
-                status, text = reply.status_code, reply.raw.read(LARGEST, decode_content=True)
+        url = f"{endpoint.url}/{answers}"
+        with page(url, endpoint.headers, env, seconds=SECONDS, direct=endpoint.direct, sent=body) as reply:
+            status, text = reply.status_code, reply.raw.read(LARGEST, decode_content=True)
     except (requests.RequestException, HTTPError) as error:
         return PooledAnswer(answers=answers, status=0, judgement=_error(str(error)[:300]))
     if status != HTTPStatus.OK:
@@ -84,7 +74,7 @@ def judged(answers: Answers, text: bytes) -> Judgement:
     try:
         found = json.loads(text)
         values = _vectors(found) if answers == "embeddings" else _ranks(found)
-    except (ValueError, RecursionError, KeyError, TypeError, IndexError):
+    except (ValueError, RecursionError, KeyError, TypeError, IndexError, OverflowError):
         said = text[:200].decode("utf-8", "replace")
         return _error(f"/v1/{answers} returned no answer to {len(TEXTS)} texts: {said}")
     wrong = _wrong_vectors(values) if answers == "embeddings" else _wrong_ranks([one for (one,) in values])
@@ -140,7 +130,7 @@ def _wrong_ranks(ranks: Sequence[float]) -> str:
     if not all(map(math.isfinite, ranks)):
         return "a rank is no number (NaN or infinite)"
     first, other, again = ranks
-    if abs(first - again) > CLOSE * max(abs(first), abs(again), 1e-6):
+    if abs(first - again) > CLOSE * max(abs(first - other), abs(first), abs(again), 1e-6):
         return f"two ranks of one document differ: {first:g} and {again:g}"
     return "two different documents have the same rank" if first == other else ""
 

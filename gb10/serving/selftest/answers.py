@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import Any, Final
 
 import requests
@@ -134,8 +135,8 @@ class Token:
     near: Mapping[str, float]
 
     def above(self, other: str) -> float:
-        """Nats by which this token was above another; for one that is not named, above the last one that is."""
-        return self.near[self.text] - self.near.get(other, min(self.near.values()))
+        """Nats by which this token was above another; without end for one that is not among the best."""
+        return self.near[self.text] - self.near.get(other, -inf)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,7 +185,7 @@ def _answer(said: Mapping[str, Any]) -> Answer:
             )
             for one in choice["logprobs"]["content"]
         )
-    except (KeyError, TypeError, ValueError):  # it names none
+    except (KeyError, TypeError, ValueError, OverflowError):  # it names none
         tokens = ()
     return Answer(text=text, tokens=tokens)
 
@@ -208,7 +209,8 @@ def parted(ours: Answer, theirs: Answer) -> Parting | None:
         return Parting(words=f"character {at} of {len(ours.text)}")
     number, (one, other) = found
     gap = max(one.above(other.text), other.above(one.text))
-    return Parting(words=f"token {number + 1}: {one.text!r} or {other.text!r}, {gap:.2f} nats apart", gap=gap)
+    apart = f"{gap:.2f} nats apart" if gap < inf else f"and one server has not both among its {NEAREST} best"
+    return Parting(words=f"token {number + 1}: {one.text!r} or {other.text!r}, {apart}", gap=gap)
 
 
 def parting(one: str, other: str) -> int | None:

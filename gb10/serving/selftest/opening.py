@@ -35,6 +35,7 @@ from gb10.serving.selftest.place import ImagePlace, LocalPlace
 from gb10.serving.selftest.scene import Asked, Scene
 from gb10.serving.selftest.step_table import Need
 from gb10.serving.trial.launcher import (
+    ARGS,
     ENV,
     Command,
     Launched,
@@ -43,6 +44,7 @@ from gb10.serving.trial.launcher import (
     by_recipe,
     parameters_of,
     with_parameters,
+    words_of,
 )
 
 OURS: Final = re.compile(r"gb10/(?:vllm|sglang):")
@@ -155,6 +157,7 @@ def tested_image(reference: str, found: ImageInfo) -> ImageFacts:
 def _find_servers(scene: Scene) -> None:
     """How the server starts, and the one to compare it with."""
     asked = scene.asked
+    words_of(asked.drafts or "")  # an open quotation mark is an error now, not after the first server
     given = [one for one in (asked.recipe, asked.launch) if one]
     if len(given) > 1:
         raise UsageError("--recipe and --launch are two ways to start a server", hint="leave one out")
@@ -168,7 +171,14 @@ def _find_servers(scene: Scene) -> None:
         if asked.against and MARK in template:
             scene.other_launcher = _by_command(scene, template.replace(MARK, asked.against), "other", {})
         elif asked.against:
-            scene.other_launcher = scene.other(parameters_of(asked.against))
+            parameters = parameters_of(asked.against)
+            if placeless := [name for name in parameters if name != ARGS and not name.startswith(ENV)]:
+                raise UsageError(
+                    f"--launch has no place for the {placeless[0]} of --against",
+                    where=template,
+                    hint=f"write {MARK} where the text of --against belongs; the server under test gets nothing there",
+                )
+            scene.other_launcher = scene.other(parameters)
         return
     word = asked.recipe or (str(asked.model.resolve()) if asked.model else None)
     if word is None:

@@ -34,6 +34,12 @@ COMPARED: Final = ("drafts", "switches", "against")
 """They hold the answers of the step greedy against another server's, which runs in place of ours."""
 
 
+START_S: Final = 600.0
+"""Seconds in which a server must be healthy."""
+SECOND_S: Final = (START_S + 180, 0.0)
+"""Of a step of COMPARED: a second server starts, and answers."""
+
+
 def _step(name: str, need: Need, seconds: tuple[float, float], run: Callable[[Scene], Outcome], title: str) -> Step:
     serves = need in ("server", "nodes", "against") and name not in ("server", "bandwidth")
     after = ("server", "greedy") if name in COMPARED else ("server",) if serves else ()
@@ -51,7 +57,7 @@ STEPS: Final = (
     _step("cap", "gpu", (40, 40), machine_steps.cap, "Memory beyond the cap is refused"),
     _step("gemm", "gpu", (240, 0), machine_steps.gemm, "Our GEMMs, beside published figures"),
     _step("bandwidth", "nodes", (40, 0), node_steps.bandwidth, "NCCL's sum over the GPUs of this machine"),
-    _step("server", "server", (600, 180), server_steps.server, "A server starts"),
+    _step("server", "server", (START_S, 180), server_steps.server, "A server starts"),
     _step("first-request", "server", (240, 60), server_steps.first_request, "Compilers, and the first token"),
     _step("backends", "server", (60, 0), server_steps.backends, "Kernels by explain, against the server's log"),
     _step("memory", "server", (30, 10), server_steps.memory, "Memory by recipe memory, against the server's log"),
@@ -64,11 +70,11 @@ STEPS: Final = (
     _step("greedy", "server", (120, 0), compared_steps.greedy, "Greedy answers, asked twice"),
     _step("nodes", "nodes", (10, 5), node_steps.nodes, "RoCE or sockets, by NCCL's log"),
     _step("rank-death", "nodes", (60, 0), node_steps.rank_death, "A rank is ended: seen within 15 s"),
-    _step("drafts", "server", (180, 0), compared_steps.drafts, "Answers with drafts, and without"),
-    _step("switches", "server", (180, 0), compared_steps.switches, "Greedy answers, with our kernels switched off"),
-    _step("against", "against", (180, 0), compared_steps.against, "Greedy answers, against another image or settings"),
+    _step("drafts", "server", SECOND_S, compared_steps.drafts, "Answers with drafts, and without"),
+    _step("switches", "server", SECOND_S, compared_steps.switches, "Greedy answers, with our kernels switched off"),
+    _step("against", "against", SECOND_S, compared_steps.against, "Greedy answers, against another image or settings"),
 )
-WHOLE: Final = 3600.0
+WHOLE: Final = 5400.0
 QUICK: Final = 600.0
 
 

@@ -324,19 +324,23 @@ def with_parameters(
         request.render,
         overrides=(*request.render.overrides, *own.items()),
         variant=parameters.get(VARIANT) or request.render.variant,
-        arguments=tuple(shlex.split(parameters.get(ARGS, ""))),
+        arguments=words_of(parameters.get(ARGS, "")),
     )
     return replace(request, render=render, image=parameters.get(IMAGE) or request.image, name=service)
 
 
-def parameters_of(text: str) -> dict[str, str]:
-    """``KEY=VALUE KEY='two words'``; a word without ``=`` is an image. Raises UsageError. Pure."""
+def words_of(text: str) -> tuple[str, ...]:
+    """The words of a text, as a shell divides it. Raises UsageError. Pure."""
     try:
-        words = shlex.split(text)
+        return tuple(shlex.split(text))
     except ValueError as error:
         raise UsageError(f"a quotation mark has no partner in {text!r}", where=str(error)) from error
+
+
+def parameters_of(text: str) -> dict[str, str]:
+    """``KEY=VALUE KEY='two words'``; a word without ``=`` is an image. Raises UsageError. Pure."""
     found: dict[str, str] = {}
-    for word in words:
+    for word in words_of(text):
         key, _, value = word.partition("=") if KEY.match(word) and "=" in word else (IMAGE, "", word)
         if KEY.fullmatch(key) is None or key in found:
             raise UsageError(f"not a setting: {word!r}", hint="write KEY=VALUE KEY=VALUE, each key once, or an image")

@@ -216,20 +216,7 @@ def test_a_model_that_writes_is_served_for_vectors_where_its_files_say_so() -> N
 
 
 def test_an_encoder_keeps_no_cache_and_its_text_ends_before_its_last_positions() -> None:
-    config = {
-        "architectures": ["XLMRobertaModel"],
-        "model_type": "xlm-roberta",
-        "hidden_size": 1024,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 16,
-        "intermediate_size": 4096,
-        "max_position_embeddings": 8194,
-        "pad_token_id": 1,
-        "vocab_size": 250002,
-        "torch_dtype": "float32",
-    }
-    sizes = with_sizes(config, [("embeddings.word_embeddings.weight", 250002 * 1024 * 4)], "o/encoder", "headers")
-    files = ModelFiles(name="o/encoder", fields=Fields(config), sizes=sizes, revision="a" * 40, text_limit=8192)
+    files = encoder()
     choice = choose(files, MACHINE, CONTAINERS)
     assert choice.engine == "vllm"
     assert (choice.launch.length, choice.launch.nodes, choice.launch.fraction) == (8192, 1, 0.35)
@@ -238,6 +225,74 @@ def test_an_encoder_keeps_no_cache_and_its_text_ends_before_its_last_positions()
     assert "an encoder keeps no cache" in recipe_text(choice).replace("\n  #", "")
     short = choose(replace(files, text_limit=512), MACHINE, CONTAINERS)
     assert short.launch.length == 512
+
+
+ENCODER: Mapping[str, Any] = {
+    "architectures": ["XLMRobertaModel"],
+    "model_type": "xlm-roberta",
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+    "max_position_embeddings": 8194,
+    "pad_token_id": 1,
+    "vocab_size": 250002,
+    "torch_dtype": "float32",
+}
+
+
+def encoder(text_limit: int | None = 8192, **changed: object) -> ModelFiles:
+    config = {name: value for name, value in {**ENCODER, **changed}.items() if value is not None}
+    sizes = with_sizes(config, [("embeddings.word_embeddings.weight", 250002 * 1024 * 4)], "o/encoder", "headers")
+    return ModelFiles(name="o/encoder", fields=Fields(config), sizes=sizes, revision="a" * 40, text_limit=text_limit)
+
+
+def test_an_encoder_fits_with_either_engine() -> None:
+    choice = choose(encoder(), MACHINE, CONTAINERS, engine="sglang")
+    assert (choice.launch.length, choice.launch.nodes, choice.launch.fraction) == (8192, 1, 0.35)
+    assert choice.found.tightest.requests is None
+    bert = {"architectures": ["BertModel"], "model_type": "bert", "max_position_embeddings": 512}
+    assert choose(encoder(None, **bert), MACHINE, CONTAINERS, engine="sglang").launch.length == 512
+
+
+@pytest.mark.parametrize(
+    ("changed", "limit", "longest"),
+    [
+        ({"max_position_embeddings": None}, 512, 512),
+        ({"max_position_embeddings": None}, None, 0),
+        ({"pad_token_id": 9000}, 512, 512),
+        ({"pad_token_id": 9000}, None, 0),
+        ({}, None, 8192),
+    ],
+)
+def test_a_context_is_never_negative(changed: dict[str, object], limit: int | None, longest: int) -> None:
+    assert encoder(limit, **changed).longest == longest
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_step_of_a_model_that_pools_is_counted_whole(engine: str) -> None:
+    files = replace(files_of("Qwen/Qwen3-0.6B", max_position_embeddings=131072), pools=True)
+    found = choose(files, MACHINE, CONTAINERS, engine=engine)
+    assert found.launch.batched == found.launch.length == 131072
+    step = next(item for item in found.found.tightest.items if item.name == "activations")
+    writes = choose(replace(files, pools=False), MACHINE, CONTAINERS, engine=engine)
+    short = next(item for item in writes.found.tightest.items if item.name == "activations")
+    assert step.size - short.size > 15 * (1024 * (131072 - 8192)), "131,072 tokens of 1,024 numbers"
+
+
+def test_a_whole_step_that_does_not_fit_gives_a_shorter_text_or_an_error() -> None:
+    """What else runs on the node leaves room for short steps alone, then for none."""
+    files = replace(files_of("Qwen/Qwen3-0.6B", max_position_embeddings=131072), pools=True)
+    some, less, little = (replace(MACHINE, services=MACHINE.total - (gib << 30)) for gib in (26, 20, 12))
+    choice = choose(files, some, CONTAINERS, engine="sglang", nodes=1)
+    assert choice.found.fits
+    assert 16384 <= (choice.launch.length or 0) < 131072
+    assert choice.launch.batched == choice.launch.length
+    with pytest.raises(UsageError, match="does not fit on 1 nodes"):  # 65,536 tokens do in the cache, not in a step
+        choose(files, less, CONTAINERS, engine="sglang", nodes=1, purpose="agents")
+    for engine in ENGINES:
+        with pytest.raises(UsageError, match="does not fit on 1 nodes"):
+            choose(files, little, CONTAINERS, engine=engine, nodes=1)
 
 
 def test_what_no_engine_has_is_said() -> None:

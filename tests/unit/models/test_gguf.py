@@ -80,6 +80,10 @@ def test_the_metadata_gives_the_cache_and_the_limit() -> None:
     assert wide.sizes.cache and wide.sizes.cache.token == 32 * 8 * (192 + 64) * 2
     mixed = files_of({"llama.attention.head_count_kv": [0, 8] * 16})
     assert mixed.sizes.cache and mixed.sizes.cache.token == 16 * 8 * 256 * 2
+    heads = files_of({"llama.attention.head_count": [0, 32] * 16})
+    assert heads.sizes.cache and heads.sizes.cache.token == 32 * 8 * 256 * 2
+    alike = files_of({"llama.attention.head_count": [32, 16] * 16, "llama.attention.head_count_kv": None})
+    assert alike.sizes.cache and alike.sizes.cache.token == 16 * (32 + 16) * 256 * 2
 
 
 @pytest.mark.parametrize(
@@ -173,9 +177,24 @@ def test_a_model_that_pools_is_served_so(pooling: int, option: str) -> None:
     assert "--jinja" not in command
 
 
+@pytest.mark.parametrize(("pooling", "batch"), [(0, 2048), (1, 32768), (2, 32768), (3, 2048), (4, 32768)])
+def test_a_text_that_cannot_be_divided_is_one_step(pooling: int, batch: int) -> None:
+    files = files_of({"llama.pooling_type": pooling, "llama.context_length": 32768})
+    assert files.gguf is not None
+    choice = choose_gguf(files, files.gguf, MACHINE)
+    text = recipe_text(choice)
+    assert (choice.launch.batched, yaml.safe_load(text)["defaults"]["ubatch_size"]) == (batch, batch)
+    assert ("--batch-size {ubatch_size} --ubatch-size {ubatch_size}" in text) is (batch > 2048)
+    fit = fit_of(load_model_recipe(text, "new.yaml"), RenderRequest(), sizes=files.sizes)
+    assert fit.estimate is not None
+    assert (fit.estimate.launch.batched, fit.estimate.tightest.serving) == (batch, choice.found.tightest.serving)
+
+
 def test_files_are_told_apart_by_the_model_that_they_are() -> None:
     parts = [f"big-Q4_K_M-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
-    kinds = kinds_of([*reversed(parts), "big-Q8_0.gguf", "mmproj-F16.gguf", "README.md", "sub/a-F16.gguf"])
+    kinds = kinds_of(
+        [*reversed(parts), "big-Q8_0.gguf", "mmproj-F16.gguf", "big-mmproj-F16.gguf", "README.md", "sub/a-F16.gguf"]
+    )
     assert kinds == {
         parts[0]: tuple(parts),
         "big-Q8_0.gguf": ("big-Q8_0.gguf",),
@@ -183,6 +202,8 @@ def test_files_are_told_apart_by_the_model_that_they_are() -> None:
     }
     assert missing_parts(parts[0], parts[:2]) == [parts[2]]
     assert missing_parts("big-Q8_0.gguf", ()) == []
+    large = [f"big-0000{number}-of-00002.GGUF" for number in (1, 2)]
+    assert missing_parts(large[0], large) == []
     assert [*map(quant_of, [parts[0], "big-q8_0.gguf", "a.UD-Q2_K_XL.gguf", "gpt-mxfp4.gguf", "a.gguf"])] == [
         "Q4_K_M",
         "Q8_0",

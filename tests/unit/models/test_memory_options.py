@@ -247,6 +247,7 @@ def test_sglang_copies_a_layer_of_offloaded_weights_at_a_time() -> None:
         ("--enable-hierarchical-cache --hicache-size 10", 10**10),
         ("--enable-hicache --hicache-ratio 0.5", None),
         ("--enable-hierarchical-cache", None),
+        ("--enable-hierarchical-cache --hicache-size 0", None),
         ("--hicache-size 10", 0),
     ],
 )

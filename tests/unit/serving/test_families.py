@@ -14,6 +14,7 @@ from gb10.serving.doctor.diagnosis import Finding
 from gb10.serving.doctor.engine_releases import Releases
 from gb10.serving.doctor.error_case import Case
 from gb10.serving.doctor.families import verdict_of
+from gb10.serving.doctor.families_gpu import refused
 from gb10.serving.doctor.image_record import ImageRecord
 from gb10.serving.doctor.log_exceptions import Raised
 from gb10.serving.doctor.log_scan import Scanner
@@ -92,6 +93,32 @@ def test_a_check_of_a_kernel_library_is_told_by_what_its_condition_is_about(chec
     assert one.code == code
     assert re.search(words, spoken(one))
     assert check["refused"] != "argument" or "no kernel for" not in spoken(one)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("FP8 KV cache dtype is only supported on Hopper GPUs", "arch"),
+        ("bf16 output is only implemented for datacenter Blackwell GPUs", "arch"),
+        ("fp4 data type is only supported on B200 GPUs", "arch"),
+        ("head_dim 512 is only supported on SM100a", "arch"),
+        ("only supported for fp16 and bf16", "limit"),
+        ("head_dim 512 is not supported on Hopper", "limit"),
+    ],
+)
+def test_a_kernel_of_other_gpus_alone_is_refused_for_the_gpu(text: str, what: str) -> None:
+    assert refused(text) == what
+
+
+@pytest.mark.parametrize(
+    ("said", "unnamed"),
+    [("head_dim must be at most 256 on Hopper", False), ("Unsupported head_dim: 512", True)],
+)
+def test_a_message_that_names_a_gpu_is_not_said_to_name_none(said: str, unnamed: bool) -> None:
+    call = 'File "/opt/venv/lib/python3.12/site-packages/flashinfer/decode.py", line 9, in run\n    f()\n'
+    texts = [spoken(one) for one in found(f"Traceback (most recent call last):\n  {call}RuntimeError: {said}\n")]
+    assert any("for other sizes and types" in text for text in texts), texts
+    assert any("The message names no GPU" in text for text in texts) is unnamed
 
 
 def test_each_thing_that_a_check_refuses_has_texts_of_two_sources() -> None:

@@ -17,7 +17,7 @@ from gb10.models.render.rendering import render_recipe
 from gb10.serving.doctor.masking import masked_environment
 from gb10.serving.trial.launch_journal import keep_texts
 from gb10.serving.trial.launch_line import Outcome, Result
-from gb10.serving.trial.launcher import Launched, Starting, _ending, fill, keep_ranks, parameters_of
+from gb10.serving.trial.launcher import Launched, Starting, _ending, fill, keep_ranks, parameters_of, words_of
 from gb10.serving.trial.matrix import as_changed, drafting, read_matrix, refusals, rows_of, without_effect
 from gb10.serving.trial.measuring import cause_in
 
@@ -264,6 +264,11 @@ def test_parameters_are_settings_and_an_image(text: str, found: dict[str, str]) 
 def test_parameters_that_cannot_be_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"not a setting|has no partner"):
         parameters_of(text)
+
+
+def test_arguments_with_an_open_quotation_mark_are_one_error() -> None:
+    with pytest.raises(UsageError, match="a quotation mark has no partner in"):
+        words_of("--speculative-config '{")
 
 
 def test_the_end_of_a_server_by_a_signal_is_told_as_a_shell_does() -> None:

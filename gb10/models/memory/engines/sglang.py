@@ -62,7 +62,7 @@ def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) ->
     own = (*own, *_layer_copy(model, launch, loaded))
     pools = _pools(cache, launch, machine, round(free * share) - loaded)
     requests = launch.requests or 32
-    work = activations(model, launch, machine, min(launch.batched or CHUNK, CHUNK), min(requests, 64))
+    work = activations(model, launch, machine, launch.batched or CHUNK, min(requests, 64))
     graphs = [machine.item("CUDA graphs", "sglang_graphs")] if launch.graphs else []
     state = [cache_item("states of sequences", pools.states, model)] if cache.state else []
     tier, tier_problems = _host_tier(launch, pools, free - sum(item.size for item in own) - pools.states - pools.pool)
@@ -75,7 +75,7 @@ def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) ->
         items=items,
         pool=pools.pool,
         tokens=pools.tokens,
-        requests=pools.tokens / length if length else None,
+        requests=pools.tokens / length if length and model.cache != Cache() else None,
         load=load_peak(model, launch, machine, loaded),
         start=start_peak(launch, machine, sum(item.size for item in items)),
         problems=(
@@ -100,6 +100,8 @@ def _pools(cache: Cache, launch: Launch, machine: Machine, rest: int) -> _Pools:
     cell = (cache.token + of_window * cache.windowed) / launch.sequence_ranks
     pool = max(rest - states, 0)
     tokens = int(pool / cell) if cell else (slots or 0) * (launch.length or 1)  # states alone keep no token
+    if cache == Cache():  # an encoder keeps nothing of a request
+        tokens = (launch.length or 1) if rest > 0 else 0
     if launch.cache_tokens and launch.cache_tokens < tokens:
         tokens, pool = launch.cache_tokens, round(launch.cache_tokens * cell)
     return _Pools(rest=rest, states=states, slots=slots, pool=pool, tokens=tokens, cell=cell)
