@@ -59,7 +59,7 @@ def loaded(tmp_path: Path, verb: str) -> tuple[set[str], list[str]]:
         ("plan", 112, 112),
         ("image --dry-run", 115, 112),
         ("wheels --rebuild flashinfer --dry-run", 114, 112),
-        ("run qwen3-0.6b --dry-run --no-gpus", 165, 5),
+        ("run qwen3-0.6b --dry-run --no-gpus", 166, 5),
         ("recipe list", 103, 31),
         ("recipe lint qwen3-0.6b", 103, 6),
         ("recipe memory qwen3-0.6b", 103, 5),

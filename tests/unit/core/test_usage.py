@@ -41,8 +41,8 @@ def test_nothing_is_lost_and_nothing_counts_twice(tmp_path: Path) -> None:
     after, own = resource.getrusage(resource.RUSAGE_CHILDREN), time.process_time() - own
     children = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     total = sum(tree.sums.values(), Usage())
-    assert children > 0.6
-    assert total.cpu == pytest.approx(children + own, abs=0.1)  # /proc counts in ticks, for each process
+    assert children > 0.5
+    assert total.cpu == pytest.approx(children + own, abs=0.2)  # /proc counts in ticks, for each process
     assert total.system <= total.cpu
     assert total.written >= file.stat().st_size or not written_to_disk(tmp_path)
     assert tree.peak > 5e6

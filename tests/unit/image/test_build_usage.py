@@ -129,11 +129,11 @@ def test_the_sum_is_what_the_kernel_counted(tmp_path: Path) -> None:
     used = meter.read()
     times = os.times()
     counted = times.user + times.system + times.children_user + times.children_system
-    assert used.total.cpu == pytest.approx(counted, abs=0.3)
+    assert used.total.cpu == pytest.approx(counted, abs=0.5)
     rows = {row.name: row for row in used.phases}
     assert sum(row.cpu for row in used.phases) == pytest.approx(used.total.cpu)
     assert sum(row.cpu for row in used.programs) == pytest.approx(used.total.cpu)
-    assert rows[FETCH].cpu >= 0.3
+    assert rows[FETCH].cpu >= 0.2  # /proc counts in ticks
     assert (rows[BESIDE].wall or 0) >= 0.4
     assert rows[PLAN].cpu > 0.3  # this process before the build
     assert used.unmeasured == ()
@@ -187,7 +187,7 @@ def test_a_kept_table_is_read_back(tmp_path: Path) -> None:
     assert "2001" in text
     assert "tiny" not in text
     assert "not measured" in usage_lines(kept(None), hit=True)[0]
-    assert "not measured" in usage_lines(None, hit=True)[0]
+    assert "no record of this build" in usage_lines(None, hit=True)[0]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -182,6 +182,6 @@ def test_the_task_shows_the_mods_name(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_an_emulated_mod_is_announced_as_slow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ctx = Context(env={}, store=Store(tmp_path), reporter=Reporter({}), catalog=SHIPPED)
     ready_emulation(ctx, engine("user"), plan(ONE))
-    assert "each can take minutes" in capsys.readouterr().err
+    assert "it can take minutes" in capsys.readouterr().err
     ready_emulation(ctx, engine("user"), plan())
     assert not capsys.readouterr().err
