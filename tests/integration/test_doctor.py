@@ -107,7 +107,7 @@ def test_a_machine_that_shows_nothing_makes_no_finding(tmp_path: Path, monkeypat
     found = doctor("--host", "localhost")
     assert found["findings"] == []
     rows = {one["what"]: one for one in found["unchecked"]}
-    assert {"GPU", "network", "memory", "use of the cores", "temperatures", "containers"} <= set(rows)
+    assert {"GPU", "network", "memory", "use of the cores", "temperatures"} <= set(rows)
     assert rows["network"] == {
         "what": "network",
         "reason": "nothing in /sys/class/net can be read",
