@@ -91,6 +91,12 @@ def download(
     return final
 
 
+def get(session: requests.Session, place: Place, more: Mapping[str, str] | None = None) -> requests.Response:
+    """The reply of a place, whose body is not read yet. Compressed on the way, no range and no size were the file's."""
+    headers = {"Accept-Encoding": "identity", **place.headers, **(more or {})}
+    return session.get(place.url, headers=headers, stream=True, timeout=60, verify=session.verify)
+
+
 def transfer(
     session: requests.Session, place: Place, part: Path, artifact: Artifact, on_bytes: Callable[[int], None]
 ) -> None:
@@ -98,11 +104,8 @@ def transfer(
     have = part.stat().st_size if part.exists() else 0
     if have == artifact.size:
         return
-    # Compressed on the way, neither the range nor the size would be the file's.
-    ranged = {"Range": f"bytes={have}-"} if 0 < have < artifact.size else {}
-    headers = {"Accept-Encoding": "identity", **place.headers, **ranged}
     try:
-        with session.get(place.url, headers=headers, stream=True, timeout=60, verify=session.verify) as reply:
+        with get(session, place, {"Range": f"bytes={have}-"} if 0 < have < artifact.size else None) as reply:
             reply.raise_for_status()
             with part.open("ab" if reply.status_code == 206 else "wb") as out:
                 for block in reply.iter_content(CHUNK):

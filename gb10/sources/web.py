@@ -89,11 +89,8 @@ def _followed(env: Mapping[str, str], url: str, most: int) -> bytes:
                     if not reply.is_redirect:
                         return _body(reply, url, most)
                     at = _next(at, reply.headers.get("location", ""), url)
-            except (
-                HTTPError,
-                OSError,
-                ValueError,
-            ) as error:  # requests' own are OSErrors; the last: a damaged redirect
+            # requests' own errors are OSErrors; ValueError: a damaged redirect
+            except (HTTPError, OSError, ValueError) as error:
                 raise _failed(error, url) from error
     raise FetchError(f"cannot fetch {public(url)}: more than {MOST_REDIRECTS} redirects", hint="check the URL")
 

@@ -20,7 +20,7 @@ from gb10.core.store import Store, open_store
 from gb10.image.rootfs.unpack import write_rootfs
 from gb10.models.render.rendered import CACHE
 from tests.integration.hub_server import Repository, fake_hub
-from tests.integration.nodes import build_py, debs, free_port
+from tests.integration.nodes import build_py, debs, free_port, remove_containers
 from tests.integration.pinned import pinned
 from tests.integration.services import CPU, called, containers, ran
 
@@ -60,9 +60,7 @@ def engine(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Engine:
 def _nothing_left(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     yield
-    with closing(client(engine)) as sdk:
-        for left in sdk.containers.list(all=True):
-            left.remove(force=True)
+    remove_containers(engine)
 
 
 @pytest.fixture

@@ -5,19 +5,17 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from gb10.containers.connection import client
 from gb10.containers.docker_containers import run_inside
 from gb10.core.proc import capture
 from gb10.core.store import Store
 from tests.e2e import vllm_cpu
 from tests.e2e.word_model import TEXT
 from tests.integration.machines import Pair
-from tests.integration.nodes import until
+from tests.integration.nodes import remove_containers, until
 from tests.integration.services import containers, foreground, pid_in, ran
 
 pytestmark = pytest.mark.e2e
@@ -36,9 +34,7 @@ def _user(two: Pair, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("PATH", two.env["PATH"])
     yield
     for machine in two.machines:
-        with closing(client(machine.engine)) as sdk:
-            for left in sdk.containers.list(all=True):
-                left.remove(force=True)
+        remove_containers(machine.engine)
 
 
 def answer(endpoint: str) -> str:

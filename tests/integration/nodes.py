@@ -218,6 +218,13 @@ def store_of(engine: Engine) -> Store:
     return open_store({"GB10_CACHE_DIR": str(engine.data.parents[1])})
 
 
+def remove_containers(engine: Engine) -> None:
+    """Every container of an engine, also those that run."""
+    with closing(client(engine)) as sdk:
+        for left in sdk.containers.list(all=True):
+            left.remove(force=True)
+
+
 def kill(engine: Engine) -> None:
     """End an engine as a power cut would."""
     for pid in Place(store_of(engine)).daemons():

@@ -15,7 +15,7 @@ from gb10.core.proc import capture
 from gb10.core.store import open_store
 from tests.cluster_trees import pair
 from tests.integration.machines import Pair, machines
-from tests.integration.nodes import kill, until
+from tests.integration.nodes import kill, remove_containers, until
 from tests.integration.services import CPU, IMAGE, containers, failed, foreground, load, ran, recipe, stand_in_image
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -38,9 +38,7 @@ def _user(two: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     yield
     for machine in two.machines:
-        with closing(client(machine.engine)) as sdk:
-            for left in sdk.containers.list(all=True):
-                left.remove(force=True)
+        remove_containers(machine.engine)
 
 
 def test_what_the_kernel_has_is_what_the_check_says(two: Pair) -> None:

@@ -32,7 +32,7 @@ from gb10.serving.doctor.rule_files import load_doctor_rules
 from tests.cluster_trees import pair, write_spark
 from tests.doctor_trees import facts_text, look_text, looked, whole, write_look
 from tests.integration.machines import machines
-from tests.integration.nodes import until
+from tests.integration.nodes import remove_containers, until
 from tests.integration.openai_server import BATCH, State, serving
 from tests.integration.services import CPU, IMAGE, called, failed, load, ran, recipe, stand_in_image
 from tests.unit.serving.test_doctor import plan
@@ -142,9 +142,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 @pytest.fixture
 def _nothing_left(engine: Engine) -> Iterator[None]:
     yield
-    with closing(client(engine)) as sdk:
-        for left in sdk.containers.list(all=True):
-            left.remove(force=True)
+    remove_containers(engine)
 
 
 def doctor(*arguments: str) -> dict[str, Any]:

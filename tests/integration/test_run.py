@@ -36,7 +36,17 @@ from gb10.serving.run.service_nodes import nodes_of as nodes_by_name
 from gb10.serving.run.starting import started
 from tests.integration.byte_tokenizer import write_byte_tokenizer
 from tests.integration.hub_server import Repository, fake_hub
-from tests.integration.nodes import another_engine, build_py, debs, free_port, kill, store_of, until, wake
+from tests.integration.nodes import (
+    another_engine,
+    build_py,
+    debs,
+    free_port,
+    kill,
+    remove_containers,
+    store_of,
+    until,
+    wake,
+)
 from tests.integration.services import (
     CPU,
     IMAGE,
@@ -83,9 +93,7 @@ def _nothing_left(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Each test starts and ends without a container, and without a note of the nodes of a service."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     yield
-    with closing(client(engine)) as sdk:
-        for left in sdk.containers.list(all=True):
-            left.remove(force=True)
+    remove_containers(engine)
 
 
 def nodes_of(*engines: Engine) -> tuple[str, str]:

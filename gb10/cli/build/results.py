@@ -1,4 +1,4 @@
-"""How plans and results are shown: tables for people, documents for scripts."""
+"""An image is built, and how plans and results are shown: tables for people, documents for scripts."""
 
 import time
 from collections.abc import Collection, Sequence

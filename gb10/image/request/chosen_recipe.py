@@ -11,7 +11,7 @@ from urllib3.exceptions import HTTPError
 
 from gb10.core.files import read_plain_file
 from gb10.core.host import Host
-from gb10.core.http_session import network_error, open_session
+from gb10.core.http_session import get, network_error, open_session
 from gb10.core.installation import ROOT
 from gb10.errors import FetchError, UsageError
 from gb10.image.lock.lockfile import load_recipe
@@ -37,8 +37,6 @@ MODULES: Final = "modules.json"
 TEMPLATE: Final = "chat_template.jinja"
 LARGEST: Final = 32 << 20
 """Bytes of a tokenizer's config; some hold the whole vocabulary of added tokens."""
-SECONDS: Final = 60.0
-"""Without a received byte."""
 LONGEST: Final = 1 << 20
 """Characters of a template."""
 
@@ -93,18 +91,8 @@ def _of_gguf_repository(host: Host, hub: "Hub", head: str, sizes: Mapping[str, i
         has = ", ".join(sorted({quant_of(first) or first for first in kinds})[:20]) or "none"
         raise UsageError(f"{hub.repo} has no GGUF files of the kind {quant[:40]}", where=f"it has: {has}")
     first = _only_kind({one: f"{hub.repo}:{quant_of(one) or 'KIND'}" for one in wanted}, hub.repo)
-    place = hub.place(first, head)
     try:
-        with (
-            open_session(host.env) as session,
-            session.get(
-                place.url,
-                headers={"Accept-Encoding": "identity", **place.headers},
-                stream=True,
-                timeout=SECONDS,
-                verify=session.verify,
-            ) as reply,
-        ):
+        with open_session(host.env) as session, get(session, hub.place(first, head)) as reply:
             reply.raise_for_status()
             header = read_gguf(reply.raw, first)
     except requests.RequestException as error:

@@ -199,10 +199,7 @@ def _vllm(options: Options, release: str, environment: Mapping[str, str], *, own
         sleeps="--enable-sleep-mode" in options,
         picture_cache=_or_none(options, "--mm-processor-cache-gb"),
         quantized=_quantization(options),
-        state_type=next(
-            (one for name in STATE_TYPES if (one := word(options, name)) != "auto"),
-            "auto",
-        ),
+        state_type=word(options, "--mamba-ssm-cache-dtype", "--mamba-cache-dtype"),
         replicas=whole(options, "--data-parallel-size") or 1,
         fraction=fraction,
         cache_size=whole(options, "--kv-cache-memory-bytes") or whole(options, "--kv-cache-memory"),
@@ -227,7 +224,6 @@ def _vllm(options: Options, release: str, environment: Mapping[str, str], *, own
     )
 
 
-STATE_TYPES: Final = ("--mamba-ssm-cache-dtype", "--mamba-cache-dtype")
 PER_RANK: Final = "cpu_bytes_to_use_per_rank"
 SIMPLE_SIZE: Final = 8 * GIB
 """What vLLM's SimpleCPUOffloadConnector takes over all ranks by default (simple_cpu_offload_connector.py)."""
@@ -282,7 +278,7 @@ def _offloaded(options: Options) -> int:
 
 
 def _quantization(options: Options) -> str:
-    found = next((one for name in ("--quantization", "-q") if (one := word(options, name)) != "auto"), "")
+    found = word(options, "--quantization")
     return "" if found.lower() in ("none", "auto") else found
 
 
@@ -384,8 +380,7 @@ def _sglang_drafts(options: Options) -> Drafts | None:
         return None
     steps = whole(options, "--speculative-num-steps")
     tokens = whole(options, "--speculative-num-draft-tokens") or (steps + 1 if steps else 4)
-    models = ("--speculative-draft-model-path", "--speculative-draft-model")
-    return _drafts(tokens, method, next((one for name in models if (one := word(options, name)) != "auto"), "auto"))
+    return _drafts(tokens, method, word(options, "--speculative-draft-model-path", "--speculative-draft-model"))
 
 
 def _drafts(tokens: int, method: str, model: str) -> Drafts:

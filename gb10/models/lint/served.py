@@ -335,9 +335,9 @@ def vllm_drafts(options: Options) -> RequestedDrafts | None:
     return RequestedDrafts(tokens=tokens, method=method, model=model) if tokens else None
 
 
-def word(options: Options, name: str) -> str:
-    """The value of an option; ``auto`` when it is absent."""
-    return _last(options, name) or "auto"
+def word(options: Options, *names: str) -> str:
+    """The value of the first of these options that has one; ``auto`` when none has."""
+    return next((one for name in names if (one := _last(options, name)) not in ("", "auto")), "auto")
 
 
 def whole(options: Options, *names: str) -> int | None:

@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
+from gb10.serving.doctor.log_exceptions import Frame
 
 SHARED: Final = 101_376
 SMS: Final = 48
@@ -482,9 +483,9 @@ def _by_what_is_refused(case: Case) -> Verdict | None:
             return None
 
 
-def _caller(case: Case) -> str:
-    """The file that called the library."""
-    return next((one.path for one in reversed(case.raised.frames) if one.package not in ("", "torch")), "")
+def _caller(case: Case) -> Frame | None:
+    """The frame that called the library: the innermost of a package other than torch."""
+    return next((one for one in reversed(case.raised.frames) if one.package not in ("", "torch")), None)
 
 
 def _library(where: str) -> tuple[str, str] | None:
@@ -494,7 +495,8 @@ def _library(where: str) -> tuple[str, str] | None:
 
 def _beyond_a_limit(case: Case) -> Verdict:
     """A data type, size or layout that the library's kernels do not take."""
-    caller = _caller(case)
+    frame = _caller(case)
+    caller = frame.path if frame else ""
     library = _library(f"{case.text[:600]} {caller}")
     split = (
         "A width that is not divisible is often one rank's share: --tensor-parallel-size 1 leaves it whole. "
@@ -516,7 +518,8 @@ def _beyond_a_limit(case: Case) -> Verdict:
 
 def _argument_mismatch(case: Case) -> Verdict:
     """Tensors of a call that do not fit each other: a mistake of who calls, on any GPU."""
-    caller = _caller(case)
+    frame = _caller(case)
+    caller = frame.path if frame else ""
     library = _library(f"{case.text[:600]} {caller}")
     fits = case.fitting("flashinfer-python") if library and library[0] == "FlashInfer" else ""
     return Verdict(
@@ -668,7 +671,7 @@ OF_THE_GPU: Final = frozenset(
 
 def kernel_call_fails(case: Case) -> Verdict | None:
     """A call of a kernel that its library refuses, by the file that calls or by what the message names."""
-    last = next((one for one in reversed(case.raised.frames) if one.package not in ("", "torch")), None)
+    last = _caller(case)
     named = re.search(r"[Cc]heck failed|[Cc]ould not|[Ff]ailed|[Ii]nvalid|[Uu]nsupported|[Cc]annot", case.text)
     operator = any(one.file.endswith("torch/_ops.py") for one in case.raised.frames[-2:])
     by_file = operator or (last is not None and CALLS_A_KERNEL.search(last.file) is not None)
