@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gb10.containers.buildx.build_cache import build_cache
 from gb10.containers.connection import Engine
 from gb10.containers.images import read_folders, require_image, untag
 from gb10.image.adopt import trusting
@@ -213,7 +214,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_command_is_ended_with_one_reason(
-    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    engine: Engine, base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     for bound, value in (("seconds", 20), ("processes", 200), ("bytes", 64 << 20), ("memory", 512 << 20)):
         monkeypatch.setitem(trusting.LIMITS, bound, value)
@@ -230,6 +231,7 @@ def test_a_hostile_command_is_ended_with_one_reason(
     assert document["overlay"] == ["/opt/first"]
     assert document["mods"] == []
     assert len((tmp_path / "mine.yaml").read_text().splitlines()) < 40
+    assert build_cache(engine) >= 0  # the engine can still measure what it keeps
 
 
 def test_what_a_hostile_command_leaves_is_named_and_not_followed(base: str, tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ def main() -> None:
         rows.append({"code": ran.code, "why": ran.why or recorder.why, "tail": list(ran.tail), "changes": changes})
         if ran.code or rows[-1]["why"]:
             break
+    recorder.clear()
     if options.out.is_dir() and not options.out.is_symlink():  # a block may have made it, or a link in its place
         shutil.rmtree(options.out)
     options.out.unlink(missing_ok=True)
@@ -208,6 +209,33 @@ class Output:
             self.tail.append(self.line.decode("utf-8", "replace"))
 
 
+def remove(path: Path) -> None:
+    """Remove what lies at a path, from inside: below it are paths that are longer than any program can name."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink()
+        return
+    os.chdir(path)
+    inside = list[str]()
+    while True:
+        with os.scandir(".") as entries:
+            folder = None
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folder = entry.name
+                    break
+                Path(entry.name).unlink()
+        if folder is not None:
+            os.chdir(folder)
+            inside.append(folder)
+        elif inside:
+            os.chdir("..")
+            Path(inside.pop()).rmdir()
+        else:
+            break
+    os.chdir("/")
+    path.rmdir()
+
+
 def named(path: str) -> str:
     """A path as text; what is no UTF-8 in it becomes U+FFFD."""
     return os.fsencode(path).decode("utf-8", "replace")
@@ -249,6 +277,21 @@ class Recorder:
                 in_base = os.path.lexists(self.base / path)
                 rows.append({"path": named(f"/{path}"), "before": old, "after": new, "in_base": in_base})
         return rows
+
+    def clear(self) -> None:
+        """Remove what is new: BuildKit keeps the stage, and cannot even measure one with paths that are too long."""
+        for folder, folders, _ in os.walk(self.before):
+            inside = os.path.relpath(folder, self.before)
+            here = self.root / inside
+            if here.is_symlink() or not here.is_dir():  # it is gone; what a link in its place names lies elsewhere
+                folders.clear()
+                continue
+            folders[:] = [name for name in folders if os.path.normpath(f"{inside}/{name}") not in BROUGHT]
+            for place in here.iterdir():
+                path = os.path.normpath(f"{inside}/{place.name}")
+                brought = any(f"{one}/".startswith(f"{path}/") for one in BROUGHT)
+                if not brought and not os.path.lexists(self.before / path):
+                    remove(place)
 
     def too_large(self) -> str:
         """Whether the block wrote more than the bound, or, where nobody sees it, nearly filled the disk."""

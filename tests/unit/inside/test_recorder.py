@@ -97,6 +97,34 @@ def test_an_attribute_is_a_change(tmp_path: Path) -> None:
     assert rows[0]["after"]["attributes"]
 
 
+def test_what_is_new_is_removed_whatever_its_depth(tmp_path: Path) -> None:
+    """Paths that are longer than any program can name, below what is new and below what the recorder does not list."""
+    found, root = recorder(tmp_path)
+    for start in (root, root / "site/__pycache__"):
+        os.chdir(start)
+        for _ in range(900):
+            Path("d" * 9).mkdir()
+            os.chdir("d" * 9)
+        Path("file").touch()
+    os.chdir(tmp_path)
+    (root / "site/one.py").write_text("changed\n")
+    (root / "site/link").symlink_to(tmp_path / "base")
+    (tmp_path / "before/lib/inner").mkdir(parents=True)
+    (root / "lib").symlink_to(tmp_path / "other")  # a link where the base has a folder
+    (tmp_path / "other/inner").mkdir(parents=True)
+    (tmp_path / "other/inner/kept").touch()
+    found.clear()
+    assert sorted(path.relative_to(root).as_posix() for path in root.rglob("*")) == [
+        "lib",
+        "site",
+        "site/__pycache__",
+        "site/one.py",
+        "site/two.py",
+    ]
+    assert (tmp_path / "base/site/two.py").exists()
+    assert (tmp_path / "other/inner/kept").exists()
+
+
 def test_threads_count_as_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one real process with five threads: a bound of three is broken, one of fifty is not."""
     program = "import threading; [threading.Thread(target=input, daemon=True).start() for _ in range(4)]; input()"
