@@ -401,11 +401,12 @@ ARGUMENTS: Final = re.compile(
 )
 WITHOUT: Final = re.compile(r"^(?:type object )?'(?P<type>\w{1,80})' (?:object )?has no attribute '(?P<name>\w{1,80})'")
 ALWAYS: Final = frozenset(("NoneType", "dict", "list", "str", "tuple", "int", "float", "bool", "function", "module"))
+DRAFTS: Final = (
+    "drafts (speculative decoding)",
+    "Start without drafts (--speculative-config, --speculative-algorithm), or with a draft model of another kind.",
+)
 HOOKS: Final = {
-    "speculat|eagle|mtp|nextn|draft|dspark|dflash|medusa": (
-        "drafts (speculative decoding)",
-        "Start without drafts (--speculative-config, --speculative-algorithm), or with a draft model of another kind.",
-    ),
+    "speculat|eagle|mtp|nextn|draft|dspark|dflash|medusa": DRAFTS,
     "quantization|marlin|fp8|fp4|awq|gptq|modelopt|compressed": (
         "this quantization",
         "Another checkpoint (with this layer, often lm_head, left unquantized) or another --linear-backend or "

@@ -659,11 +659,28 @@ def quantization_fields(case: Case) -> Verdict | None:
     found = SCALES.search(case.text)
     loads = any("load_weights" in frame.function or "weight_loader" in frame.function for frame in case.raised.frames)
     missing = case.raised.name in ("KeyError", "ValueError", "AttributeError", "RuntimeError", "AssertionError")
-    if not (found and missing) and not (loads and QUANT.search(case.text) and missing):
+    lacks = _checkpoint_lacks(case)
+    if not (found and (missing or lacks)) and not (loads and QUANT.search(case.text) and missing):
         return None
     name = found["name"] if found else case.said[:120]
     last = name.rpartition(".")[2]
     method, reads = next((one for pattern, one in OF_A_METHOD.items() if re.search(pattern, last)), ("", ""))
+    if found and lacks:
+        return Verdict(
+            code="quantization-fields",
+            meaning=(
+                f"The engine looks for {name}, and the checkpoint has no such tensor: its config says one format, and "
+                "this layer is stored in another (mixed precision: FP8 beside NVFP4, or left unquantized), under "
+                "another name, or fused otherwise."
+                f"{f' Such names are of {method}.' if method else ''}"
+            ),
+            action=(
+                "model.safetensors.index.json lists what the files have of this layer. Take a newer release, which "
+                "reads mixed checkpoints, or another checkpoint. If it worked before, the files were replaced under "
+                "the same name: pin the revision of before (--revision), and look at the repository's history."
+            ),
+            evidence="names of parameters by the quantization methods; atlas PR#300, FreeToken#274",
+        )
     return Verdict(
         code="quantization-fields",
         meaning=(
@@ -677,6 +694,24 @@ def quantization_fields(case: Case) -> Verdict | None:
             "this release does not know the format: a newer release, or another checkpoint."
         ).strip(),
         evidence="names of parameters by the quantization methods; llm-compressor#959, llm-compressor#967, vllm#53950",
+    )
+
+
+NO_TENSOR: Final = re.compile(
+    r"(?:[Ww]eight|[Tt]ensor|[Pp]arameter|[Kk]ey)[^\n]{0,20}['\"`][^'\"`\n]{3,200}['\"`][^\n]{0,20}"
+    r"(?:not found|missing|does not exist)|"
+    r"[Mm]issing (?:weight|tensor|key)|(?:[Nn]o (?:such )?(?:weight|tensor)|[Cc]ould not find (?:weight|tensor))"
+)
+OF_FILES: Final = re.compile(
+    r"(?:state_dict|weights?|tensors?|checkpoint|reader|handle|\bf)\w{0,12}(?:\.pop\(|\[|\.get_tensor\()"
+)
+
+
+def _checkpoint_lacks(case: Case) -> bool:
+    """Whether it is the files that lack a tensor which the engine looks for, and not the reverse."""
+    code = case.raised.frames[-1].code if case.raised.frames else ""
+    return NO_TENSOR.search(case.text) is not None or (
+        case.raised.name == "KeyError" and OF_FILES.search(code) is not None
     )
 
 

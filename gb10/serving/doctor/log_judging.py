@@ -7,11 +7,11 @@ from itertools import islice
 from typing import Final
 
 from gb10.core.log_words import FOLLOWS, PREFIX
+from gb10.serving.doctor.advice import BASE, advice_of
 from gb10.serving.doctor.diagnosis import Finding, Verdict
 from gb10.serving.doctor.doctor_rule import DoctorRule
-from gb10.serving.doctor.error_case import ENGINES, Case, distribution_of
+from gb10.serving.doctor.error_case import Case
 from gb10.serving.doctor.families import LONGEST, verdict_of
-from gb10.serving.doctor.families_packages import part_of
 from gb10.serving.doctor.log_exceptions import STRICT, Frame, Raised
 from gb10.serving.doctor.log_scan import Scan, Scanner
 from gb10.serving.doctor.log_time import Moment
@@ -73,10 +73,6 @@ USED_UP: Final = (
     "cache-does-not-fit",
 )
 """Findings by which memory ran out: only then the driver's own line is an error."""
-BASE: Final = frozenset(
-    ("", "torch", "triton", "pydantic", "pydantic_core", "asyncio", "concurrent", "uvloop", "numpy")
-)
-"""Packages, and files of none, that raise what others asked for: who asked says more."""
 WRAPS: Final = ("RayTaskError(", "UserCodeException")
 LOOKUPS: Final = frozenset(
     ("KeyError", "AttributeError", "StopIteration", "ModuleNotFoundError", "IndexError", "LookupError")
@@ -250,42 +246,11 @@ def _of_exception(log: str, scan: Scan, raised: Raised) -> _Event:
     own = next((one for one in reversed(about.frames) if one.package not in BASE), None)
     if own and own is not about.frames[-1]:
         at = f"{at}, called by {_place(own)}"
-    note = "" if verdict else _raised_by(about, scan)
+    note = "" if verdict else advice_of(_case(about, (about,), scan))
     return _Event(
         log, about.line, raised.moment, verdict, about.text, head=about.text, chain=others, raised_at=at, note=note,
         raised=raised, lines=raised.lines,
     )  # fmt: skip
-
-
-def _raised_by(raised: Raised, scan: Scan) -> str:
-    """Whose code raised an error that no rule knows, what that part is for, and what to try.
-
-    Without frames of its own, the file of the logger says the part; empty where neither does.
-    """
-    own = next((one for one in reversed(raised.frames) if one.package not in BASE), None)
-    if own is None:
-        file = raised.place.partition(":")[0]
-        feature, leave = part_of((), file)
-        return f"{file} tells it, of the part for {feature}. {leave}" if feature else ""
-    feature, leave = part_of(raised.frames)
-    part = f", in its part for {feature}" if feature else ""
-    code = raised.frames[-1].code
-    line = f" The line that stops: {code}" if code and not code.startswith("raise") else ""
-    engine = next((one.package for one in reversed(raised.frames) if one.package in ENGINES), "")
-    if engine and own.package not in ENGINES:
-        distribution = distribution_of(own.package)
-        fits = _case(raised, (raised,), scan).fitting(distribution)
-        then = (
-            f"{ENGINES[engine]} called it: an engine and {own.package} of different times do not fit, and a newer "
-            f"{own.package} than the engine knows is as wrong as an older one. "
-            f"{fits or f'Install the {distribution} that the engine requires.'}"
-        )
-    else:
-        then = (
-            f"A newer release of {own.package} is the other thing to try, or the release that this model or recipe "
-            "names."
-        )
-    return re.sub(" {2,}", " ", f"It comes from {own.package}'s own code{part}.{line} {leave} {then}")
 
 
 def _place(frame: Frame) -> str:
