@@ -13,7 +13,11 @@ from gb10.serving.doctor.error_case import Case
 from gb10.serving.doctor.families_packages import part_of
 
 ASSERTED: Final = re.compile(r"^(?:assert|if) (?P<condition>[^\n]{2,180}?)(?:, ?(?:\(|f?['\"]).*|,|, ?\($|:$)?$")
-NAMED: Final = re.compile(r"(?<![\w.'\"])(?:[A-Za-z_]\w{0,60}(?:\(\))?\.){0,5}(?P<name>[A-Za-z_]\w{1,60})\b(?!\()")
+NAMED: Final = re.compile(
+    r"(?<![\w.'\"])(?P<path>(?:[A-Za-z_]\w{0,60}(?:\(\))?\.){0,5})(?P<name>[A-Za-z_]\w{1,60})\b(?!\()"
+)
+SETTINGS: Final = re.compile(r"args|config|cfg|settings", re.IGNORECASE)
+"""Whose attributes are options, though their name is one word (``dtype``, ``device``): a tensor has such, too."""
 RANKS: Final = {
     "tp_size": "--tensor-parallel-size",
     "attn_tp_size": "--tensor-parallel-size",
@@ -84,7 +88,8 @@ def _options(case: Case, condition: str) -> Iterator[tuple[str, str]]:
     """The options that a condition names, with the name that it uses."""
     for found in NAMED.finditer(condition):
         option = f"--{found['name'].replace('_', '-')}"
-        if option in case.options or case.scan.start.option(found["name"]) is not None:
+        of_settings = "_" in found["name"] or SETTINGS.search(found["path"]) is not None
+        if of_settings and (option in case.options or case.scan.start.option(found["name"]) is not None):
             yield option, found["name"]
 
 
@@ -174,6 +179,11 @@ def _kebab(model: str) -> str:
 
 
 PARSERS: Final = re.compile(r"tool_?parser|function_call/|reasoning(?:_parser|/)|_detector\.py|parser_manager")
+READS: Final = re.compile(r"extract|parse|stream|detect|adjust|delta", re.IGNORECASE)
+"""Functions that read an answer; others of a parser set it up."""
+TOKENS: Final = re.compile(
+    r"(?:locate|find|no|not|missing)\b.{0,60}\btokens?\b.{0,40}tokenizer|tokenizer.{0,60}\btokens?\b", re.I
+)
 OF_JSON: Final = frozenset(("JSONDecodeError", "ParseError", "ExpatError"))
 
 
@@ -182,9 +192,12 @@ def calls_of_tools_not_read(case: Case) -> Verdict | None:
     parser = case.scan.start.option("tool_call_parser")
     frames = " ".join(frame.file for frame in case.raised.frames[-4:])
     serves = re.search(r"serving|chat|tool|request", case.raised.place)
-    if not PARSERS.search(f"{frames} {case.raised.place}") and not (
-        case.raised.name in OF_JSON and parser not in (None, "None") and serves and not case.raised.frames
-    ):
+    by_file = PARSERS.search(f"{frames} {case.raised.place}") is not None
+    by_json = case.raised.name in OF_JSON and parser not in (None, "None") and serves and not case.raised.frames
+    reads = not case.raised.frames or any(READS.search(frame.function) for frame in case.raised.frames[-3:])
+    if by_file and case.raised.frames and TOKENS.search(case.text):
+        return _parser_without_its_tokens(case)
+    if not (by_file and reads) and not by_json:
         return None
     given = f" (now {parser})" if parser and parser != "None" else ""
     return Verdict(
@@ -200,6 +213,53 @@ def calls_of_tools_not_read(case: Case) -> Verdict | None:
             "says, streaming in a release whose parser has a fault (a newer one)."
         ),
         evidence="the parser's own file or a JSON error of a served request; NemoClaw PR#6551, vllm#10589",
+    )
+
+
+OF_REQUESTS: Final = re.compile(
+    r"entrypoints/(?!llm|cli|launcher)|/protocol\.py$|managers/(?:io_struct|tokenizer_manager)|sampling_params|input_processor"
+)
+
+
+def request_refused(case: Case) -> Verdict | None:
+    """A request that the server's own check refuses: nothing is wrong with the server."""
+    frames = case.raised.frames
+    refuses = bool(frames) and frames[-1].code.startswith("raise") and OF_REQUESTS.search(frames[-1].path) is not None
+    named = case.raised.name in ("VLLMValidationError", "RequestValidationError", "BadRequestError")
+    if not named and not (refuses and case.raised.name in ("ValueError", "TypeError", "NotImplementedError")):
+        return None
+    return Verdict(
+        code="request-refused",
+        level="warning",
+        meaning=f"The server refuses a request (400), and goes on: {case.said[:300].rstrip('.')}.",
+        action=" ".join(
+            filter(
+                None,
+                (
+                    own_advice(case.text),
+                    "Change what the client sends: leave out or correct the field that the message names, or send less "
+                    "text or fewer images. Limits of the server are options (--max-model-len, --limit-mm-per-prompt, "
+                    "--max-logprobs); a field of another vendor's API goes elsewhere or nowhere.",
+                ),
+            )
+        ),
+        evidence="the file of the server's API that raised it",
+    )
+
+
+def _parser_without_its_tokens(case: Case) -> Verdict:
+    """A parser whose marks are no tokens of this model's tokenizer."""
+    return Verdict(
+        code="parser-of-another-model",
+        meaning=(
+            f"A parser of reasoning or of tool calls looks for tokens that this model's tokenizer does not have: "
+            f"{case.said[:200]} It is the parser of another family of models."
+        ),
+        action=(
+            "Take the --reasoning-parser and --tool-call-parser that this model's card names, or leave them out. If "
+            "they are right: tokenizer_config.json and added tokens were not copied with the model."
+        ),
+        evidence="the parser's own check of the tokenizer",
     )
 
 
@@ -240,22 +300,39 @@ def needs_what_is_not_there(case: Case) -> Verdict | None:
         )
     assert found is not None  # noqa: S101 - one of both
     who, what = found["who"].strip(" '`\""), found["what"].strip(" '`\"")
-    advice = own_advice(case.text)
+    bare = what.replace("-", "_").replace(" ", "_").lower()
+    if not (INSTALLED.search(case.text) or bare in PACKAGES):
+        return None
     return Verdict(
         code="needs-what-is-not-there",
         meaning=(
             f"{who} needs {what}, and it is not there for this process, was built without it, or was switched off at "
             "the start."
         ),
-        action=(
-            f"{advice} Install {what} in this very environment, in a release and for the CPU and CUDA that are here "
-            "(python -c 'import …' shows why it does not load); a line before may say why it was switched off, such as "
-            f"a GPU or driver that is not seen. Or leave out what asks for {who}. {leave}"
-        ).strip(),
+        action=" ".join(
+            filter(
+                None,
+                (
+                    own_advice(case.text),
+                    f"Install {what} in this very environment, in a release and for the CPU and CUDA that are here "
+                    "(python -c 'import …' shows why it does not load). A line before may say why it was switched off, "
+                    f"such as a GPU or driver that is not seen. Or leave out what asks for {who}.",
+                    leave,
+                ),
+            )
+        ),
         evidence="the message's own condition; LMCache#4299",
     )
 
 
+INSTALLED: Final = re.compile(r"package|library|module\b|extension|install|import|wheel", re.I)
+PACKAGES: Final = frozenset(
+    (
+        *("triton", "flashinfer", "flashattention", "flash_attention", "nixl", "mooncake", "lmcache", "deepgemm"),
+        *("deep_gemm", "deepep", "nvshmem", "xgrammar", "numba", "ray", "torchvision", "torchcodec", "tilelang"),
+    )
+)
+"""What messages call by name and is installed as a package."""
 VERSIONED: Final = re.compile(
     r"(?:requires?|needs?)[^.\n]{0,60}"
     r"(?:[<>=~]=? ?v?\d|\d+\.\d+|at least|greater|(?:or|and) (?:newer|later|higher|above))"
@@ -283,6 +360,8 @@ def nothing_is_given(case: Case) -> Verdict | None:
         return None
     what = (found["none"] or found["must"] or found["required"]).strip(" '`")
     option = f"--{re.sub(r'[ _]+', '-', what.lower())}"
+    if option not in case.options and not IN_CONFIG.search(what) and " " not in what:
+        return None  # a parameter of a function: its caller is at fault, not what was given
     field = re.sub(r"[ -]+", "_", re.sub(r"^model (?=architectures?$)", "", what.lower()))
     if option in case.options:
         todo = f"Give {option} a value."
@@ -304,5 +383,5 @@ def nothing_is_given(case: Case) -> Verdict | None:
 
 EARLY_CONDITION_FAMILIES: Final = (field_not_valid, calls_of_tools_not_read)
 CONDITION_FAMILIES: Final = (condition_of_an_assertion,)
-LATE_CONDITION_FAMILIES: Final = (nothing_is_given, needs_what_is_not_there)
+LATE_CONDITION_FAMILIES: Final = (request_refused, nothing_is_given, needs_what_is_not_there)
 """Those that speak only when no other family does."""

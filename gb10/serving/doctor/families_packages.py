@@ -436,6 +436,11 @@ HOOKS: Final = {
         "the KV cache and the order of requests",
         "Try --no-enable-prefix-caching and --no-async-scheduling once.",
     ),
+    "offload|kv_connector|kv_transfer|ec_transfer|disagg|hicache|mem_cache/storage": (
+        "offloading or transfer of the KV cache",
+        "Start without it. Where two servers exchange caches, both need the same model, release, --block-size, "
+        "--kv-cache-dtype and parallel sizes.",
+    ),
     "distributed|parallel_state|communicat": (
         "several GPUs or nodes",
         "Look at the other ranks' logs, too; --disable-custom-all-reduce once.",
@@ -444,7 +449,6 @@ HOOKS: Final = {
         "reading weights",
         "Is the checkpoint whole (sizes, sha256)? --load-format auto.",
     ),
-    "offload|kv_connector|disagg|hicache": ("offloading or transfer of the KV cache", "Start without it."),
 }
 """What a part of an engine is for, by its path, and what to leave out."""
 
