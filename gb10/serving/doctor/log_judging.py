@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from gb10.core.log_words import FOLLOWS, PREFIX
-from gb10.serving.doctor.advice import BASE, advice_of
+from gb10.serving.doctor.advice import BASE, advice_of, own_advice
 from gb10.serving.doctor.diagnosis import Finding, Verdict
 from gb10.serving.doctor.doctor_rule import DoctorRule
 from gb10.serving.doctor.error_case import Case
@@ -205,7 +205,7 @@ def _events(log: str, scan: Scan) -> list[_Event]:
             hits = [hit for hit in hits if hit.number not in numbers or hit.kind != event.kind]
         errors.append(event)
     ruled = {event.number for event in hits}
-    verdicts: dict[str, Verdict | None] = {}
+    verdicts: dict[str, tuple[Verdict | None, str]] = {}
     for line in scan.trouble:
         if line.number in taken or line.number in ruled:
             continue
@@ -213,8 +213,10 @@ def _events(log: str, scan: Scan) -> list[_Event]:
         kind = shape(head)
         if kind not in verdicts:  # lines of one kind are one finding, which the first of them makes
             text = Raised(type="", message=f"{line.text}{line.more}", line=line.number)
-            verdicts[kind] = _judged(text, (text,), scan) if len(verdicts) < MOST_KINDS else None
-        errors.append(_Event(log, line.number, line.moment, verdicts[kind], line.text, head=head))
+            verdict = _judged(text, (text,), scan) if len(verdicts) < MOST_KINDS else None
+            verdicts[kind] = verdict, "" if verdict else own_advice(text.message)
+        known, note = verdicts[kind]
+        errors.append(_Event(log, line.number, line.moment, known, line.text, head=head, note=note))
     return _once_near([*hits, *errors])
 
 
