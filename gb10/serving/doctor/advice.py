@@ -7,7 +7,7 @@ from gb10.serving.doctor.error_case import ENGINES, Case, distribution_of
 from gb10.serving.doctor.families_packages import DRAFTS, part_of
 
 BASE: Final = frozenset(
-    ("", "torch", "triton", "pydantic", "pydantic_core", "asyncio", "concurrent", "uvloop", "numpy", "transformers")
+    ("", "torch", "triton", "pydantic", "pydantic_core", "asyncio", "concurrent", "uvloop", "numpy")
 )
 """Packages, and files of none, that raise what others asked for: who asked says more."""
 OF_PYTHON: Final = frozenset(
@@ -66,7 +66,11 @@ def advice_of(case: Case) -> str:
         else ""
     )
     return _joined(
-        f"It comes from {own.package}'s own code{part}.{line}{fault}", said, leave, drafts, _releases(case, own.package)
+        f"It comes from {own.package}'s own code ({own.path}){part}.{line}{fault}",
+        said,
+        leave,
+        drafts,
+        _releases(case, own.package),
     )
 
 

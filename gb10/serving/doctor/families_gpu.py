@@ -37,7 +37,7 @@ ABOUT_SMS: Final = re.compile(
 NUMBERS: Final = re.compile(NUMBER)
 NO_IMAGE: Final = re.compile(
     r"no kernel image is available|cudaErrorNoKernelImageForDevice|invalid device function|"
-    r"CUDA_ERROR_NO_BINARY_FOR_GPU|device kernel image is invalid"
+    r"CUDA_ERROR_NO_BINARY_FOR_GPU"
 )
 PTX: Final = re.compile(
     r"cudaErrorUnsupportedPtxVersion|unsupported toolchain|CUDA_ERROR_UNSUPPORTED_PTX_VERSION|unsupported PTX "
@@ -275,6 +275,26 @@ def _another(case: Case, begin: str = "Take another kernel:", *, missing: bool =
 
 def _drafts(case: Case) -> bool:
     return case.scan.start.option("speculative_config", "speculative_algorithm") not in (None, "None")
+
+
+def image_of_a_kernel_not_loaded(case: Case) -> Verdict | None:
+    """Machine code or PTX that is there, and that the driver cannot load."""
+    if not re.search(r"device kernel image is invalid|CUDA_ERROR_INVALID_IMAGE|cudaErrorInvalidKernelImage", case.text):
+        return None
+    return Verdict(
+        code="image-newer-than-driver",
+        meaning=(
+            "The driver cannot load the code of this program (device kernel image is invalid): the driver of the host "
+            "is older than the CUDA that compiled it, or the file is damaged, or compressed in a way that this driver "
+            "does not read. Code that is missing for a GPU has another message (no kernel image is available)."
+        ),
+        action=(
+            "nvidia-smi shows the driver and its CUDA: update the driver to one that is as new as the CUDA of the "
+            "build (CUDA 13.0: 580), or take a build of an older CUDA. Then an empty cache of compiled kernels "
+            "(~/.nv/ComputeCache, ~/.triton/cache), and the file anew."
+        ),
+        evidence="CUDA's own error; canonical/inference-snaps#255",
+    )
 
 
 def kernel_without_arch(case: Case) -> Verdict | None:
@@ -886,6 +906,7 @@ GPU_FAMILIES: Final = (
     beyond_sms_or_registers,
     library_of_cuda_fails,
     compiler_without_arch,
+    image_of_a_kernel_not_loaded,
     kernel_without_arch,
     compiler_of_kernels_fails,
     capture_fails,

@@ -11,7 +11,7 @@ from gb10.serving.doctor.error_case import Case
 
 REFUSES: Final = re.compile(
     (
-        r"must (?:be|not|have)|requires?\b|incompatible|not (?:supported|compatible|allowed|divisible)|cannot|"
+        r"must (?:be|not|have)|requires?\b|needs?\b|incompatible|not (?:supported|compatible|allowed|divisible)|cannot|"
         r"can't|only (?:supports?|works)"
         r"|is disabled|is enabled|unless|greater than|less than|exceeds?|larger than|smaller than|should be|"
         r"conflict|mutually exclusive|do(?:es)?(?: not|n't)(?: yet| currently)? (?:support|work|handle|allow)|"
@@ -88,11 +88,16 @@ def options_in_the_message(case: Case) -> Verdict | None:
     """A combination of settings that the engine refuses: the options whose names the message has."""
     if case.raised.name not in EXCEPTIONS or not case.raised.type or not REFUSES.search(case.text):
         return None
-    names = list(dict.fromkeys((*_named(case), *_features(case), *VARIABLE.findall(case.text))))
+    by_value = dict(_by_value(case))
+    names = list(dict.fromkeys((*_named(case), *by_value, *_features(case), *VARIABLE.findall(case.text))))
     if not names:
         return None
     given = [f"{name}{_value(case, name)}" for name in names[:5]]
     reason = next((line.strip() for line in case.text.splitlines() if REFUSES.search(line)), case.text[:300])
+    others = "".join(
+        f" {value} is a value of {option}, which has {', '.join(rest)}, too."
+        for option, (value, rest) in by_value.items()
+    )
     variables = [name for name in names if not name.startswith("--")]
     leave = f" Leave {', '.join(variables)} out (unset), or set what the message asks for." if variables else ""
     return Verdict(
@@ -100,8 +105,8 @@ def options_in_the_message(case: Case) -> Verdict | None:
         meaning=f"{case.here('The engine')} refuses a combination of settings: {reason[:400]}",
         action=_joined(
             own_advice(case.text),
-            f"It is about {', '.join(given)}: change or leave out one of them.{leave} Options that are left out are "
-            "chosen to fit. A newer release may have lifted it.",
+            f"It is about {', '.join(given)}: change or leave out one of them.{others}{leave} Options that are left "
+            "out are chosen to fit. A newer release may have lifted it.",
         ),
         evidence="the engine's own check; its options by recipes/flags",
     )
@@ -113,6 +118,14 @@ def _named(case: Case) -> Iterator[str]:
     for option, words in _options(tuple(sorted(case.options))):
         if f" {words} " in f" {text} ":
             yield option
+
+
+def _by_value(case: Case) -> Iterator[tuple[str, tuple[str, list[str]]]]:
+    """The options of which the message names a value, with that value and the others that they take."""
+    for word in dict.fromkeys(re.findall(r"(?<![\w.-])[a-z]\w{5,40}(?![\w=(])", case.said)):
+        for option in sorted(case.choices.get(word, ())):
+            rest = sorted(one for one, options in case.choices.items() if option in options and one != word)
+            yield option, (word, rest[:6])
 
 
 def _features(case: Case) -> Iterator[str]:

@@ -167,13 +167,19 @@ def option_not_readable(case: Case) -> Verdict | None:
             f"a number. `vllm serve --help={option.lstrip('-')}` or the server's --help says what it takes.",
             evidence="argparse",
         )
+    doubled = (
+        "Its braces are doubled ({{ and }}): a recipe writes them so for a program that fills in its own {name}, and "
+        "what started this one did not. Write them once, or start it by the program that the recipe is for. "
+        if "{{" in what
+        else ""
+    )
     return Verdict(
         code="option-not-readable",
         meaning=f"{option} takes JSON, and what arrived is none: {what[:200]}. A shell, a .env file or compose "
         f"takes the "
         "quotes away; older forms (a=b, a:b) are no JSON.",
-        action=f"Write {option} '{{\"name\": value}}' in single quotes (YAML: a list of arguments, each quoted "
-        f"once; .env "
+        action=f"{doubled}Write {option} '{{\"name\": value}}' in single quotes (YAML: a list of arguments, each "
+        "quoted once; .env "
         "files: no quotes around JSON that has quotes inside). If a program of your own follows the image's name: its "
         "entrypoint is the server already, so give --entrypoint.",
         evidence="argparse; notes of two recipes whose .env lost the quotes",

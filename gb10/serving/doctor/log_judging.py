@@ -15,7 +15,7 @@ from gb10.serving.doctor.families import LONGEST, verdict_of
 from gb10.serving.doctor.log_exceptions import STRICT, Frame, Raised
 from gb10.serving.doctor.log_scan import Scan, Scanner
 from gb10.serving.doctor.log_time import Moment
-from gb10.serving.doctor.rule_files import is_tool_error, load_doctor_rules, load_options, load_releases
+from gb10.serving.doctor.rule_files import is_tool_error, load_choices, load_doctor_rules, load_options, load_releases
 from gb10.serving.doctor.stages import StageFile
 from gb10.serving.doctor.stopped import stopped_starts
 
@@ -226,7 +226,14 @@ def _judged(raised: Raised, chain: tuple[Raised, ...], scan: Scan) -> Verdict | 
 
 def _case(raised: Raised, chain: tuple[Raised, ...], scan: Scan) -> Case:
     short = replace(raised, message=raised.message[:LONGEST])
-    return Case(raised=short, chain=chain, scan=scan, releases=load_releases(), options=load_options())
+    return Case(
+        raised=short,
+        chain=chain,
+        scan=scan,
+        releases=load_releases(),
+        options=load_options(),
+        choices=load_choices(),
+    )
 
 
 def _head(text: str) -> str:
