@@ -79,7 +79,9 @@ def _joined(*parts: str) -> str:
 
 
 def _names_drafts(case: Case) -> bool:
-    """Whether the error is of drafts though its file is of another part."""
+    """Whether the error is of drafts, or may be of them because they are on, though its file is of another part."""
+    if case.scan.start.option("speculative_config", "speculative_algorithm") not in (None, "None"):
+        return True
     frames = " ".join(f"{one.function} {one.code}" for one in case.raised.frames[-4:])
     return OF_DRAFTS.search(f"{frames} {case.text[:400]}") is not None
 

@@ -511,6 +511,9 @@ def _wanting(case: Case, file: str | None = None) -> str:
     found = PACKAGE_OF_FILE.search(file or case.text)
     if found:
         package = found["package"]
+        importer = next((one for one in reversed(case.packages) if one not in (*STANDARD, "torch")), "")
+        if importer and package.endswith("_cuda") and not package.startswith(importer):
+            return importer  # its compiled module lies beside it, under a name of its own
         for ending in ("_cuda", "_2_cuda", "_3_cuda"):
             package = package.removesuffix(ending)
         return package.split(".")[0]

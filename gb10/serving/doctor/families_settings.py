@@ -418,6 +418,12 @@ KEY: Final = re.compile(r"\.get\(['\"](?P<get>[\w.-]{1,60})['\"]|\[['\"](?P<item
 EXPRESSION: Final = r"([A-Za-z_][\w.]{0,80}(?:\[[^\]]{1,40}\])?)"
 
 
+COMPILED: Final = re.compile(
+    r"^_?[a-z]\w{1,60}(?:_cuda|_cpp|_ext|_kernels?|_C)$|^(?:deep_gemm|flash_mla|deep_ep|nixl)\w{0,20}$"
+)
+"""Names of compiled modules, which programs set to None when they cannot import them."""
+
+
 def value_is_none(case: Case) -> Verdict | None:
     """A value that is None where the line of the traceback uses it: the line names it."""
     found = NONE.search(case.text)
@@ -437,6 +443,20 @@ def value_is_none(case: Case) -> Verdict | None:
     if not name:
         return None
     last = case.raised.frames[-1]
+    if key is None and COMPILED.search(name):
+        return Verdict(
+            code="compiled-part-not-loaded",
+            meaning=(
+                f"{last.path}:{last.line} calls the compiled module {name}, and it is None: importing it failed, and "
+                f"{last.package or 'the program'} went on without it."
+            ),
+            action=(
+                f"python -c 'import {name}' shows why: the package that brings it is not installed, or was compiled "
+                f"for another torch or CPU. Install or build {name.removesuffix('_cuda')} for the torch that is here "
+                "(--no-build-isolation, TORCH_CUDA_ARCH_LIST=12.1a), or leave the fast path out."
+            ),
+            evidence="the line of the traceback; mamba#467",
+        )
     option = f"--{name.rpartition('.')[2].replace('_', '-')}"
     engine = last.package in ENGINES
     where = (
