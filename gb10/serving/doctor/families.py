@@ -9,7 +9,17 @@ from typing import Final
 
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
-from gb10.serving.doctor.families_gpu import GPU_FAMILIES, LAST_GPU_FAMILIES, LATE_GPU_FAMILIES
+from gb10.serving.doctor.families_conditions import (
+    CONDITION_FAMILIES,
+    EARLY_CONDITION_FAMILIES,
+    LATE_CONDITION_FAMILIES,
+)
+from gb10.serving.doctor.families_gpu import (
+    GPU_FAMILIES,
+    LAST_GPU_FAMILIES,
+    LATE_GPU_FAMILIES,
+    compiler_without_an_old_arch,
+)
 from gb10.serving.doctor.families_network import NETWORK_FAMILIES
 from gb10.serving.doctor.families_options import options_in_the_message
 from gb10.serving.doctor.families_packages import LATE_PACKAGE_FAMILIES, PACKAGE_FAMILIES
@@ -23,13 +33,17 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *PACKAGE_FAMILIES,
     *NETWORK_FAMILIES,
     *SETTING_FAMILIES,
+    *EARLY_CONDITION_FAMILIES,
     *GPU_FAMILIES,
+    *CONDITION_FAMILIES,
     *LATE_SETTING_FAMILIES,
     *LATE_PACKAGE_FAMILIES,
     *LATE_GPU_FAMILIES,
     options_in_the_message,
     *LAST_GPU_FAMILIES,
     *LAST_SETTING_FAMILIES,
+    *LATE_CONDITION_FAMILIES,
+    compiler_without_an_old_arch,
     tool_family(load_tool_errors, late=True),
 )
 LONGEST: Final = 2000

@@ -37,7 +37,7 @@ ABOUT_SMS: Final = re.compile(
 NUMBERS: Final = re.compile(NUMBER)
 NO_IMAGE: Final = re.compile(
     r"no kernel image is available|cudaErrorNoKernelImageForDevice|invalid device function|"
-    r"CUDA_ERROR_NO_BINARY_FOR_GPU|device kernel image is invalid"
+    r"CUDA_ERROR_NO_BINARY_FOR_GPU"
 )
 PTX: Final = re.compile(
     r"cudaErrorUnsupportedPtxVersion|unsupported toolchain|CUDA_ERROR_UNSUPPORTED_PTX_VERSION|unsupported PTX "
@@ -277,6 +277,26 @@ def _drafts(case: Case) -> bool:
     return case.scan.start.option("speculative_config", "speculative_algorithm") not in (None, "None")
 
 
+def image_of_a_kernel_not_loaded(case: Case) -> Verdict | None:
+    """Machine code or PTX that is there, and that the driver cannot load."""
+    if not re.search(r"device kernel image is invalid|CUDA_ERROR_INVALID_IMAGE|cudaErrorInvalidKernelImage", case.text):
+        return None
+    return Verdict(
+        code="image-newer-than-driver",
+        meaning=(
+            "The driver cannot load the code of this program (device kernel image is invalid): the driver of the host "
+            "is older than the CUDA that compiled it, or the file is damaged, or compressed in a way that this driver "
+            "does not read. Code that is missing for a GPU has another message (no kernel image is available)."
+        ),
+        action=(
+            "nvidia-smi shows the driver and its CUDA: update the driver to one that is as new as the CUDA of the "
+            "build (CUDA 13.0: 580), or take a build of an older CUDA. Then an empty cache of compiled kernels "
+            "(~/.nv/ComputeCache, ~/.triton/cache), and the file anew."
+        ),
+        evidence="CUDA's own error; canonical/inference-snaps#255",
+    )
+
+
 def kernel_without_arch(case: Case) -> Verdict | None:
     """Code for this GPU is not in the binary, or a check refuses its compute capability."""
     if NO_IMAGE.search(case.text):
@@ -353,6 +373,93 @@ def driver_and_ptx(case: Case) -> Verdict | None:
             "gyliu513/langX101 PR#409 (the same image and driver run with docker run), minefield 08, NVIDIA's "
             "page on CUDA forward compatibility"
         ),
+    )
+
+
+OLD_ARCH: Final = re.compile(
+    r"(?:Value '|[Uu]nsupported gpu architecture ')(?P<arch>(?:sm|compute)_(?P<number>\d{2}))' ?"
+    r"(?:is not defined for option 'gpu-(?:name|architecture|code)'|$)"
+)
+OLDEST: Final = 75
+"""The oldest arch that CUDA 13 compiles for."""
+
+
+def compiler_without_an_old_arch(case: Case) -> Verdict | None:
+    """A build that asks the compiler for an arch of old GPUs, which this CUDA has no more."""
+    found = OLD_ARCH.search(case.said)
+    if found is None or int(found["number"]) >= OLDEST:
+        return None
+    gone = "12.0 removed what is older than 5.0, and 13.0" if int(found["number"]) < 50 else "13.0"
+    return Verdict(
+        code="compiler-without-this-arch",
+        meaning=(
+            f"The build asks for {found['arch']}, an arch of older GPUs that this CUDA no longer compiles for: CUDA "
+            f"{gone} what is older than 7.5. The list of arches in the build script is from before."
+        ),
+        action=(
+            "Give it the arch of this GPU alone: CMAKE_CUDA_ARCHITECTURES=121 (or 120), TORCH_CUDA_ARCH_LIST=12.1a, or "
+            f"replace {found['arch']} where CMakeLists.txt, setup.py or a Makefile names it (-arch, -gencode, "
+            "CUDA_NVCC_FLAGS). A newer release of the package may have a newer list. An older CUDA does not know 12.1."
+        ),
+        evidence="nvcc's release notes on removed architectures; pypims#14",
+    )
+
+
+STATUS: Final = re.compile(r"\b(?P<library>CUBLAS|CUDNN|CUSPARSE|CUSOLVER|CUFFT|CURAND)_STATUS_(?P<status>\w{3,40})")
+QUANTIZED: Final = re.compile(r"scaled_mm|float8|fp8|fp4|mxfp|nvfp|Matmul|cublasLt", re.I)
+
+
+def library_of_cuda_fails(case: Case) -> Verdict | None:
+    """A status of cuBLAS and its like: what it says decides, and what was called."""
+    found = STATUS.search(case.text)
+    if found is None or not case.raised.type or "out of memory" in case.text:
+        return None
+    status, name = (
+        found["status"],
+        {"CUBLAS": "cuBLAS", "CUDNN": "cuDNN"}.get(found["library"], found["library"].title()),
+    )
+    frames = " ".join(f"{one.path} {one.function} {one.code}" for one in case.raised.frames[-4:])
+    torch = case.version("torch")
+    here = f" (torch {torch} is here)" if torch else ""
+    newer = (
+        f"Take a newer torch of CUDA 13 with its own nvidia-cublas and nvidia-cudnn{here}: the first releases for 12.x "
+        "lack or break kernels that later ones have. Caches of kernels that an older torch compiled go, too."
+    )
+    if status in ("ALLOC_FAILED", "NOT_INITIALIZED"):
+        meaning, action = (
+            "it got no memory for its work space, or could not begin because memory was used up.",
+            "`free -g`: less for the cache (a smaller --gpu-memory-utilization), no other server beside it. If memory "
+            f"is free: {newer[0].lower()}{newer[1:]}",
+        )
+    elif status in ("NOT_SUPPORTED", "ARCH_MISMATCH"):
+        scales = QUANTIZED.search(f"{frames} {case.text[:400]}") is not None
+        meaning = "it has no kernel for this combination of data types, scales and layout on this GPU (12.1)" + (
+            ": FP8 with a scale for each row or block, and FP4, are what differs most between GPUs and releases."
+            if scales
+            else "."
+        )
+        action = (
+            f"{newer} "
+            + ("Until then a scale for each tensor in place of each row, or another kernel. " if scales else "")
+            + _another(case)
+        )
+    elif status == "INVALID_VALUE":
+        meaning, action = (
+            "it was called with an argument that it does not know: mostly two releases of it are mixed.",
+            "unset LD_LIBRARY_PATH, and see that the nvidia-* wheels are those of this torch (pip check): a library of "
+            f"/usr/local/cuda or of another wheel is loaded first. {newer}",
+        )
+    else:
+        meaning, action = (
+            "its kernel did not run: this release has none that works on this GPU (12.1), or an earlier kernel crashed "
+            "and the error is told here.",
+            f"{newer} CUDA_LAUNCH_BLOCKING=1 shows an earlier kernel. {_another(case, 'To go on without this call:')}",
+        )
+    return Verdict(
+        code="gpu-library-fails",
+        meaning=f"{name} answers {found[0]}: {meaning}",
+        action=action,
+        evidence="status codes of CUDA's libraries; pytorch#192707, unsloth#5154, yolact#77",
     )
 
 
@@ -797,7 +904,9 @@ GPU_FAMILIES: Final = (
     driver_and_ptx,
     beyond_shared_memory,
     beyond_sms_or_registers,
+    library_of_cuda_fails,
     compiler_without_arch,
+    image_of_a_kernel_not_loaded,
     kernel_without_arch,
     compiler_of_kernels_fails,
     capture_fails,

@@ -5,19 +5,71 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
+from gb10.serving.doctor.advice import own_advice
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
 
 REFUSES: Final = re.compile(
     (
-        r"must (?:be|not|have)|requires?\b|incompatible|not (?:supported|compatible|allowed|divisible)|cannot|"
+        r"must (?:be|not|have)|requires?\b|needs?\b|incompatible|not (?:supported|compatible|allowed|divisible)|cannot|"
         r"can't|only (?:supports?|works)"
         r"|is disabled|is enabled|unless|greater than|less than|exceeds?|larger than|smaller than|should be|"
-        r"conflict|mutually exclusive"
+        r"conflict|mutually exclusive|do(?:es)?(?: not|n't)(?: yet| currently)? (?:support|work|handle|allow)|"
+        r"not (?:yet |currently )?(?:supported|available|implemented|allowed|compatible)|unsupported|"
+        r"\bonly (?:for|with|when|if|in|on)\b"
     ),
     re.IGNORECASE,
 )
 VARIABLE: Final = re.compile(r"\b(?:VLLM|SGLANG|SGL|FLASHINFER|NCCL|HF|PYTORCH|CUDA|TRITON|TORCH)_[A-Z0-9_]{3,60}\b")
+FEATURES: Final = (
+    (
+        r"speculat\w+|spec[ -]?decod\w*|draft (?:model|token)s?|n-?gram",
+        r"EAGLE\d?|MTP|DSpark|DFlash",
+        "--speculative-config",
+        "--speculative-algorithm",
+    ),
+    (r"lora adapters?", r"LoRAs?", "--enable-lora", "--enable-lora"),
+    (r"pipeline[ -]parallel\w*", r"PP", "--pipeline-parallel-size", "--pp-size"),
+    (r"tensor[ -]parallel\w*", r"TP", "--tensor-parallel-size", "--tp-size"),
+    (r"dp[ -]attention", r"DPA", "--data-parallel-size", "--enable-dp-attention"),
+    (r"data[ -]parallel\w*", r"DP", "--data-parallel-size", "--dp-size"),
+    (r"expert[ -]parallel\w*", r"EP", "--enable-expert-parallel", "--ep-size"),
+    (r"context[ -]parallel\w*", r"[DP]CP", "--decode-context-parallel-size", "--attn-cp-size"),
+    (r"prefix[ -]cach\w+|radix[ -]cache", r"APC", "--enable-prefix-caching", "--disable-radix-cache"),
+    (r"chunked[ -]prefill", r"CPF", "--enable-chunked-prefill", "--chunked-prefill-size"),
+    (r"hierarchical[ -]cache", r"Hi(?:Cache|Sparse)", "--kv-transfer-config", "--enable-hierarchical-cache"),
+    (r"cuda ?graphs?|graph capture", r"CUDAGraph", "--enforce-eager", "--disable-cuda-graph"),
+    (r"torch\.compile", r"Inductor", "--enforce-eager", "--enable-torch-compile"),
+    (
+        r"async(?:hronous)?[ -]schedul\w+|overlap[ -]schedul\w+",
+        r"SpecV2",
+        "--no-async-scheduling",
+        "--disable-overlap-schedule",
+    ),
+    (
+        r"structured[ -]outputs?|guided[ -]decoding|grammars?",
+        r"EBNF",
+        "--structured-outputs-config",
+        "--grammar-backend",
+    ),
+    (r"kv[ -](?:cache )?(?:transfer|connector)|disaggregat\w+", r"PD", "--kv-transfer-config", "--disaggregation-mode"),
+    (r"sleep[ -]mode", r"CuMem", "--enable-sleep-mode", "--enable-memory-saver"),
+    (r"cpu[ -]offload\w*|weight offload\w*", r"UVA", "--cpu-offload-gb", "--cpu-offload-gb"),
+    (r"multi-?modal|images?|videos?|audio", r"MM", "--limit-mm-per-prompt", "--enable-multimodal"),
+    (r"sliding[ -]window", r"SWA", "--disable-sliding-window", "--swa-full-tokens-ratio"),
+    (r"expert load balanc\w+", r"EPLB", "--enable-eplb", "--enable-eplb"),
+    (r"two[ -]batch|dual[ -]batch", r"DBO|TBO", "--enable-dbo", "--enable-two-batch-overlap"),
+    (r"pooling|embeddings? models?", r"Pooling", "--runner", "--is-embedding"),
+    (
+        r"kv[ -]cache(?: data)?[ -]d?type|(?:fp8|int8|nvfp4|quantized) kv[ -]cache",
+        r"KV8",
+        "--kv-cache-dtype",
+        "--kv-cache-dtype",
+    ),
+)
+"""How messages call a feature, in words and in short, and the option of vLLM and of SGLang that is about it."""
+OF_A_KERNEL: Final = re.compile(r"\.(?:cu|cuh|cpp|cc|hpp|h):\d|Check failed")
+"""A check of compiled code: its words are about tensors, not about features."""
 EXCEPTIONS: Final = frozenset(
     (
         "ValidationError",
@@ -36,19 +88,25 @@ def options_in_the_message(case: Case) -> Verdict | None:
     """A combination of settings that the engine refuses: the options whose names the message has."""
     if case.raised.name not in EXCEPTIONS or not case.raised.type or not REFUSES.search(case.text):
         return None
-    names = list(dict.fromkeys((*_named(case), *VARIABLE.findall(case.text))))
+    by_value = dict(_by_value(case))
+    names = list(dict.fromkeys((*_named(case), *by_value, *_features(case), *VARIABLE.findall(case.text))))
     if not names:
         return None
     given = [f"{name}{_value(case, name)}" for name in names[:5]]
     reason = next((line.strip() for line in case.text.splitlines() if REFUSES.search(line)), case.text[:300])
+    others = "".join(
+        f" {value} is a value of {option}, which has {', '.join(rest)}, too."
+        for option, (value, rest) in by_value.items()
+    )
     variables = [name for name in names if not name.startswith("--")]
     leave = f" Leave {', '.join(variables)} out (unset), or set what the message asks for." if variables else ""
     return Verdict(
         code="settings-do-not-agree",
         meaning=f"{case.here('The engine')} refuses a combination of settings: {reason[:400]}",
-        action=(
-            f"It is about {', '.join(given)}: change or leave out one of them.{leave} Options that are left "
-            f"out are chosen to fit."
+        action=_joined(
+            own_advice(case.text),
+            f"It is about {', '.join(given)}: change or leave out one of them.{others}{leave} Options that are left "
+            "out are chosen to fit. A newer release may have lifted it.",
         ),
         evidence="the engine's own check; its options by recipes/flags",
     )
@@ -60,6 +118,30 @@ def _named(case: Case) -> Iterator[str]:
     for option, words in _options(tuple(sorted(case.options))):
         if f" {words} " in f" {text} ":
             yield option
+
+
+def _by_value(case: Case) -> Iterator[tuple[str, tuple[str, list[str]]]]:
+    """The options of which the message names a value, with that value and the others that they take."""
+    for word in dict.fromkeys(re.findall(r"(?<![\w.-])[a-z]\w{5,40}(?![\w=(])", case.said)):
+        for option in sorted(case.choices.get(word, ())):
+            rest = sorted(one for one, options in case.choices.items() if option in options and one != word)
+            yield option, (word, rest[:6])
+
+
+def _features(case: Case) -> Iterator[str]:
+    """The options behind the features that the message calls by their names."""
+    compiled = any(one.file.endswith(("torch/_ops.py", ".pxi")) for one in case.raised.frames[-2:])
+    if compiled or OF_A_KERNEL.search(case.text):
+        return
+    sglang = case.engine == "sglang"
+    for words, short, of_vllm, of_sglang in FEATURES:
+        option = of_sglang if sglang else of_vllm
+        if option in case.options and re.search(rf"\b(?:(?i:{words})|{short})\b", case.text):
+            yield option
+
+
+def _joined(*parts: str) -> str:
+    return " ".join(filter(None, parts))
 
 
 @cache

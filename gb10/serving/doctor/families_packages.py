@@ -45,6 +45,7 @@ ARCHITECTURE: Final = re.compile(
     r"[Mm]odel architectures? (?:\[?['\"]?)(?P<name>[A-Z]\w{3,80})(?:['\"]?\]?).{0,40}(?:not supported|"
     r"failed to be inspected)"
     r"|architecture (?P<other>[A-Z]\w{3,80}) is not supported"
+    r"|No (?:\w{2,30} ){1,2}registered for (?:the )?(?:architecture|model)s?:? \[?['\"]?(?P<part>[A-Z]\w{3,80})"
 )
 MODEL_TYPE: Final = re.compile(r"model type [`'\"](?P<name>[\w.-]{1,60})[`'\"] but Transformers does not recognize")
 STANDARD: Final = frozenset(
@@ -349,7 +350,7 @@ def model_is_too_new(case: Case) -> Verdict | None:
     if not kind and not architecture:
         return None
     if architecture and case.engine in ("trtllm", "tensorrt_llm"):
-        name = architecture["name"] or architecture["other"]
+        name = architecture["name"] or architecture["other"] or architecture["part"]
         legacy = any("tensorrt_llm/models/" in frame.file for frame in case.raised.frames)
         return Verdict(
             code="model-not-known",
@@ -381,7 +382,7 @@ def model_is_too_new(case: Case) -> Verdict | None:
             ),
             evidence="transformers' own registry of model types; vllm#33580",
         )
-    name = (architecture["name"] or architecture["other"]) if architecture else ""
+    name = (architecture["name"] or architecture["other"] or architecture["part"]) if architecture else ""
     return Verdict(
         code="model-not-known",
         meaning=f"{here} has no model class {name}.",
@@ -401,11 +402,12 @@ ARGUMENTS: Final = re.compile(
 )
 WITHOUT: Final = re.compile(r"^(?:type object )?'(?P<type>\w{1,80})' (?:object )?has no attribute '(?P<name>\w{1,80})'")
 ALWAYS: Final = frozenset(("NoneType", "dict", "list", "str", "tuple", "int", "float", "bool", "function", "module"))
+DRAFTS: Final = (
+    "drafts (speculative decoding)",
+    "Start without drafts (--speculative-config, --speculative-algorithm), or with a draft model of another kind.",
+)
 HOOKS: Final = {
-    "speculat|eagle|mtp|nextn|draft|dspark|dflash|medusa": (
-        "drafts (speculative decoding)",
-        "Start without drafts (--speculative-config, --speculative-algorithm), or with a draft model of another kind.",
-    ),
+    "speculat|eagle|mtp|nextn|draft|dspark|dflash|medusa": DRAFTS,
     "quantization|marlin|fp8|fp4|awq|gptq|modelopt|compressed": (
         "this quantization",
         "Another checkpoint (with this layer, often lm_head, left unquantized) or another --linear-backend or "
@@ -435,6 +437,11 @@ HOOKS: Final = {
         "the KV cache and the order of requests",
         "Try --no-enable-prefix-caching and --no-async-scheduling once.",
     ),
+    "offload|kv_connector|kv_transfer|ec_transfer|disagg|hicache|mem_cache/storage": (
+        "offloading or transfer of the KV cache",
+        "Start without it. Where two servers exchange caches, both need the same model, release, --block-size, "
+        "--kv-cache-dtype and parallel sizes.",
+    ),
     "distributed|parallel_state|communicat": (
         "several GPUs or nodes",
         "Look at the other ranks' logs, too; --disable-custom-all-reduce once.",
@@ -443,7 +450,6 @@ HOOKS: Final = {
         "reading weights",
         "Is the checkpoint whole (sizes, sha256)? --load-format auto.",
     ),
-    "offload|kv_connector|disagg|hicache": ("offloading or transfer of the KV cache", "Start without it."),
 }
 """What a part of an engine is for, by its path, and what to leave out."""
 
@@ -505,6 +511,9 @@ def _wanting(case: Case, file: str | None = None) -> str:
     found = PACKAGE_OF_FILE.search(file or case.text)
     if found:
         package = found["package"]
+        importer = next((one for one in reversed(case.packages) if one not in (*STANDARD, "torch")), "")
+        if importer and package.endswith("_cuda") and not package.startswith(importer):
+            return importer  # its compiled module lies beside it, under a name of its own
         for ending in ("_cuda", "_2_cuda", "_3_cuda"):
             package = package.removesuffix(ending)
         return package.split(".")[0]
@@ -618,6 +627,82 @@ def compiled_for_another_python(case: Case) -> Verdict | None:
     )
 
 
+NO_OPERATOR: Final = re.compile(
+    r"'_OpNamespace' '(?P<library>\w{2,60})' object has no attribute '(?P<name>\w{2,80})'|"
+    r"Could not (?:find|run) '(?:(?P<space>\w{2,60})::)?(?P<other>\w{2,80})'|"
+    r"(?:operator|op) (?P<full>\w{2,60}::\w{2,80}) does not exist"
+)
+
+
+def compiled_part_not_loaded(case: Case) -> Verdict | None:
+    """An operator of a compiled library that Python calls and that no library has registered."""
+    found = NO_OPERATOR.search(case.text)
+    if found is None or case.raised.name not in ("AttributeError", "RuntimeError", "NotImplementedError"):
+        return None
+    library = found["library"] or found["space"] or (found["full"] or "").partition("::")[0]
+    name = found["name"] or found["other"] or (found["full"] or "").rpartition("::")[2]
+    owner = next((one for one in reversed(case.packages) if one not in (*STANDARD, "torch")), "the package")
+    module = f"{owner}.{library}" if library.startswith("_") else owner
+    return Verdict(
+        code="compiled-part-not-loaded",
+        meaning=(
+            f"{owner} calls {name} of its compiled part {library}, which is not loaded or has no such operator: the "
+            "library failed to import (an early warning of the log says so), it was built for another platform or "
+            "without this part, or Python files and library are of two releases."
+        ),
+        action=(
+            f"python -c 'import {module}' shows why it does not load (a missing library, another torch, an older C "
+            f"library). Then install {distribution_of(owner)} with its wheel for this CPU and CUDA, or build it anew "
+            "after changing its Python files; no checkout of another release in PYTHONPATH or the working folder. A "
+            "plugin for another platform must match the release."
+        ),
+        evidence="torch's registry of operators; vllm-gaudi PR#998, vllm#6478",
+    )
+
+
+LAZY: Final = re.compile(
+    r"Could not import module '(?P<name>\w{2,80})'|Failed to import (?P<module>transformers[\w.]{2,120}) because"
+)
+
+
+def requirements_of_a_class(case: Case) -> Verdict | None:
+    """A class of transformers that cannot be imported, because a package that it needs is missing or does not fit."""
+    found = LAZY.search(case.text)
+    if found is None or NO_MODULE.search(case.text):
+        return None
+    name = found["name"] or found["module"]
+    return Verdict(
+        code="package-of-another-time",
+        meaning=(
+            f"transformers cannot import {name}: a package that this class needs is not there or does not fit "
+            "(torch and torchvision of two builds are the most frequent; Pillow, sentencepiece, timm, av, librosa)."
+        ),
+        action=(
+            f"python -c 'from transformers import {name.rpartition('.')[2]}' and the first exception of its traceback "
+            "name the package. Install torch, torchvision and torchaudio of one release and one index (cu130), and "
+            f"what the model's processor asks for. {case.fitting('transformers')}"
+        ).strip(),
+        evidence="transformers imports its classes when they are asked for; lmstudio-bug-tracker#1815, T20",
+    )
+
+
+IN_A_LINE: Final = re.compile(
+    r"'(?P<package>[a-z]\w{1,40})\.(?P<type>[\w.]{2,100})' object has no attribute '(?P<name>\w{2,80})'"
+)
+
+
+def attribute_in_a_line(case: Case) -> Verdict | None:
+    """A class of another package that lacks what was asked, in a line of a log without a traceback."""
+    found = IN_A_LINE.search(case.text)
+    if found is None or case.raised.frames:
+        return None
+    who = re.search(r"\b(?P<name>[A-Za-z]\w{2,40}) (?:ERROR|WARNING)", case.text)
+    caller = who["name"].lower() if who else ""
+    return _different_times(
+        case, caller, found["package"], f"{found['package']}.{found['type']} has no {found['name']}"
+    )
+
+
 BUILD_OF_THE_HUB: Final = re.compile(
     r"torch-?(?:\d{2,4}|stable-abi\d{0,4})-(?:cxx(?:11|98)-)?\w{2,12}-(?:aarch64|x86_64)-\w{3,10}"
 )
@@ -663,6 +748,9 @@ PACKAGE_FAMILIES: Final = (
     not_installed,
     hub_has_no_build,
     compiled_for_another_python,
+    compiled_part_not_loaded,
+    requirements_of_a_class,
+    attribute_in_a_line,
 )
 LATE_PACKAGE_FAMILIES: Final = (
     release_named_by_the_message,

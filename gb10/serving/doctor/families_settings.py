@@ -167,13 +167,19 @@ def option_not_readable(case: Case) -> Verdict | None:
             f"a number. `vllm serve --help={option.lstrip('-')}` or the server's --help says what it takes.",
             evidence="argparse",
         )
+    doubled = (
+        "Its braces are doubled ({{ and }}): a recipe writes them so for a program that fills in its own {name}, and "
+        "what started this one did not. Write them once, or start it by the program that the recipe is for. "
+        if "{{" in what
+        else ""
+    )
     return Verdict(
         code="option-not-readable",
         meaning=f"{option} takes JSON, and what arrived is none: {what[:200]}. A shell, a .env file or compose "
         f"takes the "
         "quotes away; older forms (a=b, a:b) are no JSON.",
-        action=f"Write {option} '{{\"name\": value}}' in single quotes (YAML: a list of arguments, each quoted "
-        f"once; .env "
+        action=f"{doubled}Write {option} '{{\"name\": value}}' in single quotes (YAML: a list of arguments, each "
+        "quoted once; .env "
         "files: no quotes around JSON that has quotes inside). If a program of your own follows the image's name: its "
         "entrypoint is the server already, so give --entrypoint.",
         evidence="argparse; notes of two recipes whose .env lost the quotes",
@@ -412,6 +418,12 @@ KEY: Final = re.compile(r"\.get\(['\"](?P<get>[\w.-]{1,60})['\"]|\[['\"](?P<item
 EXPRESSION: Final = r"([A-Za-z_][\w.]{0,80}(?:\[[^\]]{1,40}\])?)"
 
 
+COMPILED: Final = re.compile(
+    r"^_?[a-z]\w{1,60}(?:_cuda|_cpp|_ext|_kernels?|_C)$|^(?:deep_gemm|flash_mla|deep_ep|nixl)\w{0,20}$"
+)
+"""Names of compiled modules, which programs set to None when they cannot import them."""
+
+
 def value_is_none(case: Case) -> Verdict | None:
     """A value that is None where the line of the traceback uses it: the line names it."""
     found = NONE.search(case.text)
@@ -431,6 +443,20 @@ def value_is_none(case: Case) -> Verdict | None:
     if not name:
         return None
     last = case.raised.frames[-1]
+    if key is None and COMPILED.search(name):
+        return Verdict(
+            code="compiled-part-not-loaded",
+            meaning=(
+                f"{last.path}:{last.line} calls the compiled module {name}, and it is None: importing it failed, and "
+                f"{last.package or 'the program'} went on without it."
+            ),
+            action=(
+                f"python -c 'import {name}' shows why: the package that brings it is not installed, or was compiled "
+                f"for another torch or CPU. Install or build {name.removesuffix('_cuda')} for the torch that is here "
+                "(--no-build-isolation, TORCH_CUDA_ARCH_LIST=12.1a), or leave the fast path out."
+            ),
+            evidence="the line of the traceback; mamba#467",
+        )
     option = f"--{name.rpartition('.')[2].replace('_', '-')}"
     engine = last.package in ENGINES
     where = (
@@ -659,11 +685,28 @@ def quantization_fields(case: Case) -> Verdict | None:
     found = SCALES.search(case.text)
     loads = any("load_weights" in frame.function or "weight_loader" in frame.function for frame in case.raised.frames)
     missing = case.raised.name in ("KeyError", "ValueError", "AttributeError", "RuntimeError", "AssertionError")
-    if not (found and missing) and not (loads and QUANT.search(case.text) and missing):
+    lacks = _checkpoint_lacks(case)
+    if not (found and (missing or lacks)) and not (loads and QUANT.search(case.text) and missing):
         return None
     name = found["name"] if found else case.said[:120]
     last = name.rpartition(".")[2]
     method, reads = next((one for pattern, one in OF_A_METHOD.items() if re.search(pattern, last)), ("", ""))
+    if found and lacks:
+        return Verdict(
+            code="quantization-fields",
+            meaning=(
+                f"The engine looks for {name}, and the checkpoint has no such tensor: its config says one format, and "
+                "this layer is stored in another (mixed precision: FP8 beside NVFP4, or left unquantized), under "
+                "another name, or fused otherwise."
+                f"{f' Such names are of {method}.' if method else ''}"
+            ),
+            action=(
+                "model.safetensors.index.json lists what the files have of this layer. Take a newer release, which "
+                "reads mixed checkpoints, or another checkpoint. If it worked before, the files were replaced under "
+                "the same name: pin the revision of before (--revision), and look at the repository's history."
+            ),
+            evidence="names of parameters by the quantization methods; atlas PR#300, FreeToken#274",
+        )
     return Verdict(
         code="quantization-fields",
         meaning=(
@@ -677,6 +720,24 @@ def quantization_fields(case: Case) -> Verdict | None:
             "this release does not know the format: a newer release, or another checkpoint."
         ).strip(),
         evidence="names of parameters by the quantization methods; llm-compressor#959, llm-compressor#967, vllm#53950",
+    )
+
+
+NO_TENSOR: Final = re.compile(
+    r"(?:[Ww]eight|[Tt]ensor|[Pp]arameter|[Kk]ey)[^\n]{0,20}['\"`][^'\"`\n]{3,200}['\"`][^\n]{0,20}"
+    r"(?:not found|missing|does not exist)|"
+    r"[Mm]issing (?:weight|tensor|key)|(?:[Nn]o (?:such )?(?:weight|tensor)|[Cc]ould not find (?:weight|tensor))"
+)
+OF_FILES: Final = re.compile(
+    r"(?:state_dict|weights?|tensors?|checkpoint|reader|handle|\bf)\w{0,12}(?:\.pop\(|\[|\.get_tensor\()"
+)
+
+
+def _checkpoint_lacks(case: Case) -> bool:
+    """Whether it is the files that lack a tensor which the engine looks for, and not the reverse."""
+    code = case.raised.frames[-1].code if case.raised.frames else ""
+    return NO_TENSOR.search(case.text) is not None or (
+        case.raised.name == "KeyError" and OF_FILES.search(code) is not None
     )
 
 

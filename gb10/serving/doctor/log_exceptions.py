@@ -52,6 +52,12 @@ HEAD: Final = "Traceback (most recent call last)"
 FILE: Final = re.compile(
     r'\s{0,40}File "(?P<file>[^"]{1,300})", line (?P<line>\d{1,7})(?:, in (?P<function>.{1,120}))?'
 )
+CHECKOUT: Final = re.compile(
+    r"/(?P<name>[A-Za-z_]\w{1,40})(?:-[\w.+-]{1,60})?/(?P<package>(?P=name)/)|"
+    r"/(?:vllm|sglang|TensorRT-LLM|flashinfer|lmcache|LMCache)(?:[-_][\w.+-]{1,60})?/(?:python/)?"
+    r"(?P<known>(?:vllm|sglang|tensorrt_llm|flashinfer|lmcache)/)"
+)
+"""A file of a checkout or of a folder that is named like its package: ``/src/vllm/vllm/envs.py``."""
 CARETS: Final = re.compile(r"\s*[\^~]+[\^~ ]*$")
 LINK: Final = re.compile(
     r"\s{0,8}(?:(?P<direct>The above exception was the direct cause)|During handling of the above exception)"
@@ -95,7 +101,8 @@ def _inside(file: str) -> str:
         _, found, inside = file.rpartition(folder)
         if found:
             return inside
-    return ""
+    checkout = CHECKOUT.search(file)
+    return file[checkout.start("known" if checkout["known"] else "package") :] if checkout else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

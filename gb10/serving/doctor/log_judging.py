@@ -7,15 +7,15 @@ from itertools import islice
 from typing import Final
 
 from gb10.core.log_words import FOLLOWS, PREFIX
+from gb10.serving.doctor.advice import BASE, advice_of, own_advice
 from gb10.serving.doctor.diagnosis import Finding, Verdict
 from gb10.serving.doctor.doctor_rule import DoctorRule
-from gb10.serving.doctor.error_case import ENGINES, Case, distribution_of
+from gb10.serving.doctor.error_case import Case
 from gb10.serving.doctor.families import LONGEST, verdict_of
-from gb10.serving.doctor.families_packages import part_of
 from gb10.serving.doctor.log_exceptions import STRICT, Frame, Raised
 from gb10.serving.doctor.log_scan import Scan, Scanner
 from gb10.serving.doctor.log_time import Moment
-from gb10.serving.doctor.rule_files import is_tool_error, load_doctor_rules, load_options, load_releases
+from gb10.serving.doctor.rule_files import is_tool_error, load_choices, load_doctor_rules, load_options, load_releases
 from gb10.serving.doctor.stages import StageFile
 from gb10.serving.doctor.stopped import stopped_starts
 
@@ -73,10 +73,6 @@ USED_UP: Final = (
     "cache-does-not-fit",
 )
 """Findings by which memory ran out: only then the driver's own line is an error."""
-BASE: Final = frozenset(
-    ("", "torch", "triton", "pydantic", "pydantic_core", "asyncio", "concurrent", "uvloop", "numpy")
-)
-"""Packages, and files of none, that raise what others asked for: who asked says more."""
 WRAPS: Final = ("RayTaskError(", "UserCodeException")
 LOOKUPS: Final = frozenset(
     ("KeyError", "AttributeError", "StopIteration", "ModuleNotFoundError", "IndexError", "LookupError")
@@ -209,7 +205,7 @@ def _events(log: str, scan: Scan) -> list[_Event]:
             hits = [hit for hit in hits if hit.number not in numbers or hit.kind != event.kind]
         errors.append(event)
     ruled = {event.number for event in hits}
-    verdicts: dict[str, Verdict | None] = {}
+    verdicts: dict[str, tuple[Verdict | None, str]] = {}
     for line in scan.trouble:
         if line.number in taken or line.number in ruled:
             continue
@@ -217,8 +213,10 @@ def _events(log: str, scan: Scan) -> list[_Event]:
         kind = shape(head)
         if kind not in verdicts:  # lines of one kind are one finding, which the first of them makes
             text = Raised(type="", message=f"{line.text}{line.more}", line=line.number)
-            verdicts[kind] = _judged(text, (text,), scan) if len(verdicts) < MOST_KINDS else None
-        errors.append(_Event(log, line.number, line.moment, verdicts[kind], line.text, head=head))
+            verdict = _judged(text, (text,), scan) if len(verdicts) < MOST_KINDS else None
+            verdicts[kind] = verdict, "" if verdict else own_advice(text.message)
+        known, note = verdicts[kind]
+        errors.append(_Event(log, line.number, line.moment, known, line.text, head=head, note=note))
     return _once_near([*hits, *errors])
 
 
@@ -228,7 +226,14 @@ def _judged(raised: Raised, chain: tuple[Raised, ...], scan: Scan) -> Verdict | 
 
 def _case(raised: Raised, chain: tuple[Raised, ...], scan: Scan) -> Case:
     short = replace(raised, message=raised.message[:LONGEST])
-    return Case(raised=short, chain=chain, scan=scan, releases=load_releases(), options=load_options())
+    return Case(
+        raised=short,
+        chain=chain,
+        scan=scan,
+        releases=load_releases(),
+        options=load_options(),
+        choices=load_choices(),
+    )
 
 
 def _head(text: str) -> str:
@@ -250,42 +255,11 @@ def _of_exception(log: str, scan: Scan, raised: Raised) -> _Event:
     own = next((one for one in reversed(about.frames) if one.package not in BASE), None)
     if own and own is not about.frames[-1]:
         at = f"{at}, called by {_place(own)}"
-    note = "" if verdict else _raised_by(about, scan)
+    note = "" if verdict else advice_of(_case(about, (about,), scan))
     return _Event(
         log, about.line, raised.moment, verdict, about.text, head=about.text, chain=others, raised_at=at, note=note,
         raised=raised, lines=raised.lines,
     )  # fmt: skip
-
-
-def _raised_by(raised: Raised, scan: Scan) -> str:
-    """Whose code raised an error that no rule knows, what that part is for, and what to try.
-
-    Without frames of its own, the file of the logger says the part; empty where neither does.
-    """
-    own = next((one for one in reversed(raised.frames) if one.package not in BASE), None)
-    if own is None:
-        file = raised.place.partition(":")[0]
-        feature, leave = part_of((), file)
-        return f"{file} tells it, of the part for {feature}. {leave}" if feature else ""
-    feature, leave = part_of(raised.frames)
-    part = f", in its part for {feature}" if feature else ""
-    code = raised.frames[-1].code
-    line = f" The line that stops: {code}" if code and not code.startswith("raise") else ""
-    engine = next((one.package for one in reversed(raised.frames) if one.package in ENGINES), "")
-    if engine and own.package not in ENGINES:
-        distribution = distribution_of(own.package)
-        fits = _case(raised, (raised,), scan).fitting(distribution)
-        then = (
-            f"{ENGINES[engine]} called it: an engine and {own.package} of different times do not fit, and a newer "
-            f"{own.package} than the engine knows is as wrong as an older one. "
-            f"{fits or f'Install the {distribution} that the engine requires.'}"
-        )
-    else:
-        then = (
-            f"A newer release of {own.package} is the other thing to try, or the release that this model or recipe "
-            "names."
-        )
-    return re.sub(" {2,}", " ", f"It comes from {own.package}'s own code{part}.{line} {leave} {then}")
 
 
 def _place(frame: Frame) -> str:

@@ -34,8 +34,8 @@ ASKED: Final = 2000
 """Lines without a word of trouble that are compared with the errors of tools."""
 MORE: Final = 12
 """Lines of a message after its first."""
-BRANCHES: Final = ("╰", "│", "├", "└")
-"""How uv and pip draw what belongs to a message."""
+BRANCHES: Final = ("╰", "│", "├", "└", "Caused by", "Caused By", "caused by:")
+"""How uv and pip draw what belongs to a message, and how programs in Rust begin the cause of an error."""
 TAIL: Final = 4096
 """Bytes of the end of a log, for its progress bar."""
 TROUBLE: Final = (b"rror", b"ERROR", b"xception", b"ailed", b"annot ", b"illed", b"fatal")
@@ -287,6 +287,8 @@ class Scanner:
             last = self._trouble[-1]
             body = speech(clean(raw)).body
             deeper = _indentation(raw) > self._open.indentation or body.lstrip().startswith(BRANCHES)
+            if not body.strip() and block[at : at + 9] == b"Caused by":
+                continue
             if not body.strip() or not deeper or len(last.more) > LONGEST:
                 self._open = None
                 return

@@ -3,7 +3,7 @@
 import json
 import lzma
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from itertools import chain
@@ -66,6 +66,10 @@ def load_releases() -> Releases:
     return read_releases(json.loads((ROOT / FOLDER / "releases.json").read_text(encoding="utf-8")))
 
 
+SHORTEST, FEW = 6, 3
+"""Characters of a value that may name its option, and options that it may be of."""
+
+
 @cache
 def load_options() -> frozenset[str]:
     """The options of the engines' releases that recipes/flags has."""
@@ -73,6 +77,18 @@ def load_options() -> frozenset[str]:
     for path in sorted((ROOT / FLAGS).glob("*.json")):
         found.update(json.loads(path.read_text(encoding="utf-8"))["options"])
     return frozenset(found)
+
+
+@cache
+def load_choices() -> Mapping[str, frozenset[str]]:
+    """By a value with a name of its own (``no_buffer``): the options of the engines that take it."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((ROOT / FLAGS).glob("*.json")):
+        for option, values in json.loads(path.read_text(encoding="utf-8"))["options"].items():
+            for value in values:
+                if len(value) >= SHORTEST and "_" in value:
+                    found.setdefault(value, set()).add(option)
+    return {value: frozenset(options) for value, options in found.items() if len(options) <= FEW}
 
 
 @cache

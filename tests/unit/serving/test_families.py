@@ -61,6 +61,7 @@ def spoken(one: Finding) -> str:
 
 LATER: list[dict[str, Any]] = yaml.safe_load((CASES / "later.yaml").read_text(encoding="utf-8"))
 BLIND: list[dict[str, Any]] = yaml.safe_load((CASES / "blind.yaml").read_text(encoding="utf-8"))
+LATE: list[dict[str, Any]] = yaml.safe_load((CASES / "late.yaml").read_text(encoding="utf-8"))
 CHECKS: list[dict[str, Any]] = yaml.safe_load((CASES / "checks.yaml").read_text(encoding="utf-8"))
 SOUND: list[dict[str, Any]] = yaml.safe_load((CASES / "sound.yaml").read_text(encoding="utf-8"))
 STARTS: list[dict[str, str]] = read_starts()
@@ -68,7 +69,7 @@ STARTS: list[dict[str, str]] = read_starts()
 cut; those of models without weights end before the first request, which such a model cannot answer."""
 
 
-@pytest.mark.parametrize("report", BLIND, ids=lambda one: f"{one['id']} {one['source']}")
+@pytest.mark.parametrize("report", [*BLIND, *LATE], ids=lambda one: f"{one['id']} {one['source']}")
 def test_a_report_of_an_engine_on_blackwell_gets_its_cause(report: dict[str, Any]) -> None:
     texts = [f"{spoken(one)} {one.note}" for one in found(report["log"])]
     assert report.get("missed", False) is not any(
@@ -119,6 +120,46 @@ def test_a_message_that_names_a_gpu_is_not_said_to_name_none(said: str, unnamed:
     texts = [spoken(one) for one in found(f"Traceback (most recent call last):\n  {call}RuntimeError: {said}\n")]
     assert any("for other sizes and types" in text for text in texts), texts
     assert any("The message names no GPU" in text for text in texts) is unnamed
+
+
+FRAME = (
+    "Traceback (most recent call last):\n"
+    '  File "/v/lib/python3.12/site-packages/sglang/srt/{file}", line 9, in {where}\n    {code}\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "error", "wanted"),
+    [
+        ("mem_cache/a.py", "assert self.page_size == 1", "AssertionError", "Set --page-size 1"),
+        (
+            "a.py",
+            "assert args.speculative_algorithm is None, (",
+            "AssertionError: no",
+            "without --speculative-algorithm",
+        ),
+        ("a.py", "assert args.dist_init_addr is not None", "AssertionError", "Give --dist-init-addr a value"),
+        ("models/a.py", "assert self.total_num_heads % tp_size == 0", "AssertionError", "--tensor-parallel-size 1"),
+        (
+            "a.py",
+            "raise ValueError(",
+            "ValueError: Foo does not support hierarchical cache",
+            "--enable-hierarchical-cache",
+        ),
+        ("a.py", "raise ValueError(", "ValueError: extra_buffer needs another platform", "no_buffer"),
+        ("models/a.py", "x = y[0]", "NameError: name 'y' is not defined", "no check of a setting"),
+        ("a.py", "raise RuntimeError(", "RuntimeError: Bad thing. Please set FOO=1 first.", "Please set FOO=1 first"),
+    ],
+)
+def test_the_condition_that_a_program_states_says_what_to_set(file: str, code: str, error: str, wanted: str) -> None:
+    (one,) = found(f"{FRAME.format(file=file, where='f', code=code)}{error}\n")
+    assert wanted in f"{spoken(one)} {one.note}"
+
+
+@pytest.mark.parametrize("condition", ["kv.dtype == torch.int64", "a.device == b.device", "len(x.shape) == 2"])
+def test_attributes_of_tensors_are_no_options(condition: str) -> None:
+    (one,) = found(f"{FRAME.format(file='a.py', where='f', code=f'assert {condition}')}AssertionError\n")
+    assert one.code == "unknown"
 
 
 def test_each_thing_that_a_check_refuses_has_texts_of_two_sources() -> None:

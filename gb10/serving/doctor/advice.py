@@ -1,0 +1,104 @@
+"""What to try about an error that no family knows: whose code it is, what it says itself, what to leave out. Pure."""
+
+import re
+from typing import Final
+
+from gb10.serving.doctor.error_case import ENGINES, Case, distribution_of
+from gb10.serving.doctor.families_packages import DRAFTS, part_of
+
+BASE: Final = frozenset(
+    ("", "torch", "triton", "pydantic", "pydantic_core", "asyncio", "concurrent", "uvloop", "numpy")
+)
+"""Packages, and files of none, that raise what others asked for: who asked says more."""
+OF_PYTHON: Final = frozenset(
+    (
+        *("NameError", "UnboundLocalError", "TypeError", "AttributeError", "IndexError", "ZeroDivisionError"),
+        *("RecursionError", "SyntaxError", "IndentationError", "KeyError", "UnicodeDecodeError", "OverflowError"),
+    )
+)
+"""What Python raises by itself when code has a fault, or is given what it did not count on."""
+OF_DRAFTS: Final = re.compile(r"spec_(?:decod|util|token)|speculat|draft|eagle|\bmtp\b|nextn", re.IGNORECASE)
+CHECKS: Final = ("raise", "assert", "return ", "self._op(")
+
+VERBS: Final = (
+    *("use", "set", "build with", "install", "run", "pass", "specify", "add", "enable", "disable", "upgrade"),
+    *("downgrade", "increase", "decrease", "reduce", "remove", "switch to", "choose", "select", "provide", "ensure"),
+    *("make sure", "rebuild", "reinstall", "unset", "check", "verify", "lower", "raise", "change", "restart", "export"),
+    *("using", "setting", "running", "installing", "passing", "adding", "enabling", "disabling", "upgrading"),
+    *("increasing", "decreasing", "reducing", "removing", "update", "configure", "try"),
+)
+BEFORE: Final = (
+    r"(?:(?:you (?:can|may|should|must|need to|might want to)|please|try(?: to)?|consider|either|instead,?|"
+    r"to (?:fix|disable|enable|use|avoid|override|bypass)[^,.\n]{2,60},) )?"
+)
+IMPERATIVE: Final = re.compile(
+    rf"(?:^|(?<=[.;:!?] )|(?<=\n)|(?<=, ))(?P<advice>{BEFORE}(?:{'|'.join(VERBS)})\b[^\n]{{4,220}}?)"
+    r"(?=\.(?:\s|$)|\n|$|;)",
+    re.IGNORECASE,
+)
+"""A clause that begins with what to do."""
+
+
+def own_advice(text: str) -> str:
+    """What a message itself says to do, in its own words; empty where it says nothing."""
+    found = [one["advice"].strip() for one in IMPERATIVE.finditer(text[:2000])]
+    return f"The message itself says: {'; '.join(dict.fromkeys(found[:2]))}." if found else ""
+
+
+def advice_of(case: Case) -> str:
+    """What there is to say and to try; empty where neither frames nor the message say anything."""
+    raised = case.raised
+    own = next((one for one in reversed(raised.frames) if one.package not in BASE), None)
+    said = own_advice(raised.message)
+    if own is None:
+        file = raised.place.partition(":")[0]
+        feature, leave = part_of((), file)
+        return _joined(f"{file} tells it, of the part for {feature}. {leave}" if feature else "", said)
+    feature, leave = part_of(raised.frames)
+    drafts = DRAFTS[1] if DRAFTS[1] != leave and _names_drafts(case) else ""
+    part = f", in its part for {feature}" if feature else ""
+    code = raised.frames[-1].code
+    line = f" The line that stops: {code}" if code and not code.startswith("raise") else ""
+    fault = (
+        " That is no check of a setting: the code itself fails there, so it is a fault of this release with this model "
+        "and these options, or a file was mounted or patched over its own."
+        if raised.name in OF_PYTHON and code and not code.startswith(CHECKS)
+        else ""
+    )
+    return _joined(
+        f"It comes from {own.package}'s own code ({own.path}){part}.{line}{fault}",
+        said,
+        leave,
+        drafts,
+        _releases(case, own.package),
+    )
+
+
+def _joined(*parts: str) -> str:
+    return re.sub(" {2,}", " ", " ".join(filter(None, parts)))
+
+
+def _names_drafts(case: Case) -> bool:
+    """Whether the error is of drafts, or may be of them because they are on, though its file is of another part."""
+    if case.scan.start.option("speculative_config", "speculative_algorithm") not in (None, "None"):
+        return True
+    frames = " ".join(f"{one.function} {one.code}" for one in case.raised.frames[-4:])
+    return OF_DRAFTS.search(f"{frames} {case.text[:400]}") is not None
+
+
+def _releases(case: Case, package: str) -> str:
+    """Which releases to try: of the package, and of the engine that called it."""
+    engine = next((one.package for one in reversed(case.raised.frames) if one.package in ENGINES), "")
+    if engine and package not in ENGINES:
+        distribution = distribution_of(package)
+        return (
+            f"{ENGINES[engine]} called it: an engine and {package} of different times do not fit, and a newer "
+            f"{package} than the engine knows is as wrong as an older one. "
+            f"{case.fitting(distribution) or f'Install the {distribution} that the engine requires.'}"
+        )
+    newer = case.newer
+    which = f" ({newer.version} is the next one)" if newer and package == case.engine else ""
+    return (
+        f"A newer release of {package}{which} is the other thing to try, the one before where it worked, or the "
+        "release that this model or recipe names."
+    )
