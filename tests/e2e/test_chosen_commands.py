@@ -65,6 +65,7 @@ TEMPLATES = {
     "minimax_m2": "MiniMax-M2",
     "gpt_oss": "openai-gpt-oss-120b",
     "moonshotai/Kimi-K2": "moonshotai-Kimi-K2",
+    "nvidia/Kimi-K2": "moonshotai-Kimi-K2",
     "moonshotai/Kimi-K3": "Kimi-K3",
     "mistralai/Devstral": "unsloth-mistral-Devstral-Small-2507",
     "nvidia/NVIDIA-Nemotron-3": "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
@@ -84,7 +85,19 @@ TEMPLATES = {
 }
 """By the start of a model's name or of its type, the first that fits: the model's own template, or its family's."""
 UNPUBLISHED = {
-    *("afmoe", "arcee", "axk1", "deepseek_v2", "deepseek_v41", "ernie4_5", "ernie4_5_moe", "exaone4", "exaone_moe", "gemma", "glm4"),
+    *(
+        "afmoe",
+        "arcee",
+        "axk1",
+        "deepseek_v2",
+        "deepseek_v41",
+        "ernie4_5",
+        "ernie4_5_moe",
+        "exaone4",
+        "exaone_moe",
+        "gemma",
+        "glm4",
+    ),
     *("glm4v", "glm4v_moe", "glm5_next", "glm_moe_dsa", "hyperclovax", "llama4", "mellum", "mimo_v2_flash", "mixtral"),
     *("olmo", "olmo2", "olmo3", "olmoe", "qwen2_5_vl", "qwen2_vl", "qwen3_next", "qwen3_vl_moe", "stablelm"),
     "starcoder2",
@@ -191,9 +204,7 @@ def commands(
         sizes, fields = model_of(config, name, "its config"), Fields(config)
         template = template_of(name, fields.kind, templates)
         pools = name.startswith(POOLED)
-        files = ModelFiles(
-            name=name, fields=fields, sizes=sizes, template=template, revision="a" * 40, pools=pools
-        )
+        files = ModelFiles(name=name, fields=fields, sizes=sizes, template=template, revision="a" * 40, pools=pools)
         for purpose in PURPOSES:
             try:
                 choice = choose(files, machine, CONTAINERS, engine=engine, purpose=purpose)
