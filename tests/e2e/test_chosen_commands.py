@@ -133,7 +133,8 @@ OF_2026 = re.compile(
     r"|Qwen3\.[5-9]|Step-3\.7"
 )
 """Names of models that their makers published in 2026; further files of them count as well."""
-WANTED_OF_2026 = 60
+WANTED_OF_2026 = {"vllm": 60, "sglang": 59}
+"""SGLang has fewer: it refuses the others by name, or no number of nodes holds them with it."""
 POOLED = ("Qwen/Qwen3-Embedding", "Qwen/Qwen3-Reranker")
 """Models with the modules of sentence-transformers: no chat template counts for them."""
 
@@ -231,7 +232,7 @@ def test_the_engines_own_parser_takes_each_command(
     found = list(commands(engine, configs, templates, refused))
     assert len(refused) <= MOST_REFUSED, refused
     new = {name for name, _ in found if OF_2026.search(name)}
-    assert len(new) >= WANTED_OF_2026, sorted(new)
+    assert len(new) >= WANTED_OF_2026[engine], sorted(new)
     asked = [words for _, words in found]
     said = inside("parse_commands.py", engine, given=json.dumps(asked), engine=engine_files(ctx, engine, tmp_path))
     assert [(one, " ".join(words)) for one, words in zip(said, asked, strict=True) if one] == []

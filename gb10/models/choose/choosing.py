@@ -348,8 +348,9 @@ def _enough(sizes: Model, found: Estimate, machine: Machine) -> tuple[Estimate, 
 def _with_drafts(files: ModelFiles, found: Estimate, machine: Machine) -> int | None:
     """The longest context with drafts of the model's own layer, a step shorter each time."""
     length = found.launch.length or 0
+    tokens = DRAFTS + (found.launch.engine == "sglang")  # SGLang counts the verified token to the drafts
     while files.sizes.drafts and length >= STEP:
-        launch = replace(found.launch, drafts=Drafts(tokens=DRAFTS, own=True), length=length)
+        launch = replace(found.launch, drafts=Drafts(tokens=tokens, own=True), length=length)
         tried = estimate(files.sizes, launch, machine, advised=False)
         if tried.fits and _held(tried) >= 1:
             return length
