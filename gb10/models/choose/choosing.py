@@ -209,7 +209,7 @@ def _launch(
     longest = min(files.longest or wanted.most, wanted.most)
     least = min(wanted.least, longest)
     whole = pools_by(files, served)
-    nearest: Estimate | None = None
+    nearest: Launch | None = None
     for count in counts:
         if files.sizes.total / count > machine.total and count != counts[-1]:
             continue
@@ -219,9 +219,9 @@ def _launch(
                 found = _with_share(files.sizes, base, machine)
                 if found is not None:
                     return _longest(files, found, machine, longest, cache, whole=whole)
-        launch = _of_length(_base(files, served, count, "auto", 1), least, whole=whole)
-        nearest = estimate(files.sizes, launch, machine)
-    hint = nearest.remedies[-1] if nearest and nearest.remedies else "choose files with fewer bits"
+        nearest = _of_length(_base(files, served, count, "auto", 1), least, whole=whole)
+    remedies = estimate(files.sizes, nearest, machine).remedies if nearest else ()
+    hint = remedies[-1] if remedies else "choose files with fewer bits"
     raise UsageError(
         f"{files.name} does not fit on {f'{nodes} nodes' if nodes else f'up to {counts[-1]} nodes'}: its weights take "
         f"{gib(files.sizes.total)}",
@@ -261,7 +261,7 @@ def _with_share(sizes: Model, launch: Launch, machine: Machine) -> Estimate | No
     """The estimate with the largest share that leaves each node its reserve; None where its cache holds no request."""
 
     def at(share: float) -> Estimate:
-        return estimate(sizes, replace(launch, fraction=share), machine)
+        return estimate(sizes, replace(launch, fraction=share), machine, advised=False)
 
     low, high = 0, len(SHARES) - 1  # the shares fall: what leaves the reserve leaves it with a smaller one, too
     while low < high:
@@ -291,7 +291,7 @@ def _longest(
         launch = _of_length(found.launch, length, whole=whole)
         if whole:  # a longer step needs a smaller share
             return _with_share(files.sizes, launch, machine)
-        tried = estimate(files.sizes, launch, machine)
+        tried = estimate(files.sizes, launch, machine, advised=False)
         return tried if tried.fits and _held(tried) >= 1 else None
 
     while low < high:
@@ -337,7 +337,7 @@ def _enough(sizes: Model, found: Estimate, machine: Machine) -> tuple[Estimate, 
         return found, "the largest share that leaves a node its reserve"
     while low < high:
         middle = (low + high + 1) // 2
-        tried = estimate(sizes, replace(found.launch, fraction=SHARES[middle]), machine)
+        tried = estimate(sizes, replace(found.launch, fraction=SHARES[middle]), machine, advised=False)
         if tried.fits and _held(tried) >= wanted:
             low, best = middle, tried
         else:
@@ -348,9 +348,10 @@ def _enough(sizes: Model, found: Estimate, machine: Machine) -> tuple[Estimate, 
 def _with_drafts(files: ModelFiles, found: Estimate, machine: Machine) -> int | None:
     """The longest context with drafts of the model's own layer, a step shorter each time."""
     length = found.launch.length or 0
+    tokens = DRAFTS + (found.launch.engine == "sglang")  # SGLang counts the verified token to the drafts
     while files.sizes.drafts and length >= STEP:
-        launch = replace(found.launch, drafts=Drafts(tokens=DRAFTS, own=True), length=length)
-        tried = estimate(files.sizes, launch, machine)
+        launch = replace(found.launch, drafts=Drafts(tokens=tokens, own=True), length=length)
+        tried = estimate(files.sizes, launch, machine, advised=False)
         if tried.fits and _held(tried) >= 1:
             return length
         length = length * 7 // 8 // STEP * STEP

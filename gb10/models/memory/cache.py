@@ -34,6 +34,8 @@ of 4 bytes, 64 numbers of two bytes for the positions; or 256 in FP4, 32 scales,
 (model_executor/layers/attention/mla_attention.py, get_kv_cache_spec)."""
 SMALL_LATENT: Final = 584
 """The same for DeepSeek-V4: 448 in FP8, 64 of two bytes, 8 scales."""
+FOUR_BIT_LATENT: Final = 288
+"""The same of a compressed token of DeepSeek-V4.1 in nvfp4_ds_mla: 512 in FP4, 32 scales."""
 
 
 Kind = Literal["full", "window", "chunk", "state"]
@@ -145,7 +147,7 @@ def _layer(fields: Fields, layer: Layer, tensor: int, kept: Kept) -> Cache:
         each = _latent(fields, kept.number)
         return Cache(token=each, layers=(CacheLayer(kind="full", size=each, latent=True),))
     if layer.mixer == "compressed":
-        return _compressed(fields, layer)
+        return _compressed(fields, layer, kept.number)
     if layer.mixer in ("delta", "kimi-delta", "mamba"):
         state, step = _state(fields, layer, tensor, kept.state)
         # Mamba 2 keeps a state at any token; FlashInfer's prefill of delta networks, for heads of 128, at each 64th.
@@ -169,7 +171,9 @@ def _grouped(fields: Fields, layer: Layer, tensor: int, kept: Kept) -> Cache:
 
 
 def _blocks(fields: Fields, layer: Layer, number: float) -> float:
-    """MiniMax-M3's index of blocks: one head of keys in sparse layers."""
+    """MiniMax-M3's index of blocks: one head of keys in sparse layers. Qwen4's: a key in two bytes for some tokens."""
+    if fields.kind == "qwen4_exp" and layer.mixer == "full":
+        return fields.number("indexer_head_dim") * 2 / fields.number("indexer_compress_ratio", largest=4096)
     chosen = fields.text.get("sparse_attention_config")
     if not isinstance(chosen, Mapping) or layer.feed == "dense":
         return 0.0
@@ -185,14 +189,19 @@ def _latent(fields: Fields, number: float) -> float:
     return SPARSE_LATENTS.get(number, kept * number) + index
 
 
-def _compressed(fields: Fields, layer: Layer) -> Cache:
-    """DeepSeek-V4: a window of whole tokens, and one entry for each ``ratio`` tokens; the low ratio has an index."""
+def _compressed(fields: Fields, layer: Layer, number: float) -> Cache:
+    """DeepSeek-V4: a window of whole tokens, and one entry for each ``ratio`` tokens; the low ratio has an index.
+
+    V4.1 has an index beside each entry, and entries in four bits by nvfp4_ds_mla (models/deepseek_v41/attention.py).
+    """
     ratio = ratio_of(fields, layer)
     window = ((float(SMALL_LATENT), fields.number("sliding_window", default=128)),)
     if not ratio:
         return Cache(windows=window)
-    index = fields.number("index_head_dim") + 4 if ratio == 4 else 0
-    return Cache(token=(SMALL_LATENT + index) / ratio, windows=window)
+    newer = fields.kind == "deepseek_v41"
+    index = fields.number("index_head_dim") + 4 if ratio == 4 or newer else 0
+    latent = FOUR_BIT_LATENT if newer and number < 1 else SMALL_LATENT
+    return Cache(token=(latent + index) / ratio, windows=window)
 
 
 def _state(fields: Fields, layer: Layer, tensor: int, width: int | None) -> tuple[float, float]:

@@ -53,8 +53,11 @@ class Estimate:
         return max(self.budgets, key=lambda budget: (not budget.fits, budget.serving))
 
 
-def estimate(model: Model, launch: Launch, machine: Machine) -> Estimate:
-    """The budgets, with remedies where one does not fit. Raises UsageError when the cache is not known."""
+def estimate(model: Model, launch: Launch, machine: Machine, *, advised: bool = True) -> Estimate:
+    """The budgets, with remedies where one does not fit. Raises UsageError when the cache is not known.
+
+    ``advised`` is false where nobody reads the remedies: they take some hundred estimates.
+    """
     budgets = tuple(_budget(model, launch, machine, stage) for stage in range(launch.ranks.stages))
     found = Estimate(model=model.name, launch=launch, budgets=budgets, notes=model.notes)
     if found.fits:
@@ -67,7 +70,7 @@ def estimate(model: Model, launch: Launch, machine: Machine) -> Estimate:
                 "The command has options that no release has; where that engine keeps the table was not looked at"
             )
             return replace(aside, notes=(*aside.notes, note))
-    return replace(found, remedies=tuple(remedies(model, launch, machine)))
+    return replace(found, remedies=tuple(remedies(model, launch, machine))) if advised else found
 
 
 def _budget(model: Model, launch: Launch, machine: Machine, stage: int) -> Budget:

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -60,12 +60,12 @@ class Model:
     notes: tuple[str, ...] = ()
     """What a reader should know of the sizes."""
 
-    @property
+    @cached_property
     def total(self) -> int:
         """Bytes of the weights without drafts."""
         return sum(one.size for one in self.weights if one.part != "draft") if self.whole is None else self.whole
 
-    @property
+    @cached_property
     def drafts(self) -> int:
         """Bytes of the model's own draft layers."""
         return sum(one.size for one in self.weights if one.part == "draft") + self.whole_drafts
@@ -106,7 +106,7 @@ class Model:
             return found
         return merge_caches((found, _cache_on(draft, replace(launch.ranks, stages=1), 0, kept, own=False)))
 
-    @property
+    @cached_property
     def sees(self) -> bool:
         """Whether the model has an encoder for pictures."""
         return any(one.part == "vision" for one in self.weights)

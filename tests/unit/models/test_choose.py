@@ -52,7 +52,12 @@ def chosen(name: str, **more: Any) -> Choice:  # noqa: ANN401 - as choose takes 
     return choose(files_of(name, template), MACHINE, CONTAINERS, **more)
 
 
-CASES = [(name, engine) for name in NAMES for engine in ENGINES]
+CASES = [
+    (name, engine)
+    for name in NAMES
+    for engine in ENGINES
+    if served_by(engine).has(known_config(name)["architectures"][0])
+]
 
 
 @pytest.mark.parametrize(

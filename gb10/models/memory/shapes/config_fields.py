@@ -187,6 +187,8 @@ KINDS: Final[dict[str, Mixer]] = {
     "mamba": "mamba",
 }
 """Words of ``layer_types``."""
+COMPRESSED: Final = ("deepseek_v4", "deepseek_v41")
+"""Families whose layers keep compressed tokens."""
 LINEAR: Final[dict[str, Mixer]] = {"glm5_next": "kimi-delta", "granitemoehybrid": "mamba"}
 """What ``linear_attention`` is in families where it is no gated delta network."""
 KNOWN: Final[dict[str, tuple[Mixer, Feed]]] = {
@@ -235,7 +237,7 @@ def _hybrid(fields: Fields) -> tuple[str, ...]:
 
 
 def _mixer(number: int, fields: Fields) -> Mixer:
-    if fields.kind == "deepseek_v4":
+    if fields.kind in COMPRESSED:
         return "compressed"
     if fields.kind == "kimi_linear":
         chosen = mapping_in(fields.text, "linear_attn_config")

@@ -5,7 +5,9 @@ from typing import Final
 
 from gb10.errors import UsageError
 from gb10.models.memory.shapes.config_fields import (
+    COMPRESSED,
     LARGEST_VOCABULARY,
+    MOST_EXPERTS,
     WAYS_OUT,
     Config,
     Feed,
@@ -23,7 +25,9 @@ from gb10.models.memory.shapes.layers import (
     latent,
     linear,
     mamba,
+    ngrams,
     plain,
+    streams_of,
     vision,
 )
 
@@ -32,9 +36,9 @@ FAMILIES: Final = frozenset(
         *("llama", "llama4", "mistral", "ministral3", "mixtral", "gpt_oss", "glm4_moe", "nemotron_h"),
         *("gemma3", "gemma4", "gemma4_unified"),
         *("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen3_vl", "qwen3_vl_moe"),
-        *("qwen3_next", "qwen3_5", "qwen3_5_moe"),
+        *("qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen4_exp"),
         *("minimax_m2", "minimax_m3", "minimax_m3_vl"),
-        *("deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa", "deepseek_v4"),
+        *("deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa", *COMPRESSED),
         *("kimi_linear", "step3p7", "mimo_v2_flash"),
         *("afmoe", "apertus", "arcee", "axk1", "cohere", "cohere2", "cohere2_moe", "deepseek_v2", "ernie4_5"),
         *("ernie4_5_moe", "exaone4", "exaone_moe", "gemma", "gemma2", "glm4", "glm4_moe_lite", "glm4v", "glm4v_moe"),
@@ -44,8 +48,6 @@ FAMILIES: Final = frozenset(
     }
 )
 """Types of decoders whose tensors are known."""
-STREAMS: Final = ("deepseek_v4", "glm5_next")
-"""Families with several residual streams."""
 DENSE_DRAFTS: Final = ("step3p7", "mimo_v2_flash")
 """Families with experts whose draft layers have none."""
 
@@ -78,7 +80,7 @@ def _ends(fields: Fields) -> Iterator[Tensor]:
 
 
 def _layer(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
-    mixer = f"{at}.{ {'nemotron_h': 'mixer', 'deepseek_v4': 'attn'}.get(fields.kind, 'self_attn') }"
+    mixer = f"{at}.{ {'nemotron_h': 'mixer', **dict.fromkeys(COMPRESSED, 'attn')}.get(fields.kind, 'self_attn') }"
     if layer.mixer in ("full", "window"):
         yield from grouped(fields, layer, mixer)
     elif layer.mixer == "latent":
@@ -91,9 +93,8 @@ def _layer(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
         yield from kimi_delta(fields, mixer)
     elif layer.mixer == "mamba":
         yield from mamba(fields, mixer)
-    if fields.kind in STREAMS:  # they are mixed in FP32: (2 + streams) x streams rows for each of two
-        streams = fields.number("hc_mult", largest=64)
-        yield plain(f"{at}.hc_fn", 2 * (2 + streams) * streams, streams * fields.hidden, width=4)
+    yield from streams_of(fields, at)
+    yield from ngrams(fields, layer, at)
     yield from feed_forward(fields, layer, at)
 
 
@@ -101,6 +102,10 @@ def _drafts(fields: Fields, layers: tuple[Layer, ...]) -> Iterator[Tensor]:
     """Layers for multi-token prediction: each like the last full layer, with a projection of two hidden states."""
     if not fields.draft_layers or "minimax" in fields.kind:  # its files have none, whatever the config says
         return
+    own = fields.number("dspark_n_routed_experts", default=0, largest=MOST_EXPERTS)
+    if own:  # DeepSeek-V4.1: fewer experts, and a table of which word follows which
+        fields = Fields({**fields.config, **fields.text, "n_routed_experts": own, "text_config": None})
+        yield plain("mtp.2.markov_head", fields.vocabulary, 2 * fields.number("dspark_markov_rank"))
     last = next((layer for layer in reversed(layers) if layer.mixer in ("full", "latent", "compressed")), None)
     for number in range(fields.draft_layers if last else 0):
         at = draft_name(fields, number)
@@ -112,7 +117,7 @@ def _drafts(fields: Fields, layers: tuple[Layer, ...]) -> Iterator[Tensor]:
 
 def draft_name(fields: Fields, number: int) -> str:
     """Where a model file keeps a draft layer."""
-    if fields.kind == "deepseek_v4":
+    if fields.kind in COMPRESSED:
         return f"mtp.{number}"
     return (
         f"mtp.layers.{number}" if fields.kind.startswith(("qwen", "nemotron")) else f"layers.{fields.layers + number}"

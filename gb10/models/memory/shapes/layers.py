@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from gb10.models.memory.shapes.config_fields import Fields, Layer, mapping_in
+from gb10.models.memory.shapes.config_fields import COMPRESSED, Fields, Layer, mapping_in
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,6 +109,9 @@ def grouped(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
         size = chosen.number("sparse_index_dim")
         yield linear(f"{at}.index_q_proj", fields.hidden, chosen.number("sparse_num_index_heads") * size)
         yield linear(f"{at}.index_k_proj", fields.hidden, size)
+    if fields.kind == "qwen4_exp":
+        indexes = fields.number("indexer_n_heads", largest=4096) + fields.number("indexer_kv_heads", largest=4096)
+        yield linear(f"{at}.indexer.index_qk_proj", hidden, indexes * fields.number("indexer_head_dim"))
 
 
 def latent(fields: Fields, at: str) -> Iterator[Tensor]:
@@ -141,6 +144,9 @@ def compressed(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
     yield linear(f"{at}.wo_a", heads * size // groups, groups * out)
     yield linear(f"{at}.wo_b", groups * out, hidden)
     ratio = ratio_of(fields, layer)
+    if fields.kind == "deepseek_v41":
+        yield from _shared_compressor(fields, layer, at, ratio)
+        return
     if ratio:
         yield from _compressor(f"{at}.compressor", hidden, size, ratio)
     if ratio == 4:
@@ -151,7 +157,12 @@ def compressed(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
 
 
 def ratio_of(fields: Fields, layer: Layer) -> int:
-    """Tokens that a layer keeps as one; 0: only the window. The low ratio overlaps, so it keeps two halves."""
+    """Tokens that a layer keeps as one; 0: only the window. The low ratio of V4 overlaps, so it keeps two halves.
+
+    In DeepSeek-V4.1 four layers keep tokens, and the others read theirs.
+    """
+    if fields.kind == "deepseek_v41" and layer.number not in fields.entries("kv_source_layer_ids"):
+        return 0
     ratios = fields.entries("compress_ratios")
     found = ratios[layer.number] if layer.number < len(ratios) else 0
     return found if isinstance(found, int) and 0 < found <= 4096 else 0
@@ -164,6 +175,55 @@ def _compressor(at: str, hidden: int, size: int, ratio: int) -> Iterator[Tensor]
     yield plain(f"{at}.ape", ratio, halves * size, width=4)
 
 
+def _shared_compressor(fields: Fields, layer: Layer, at: str, ratio: int) -> Iterator[Tensor]:
+    """DeepSeek-V4.1: a compressor where tokens are kept, with a gate where several become one; and the indexer."""
+    size, small, count = fields.head_size, fields.number("index_head_dim"), fields.number("index_n_heads")
+    if ratio:
+        yield plain(f"{at}.compressor.wkv", (2 if ratio > 1 else 1) * size, fields.hidden)
+        yield plain(f"{at}.indexer.wk", small, size)
+    if layer.number in fields.entries("index_source_layer_ids"):
+        yield linear(f"{at}.indexer.wq_b", fields.number("q_lora_rank"), count * small)
+        yield plain(f"{at}.indexer.weights_proj", count, fields.hidden)
+
+
+def ngrams(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
+    """The table of n-grams of a layer that has one, and the projections of what is looked up.
+
+    DeepSeek-V4.1 calls it engram: rows in FP8 with a scale of a byte for 32 columns. Qwen4 counts its layers from one;
+    both of its quantized files keep the table in FP8 (47.7 GiB: sgl-project/sglang#37995).
+    """
+    hidden, streams = fields.hidden, fields.number("hc_mult", "hc_count", default=1, largest=64)
+    tables = fields.entries("engram_layer_ids")
+    if layer.number in tables:
+        rows = fields.entries("engram_num_embeddings")
+        count = Fields({"rows": rows[tables.index(layer.number)] if len(rows) == len(tables) else None})
+        size, looked = fields.number("engram_head_dim"), fields.number("engram_n_heads", largest=4096)
+        yield plain(f"{at}.engram.embed", count.number("rows", largest=MOST_ROWS), size + -(-size // 32), width=1)
+        inner = size * looked * (fields.number("engram_max_ngram_size", largest=64) - 1)
+        yield linear(f"{at}.engram.wkv", inner, (streams + 1) * hidden)
+    if layer.number + 1 in fields.entries("ple_layer_ids"):
+        inner = fields.number("ple_embed_dim")
+        heads = fields.number("heads_per_ngram", largest=4096) * (fields.number("ngram_size", largest=64) - 1)
+        rows_of_all = fields.number("ngram_vocab_size_base", largest=MOST_ROWS) * heads
+        width = 1 if fields.config.get("quantization_config") else None
+        yield plain(f"{at}.ple.ngram_embedding", rows_of_all, inner // max(heads, 1), width=width)
+        yield linear(f"{at}.ple.key_proj", inner, streams * hidden)
+        yield linear(f"{at}.ple.value_proj", inner, hidden)
+
+
+def streams_of(fields: Fields, at: str) -> Iterator[Tensor]:
+    """What mixes the residual streams around attention and feed-forward, where a model has several."""
+    if fields.kind in (*COMPRESSED, "glm5_next"):  # in FP32: (2 + streams) x streams rows for each of two
+        streams = fields.number("hc_mult", largest=64)
+        yield plain(f"{at}.hc_fn", 2 * (2 + streams) * streams, streams * fields.hidden, width=4)
+    if fields.kind == "qwen4_exp":  # down, up, and what goes back into each stream
+        streams = fields.number("hc_count", largest=64)
+        rows = 2 * fields.number("hc_lowrank") + streams
+        yield plain(f"{at}.hc_mix", 2 * rows, streams * fields.hidden)
+
+
+MOST_ROWS: Final = 1 << 34
+"""Rows of a table of n-grams."""
 BLOCK_SPARSE: Final = ("mixtral", "minimax_m2", "minimax_m3", "minimax_m3_vl")
 """Families that keep their experts under ``block_sparse_moe``."""
 SHARED_SIZES: Final = (
@@ -236,7 +296,7 @@ def _matrices(
 
 def _below(fields: Fields, name: str) -> str:
     """The name of a layer's feed-forward in the model file."""
-    return {"nemotron_h": "mixer", "deepseek_v4": "ffn"}.get(fields.kind, name)
+    return {"nemotron_h": "mixer", **dict.fromkeys(COMPRESSED, "ffn")}.get(fields.kind, name)
 
 
 def delta(fields: Fields, at: str) -> Iterator[Tensor]:
@@ -314,7 +374,7 @@ def mamba(fields: Fields, at: str) -> Iterator[Tensor]:
 
 GATED_ENCODERS = (
     *("gemma4_vision", "glm4v", "glm4v_vision", "glm4v_moe_vision", "glm5_next_vision", "pixtral"),
-    *("qwen2_5_vl", "qwen2_5_vl_vision"),
+    *("qwen2_5_vl", "qwen2_5_vl_vision", "deepseek_v41_vision"),
 )
 """Encoders with three matrices in a block."""
 
@@ -336,6 +396,9 @@ def vision(fields: Fields) -> Iterator[Tensor]:
         out = own.number("out_hidden_size")
         yield plain("visual.merger", out + 3 * inner + merged, out)
         inner = out
+    elif kind == "deepseek_v41_vision":  # squares of patches become one
+        square = own.number("downsample_ratio", largest=64) ** 2 * hidden
+        yield plain("visual.aligner", fields.hidden, square + fields.hidden)
     elif own.text.get("out_hidden_size") or own.text.get("embed_dim"):
         yield plain("visual.merger.linear_fc1", merged, merged)
         yield plain("visual.merger.linear_fc2", own.number("out_hidden_size", "hidden_size"), merged)

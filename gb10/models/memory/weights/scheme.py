@@ -10,7 +10,16 @@ from math import ceil
 from typing import Final
 
 from gb10.errors import UsageError
-from gb10.models.memory.shapes.config_fields import WAYS_OUT, Config, Fields, list_in, mapping_in, number_in, word_in
+from gb10.models.memory.shapes.config_fields import (
+    COMPRESSED,
+    WAYS_OUT,
+    Config,
+    Fields,
+    list_in,
+    mapping_in,
+    number_in,
+    word_in,
+)
 from gb10.models.memory.shapes.layers import Tensor
 
 LONGEST: Final = 300
@@ -75,7 +84,8 @@ def _matches(pattern: str, name: str, nested: bool) -> bool:
     if pattern.startswith("re:"):
         expression = _expression(pattern[3:])
         before = NESTED if nested and name.startswith("layers.") else PREFIXES
-        return any(expression.match(prefix + name) for prefix in before)
+        numbered = name.replace(".*", ".0")  # one of the experts: an expression may ask for its number
+        return any(expression.match(prefix + numbered) for prefix in before)
     spelled = [prefix + name for prefix in PREFIXES]
     if "*" in pattern or "?" in pattern or "[" in pattern:
         return any(fnmatchcase(one, pattern) or fnmatchcase(one, f"{pattern}.*") for one in spelled)
@@ -224,14 +234,14 @@ def _rules(quantization: Config, fields: Fields) -> tuple[Rules, tuple[str, ...]
     algorithm = word_in(quantization, "quant_algo").upper()
     if not method and not algorithm:
         return (), ()
-    if fields.kind == "deepseek_v4":
+    if fields.kind in COMPRESSED:
         # FP8 in blocks, and experts in four bits; ModelOpt's files have NVFP4 for them.
         experts = NAMED.get(word_in(quantization, "moe_quant_algo").upper())
-        four = fields.text.get("expert_dtype") == "fp4"
+        four = "fp4" in (fields.text.get("expert_dtype"), quantization.get("expert_dtype"))
         routed = [(NamePatterns(["re:layers.*ffn.experts.*"]), experts or MXFP4)] if experts or four else []
         drafts = [(NamePatterns(["re:mtp.*ffn.experts.*"]), MXFP4)] if four else []
         rest = _fp8({**quantization, "weight_block_size": quantization.get("weight_block_size") or [128, 128]})
-        return (*routed, *drafts, (NamePatterns(["re:.*(attn|ffn|eh_proj)"]), rest)), ()
+        return (*routed, *drafts, (NamePatterns(["re:.*(attn|ffn|eh_proj|engram)"]), rest)), ()
     if quantization.get("quantized_layers"):
         return tuple(_by_layer(quantization)), ()
     if algorithm in NAMED:

@@ -24,7 +24,8 @@ RULES: Final[Sequence[tuple[re.Pattern[str], Part, Split]]] = (
     (re.compile(r"\.(gate|router|shared_expert_gate)(\.|$)"), "other", "none"),
     (
         re.compile(
-            r"\.(q_a_proj|kv_a_proj_with_mqa|wq_a|wkv|wgate|indexer|compressor|hc_\w+|fc[12]_latent_proj|routed_expert_\w+)"
+            r"\.(q_a_proj|kv_a_proj_with_mqa|wq_a|wkv|wgate|indexer|compressor|hc_\w+|\w*hyper_connection|fc[12]_latent_proj"
+            r"|routed_expert_\w+)"
         ),
         "attention",
         "none",
