@@ -14,7 +14,7 @@ from gb10.image.adopt import trusting
 from gb10.image.base.base_reading import inspect_base
 from gb10.image.build.stage import ready_engine
 from gb10.image.context import Context
-from tests.integration.bases import Layout, Place, make_base
+from tests.integration.bases import LAYOUTS, Layout, Place, make_base
 from tests.integration.nodes import Registry, registry
 from tests.integration.services import called, ran
 from tests.integration.test_on_image import DIFF, PLATFORM, SITE, built, made, printed
@@ -141,6 +141,7 @@ ENGINES = {
 """By engine, two files of its wheel, and a text of the first."""
 LIKE_THEIRS = """\
 FROM --platform={platform} {base}
+USER root
 ARG SITE={site}
 COPY patches /opt/patches
 COPY whole.py ${{SITE}}/{engine}/whole.py
@@ -160,12 +161,11 @@ path.write_text(text.replace(before, f"{before}  # for GB10"), encoding="utf-8")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", ["debian", "venv", "editable"])
-def test_real_engines_in_three_layouts(
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_real_engines_in_each_layout(
     ctx: Context, engine: Engine, place: Registry, tmp_path: Path, layout: Layout
 ) -> None:
-    """The vLLM and SGLang of PyPI where others have them. No engine takes the bases with a Python of their own:
-    their tar has a path twice."""
+    """The vLLM and SGLang of PyPI where others have them; the Python in /usr/local and /opt/conda is Debian's, moved."""
     platform = PLATFORM
     reference = make_base(layout, Place(host=place.host, store=ctx.store, folder=tmp_path), platform=platform)
     held = inspect_base(ctx, reference, platform)
@@ -181,9 +181,9 @@ def test_real_engines_in_three_layouts(
     recipe = tmp_path / "mine.yaml"
     code, document, said = adopted(theirs, recipe)
     assert code == 0, said
-    assert document["patches"] == ["0001-line-5.patch", "0002-line-6.patch"]
+    assert document["patches"] == ["0001-line-6.patch", "0002-line-7.patch"]
     assert document["mods"] == []
-    patch = (tmp_path / "mine/patches/0001-line-5.patch").read_text()
+    patch = (tmp_path / "mine/patches/0001-line-6.patch").read_text()
     assert f"+++ b/{one}\n" in patch
     assert f"{before}  # for GB10" in patch
     built(ctx, engine, theirs, "gb10/theirs:real", platform)
