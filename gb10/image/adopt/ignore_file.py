@@ -1,7 +1,7 @@
 """``.dockerignore``: which files of a folder a Docker build does not see, by Docker's documented rules. Pure.
 
-A rule is a path of the build context with ``*``, ``?`` and classes within a folder, and ``**`` for any number of folders.
-``!`` takes a path back in, the last rule that matches decides, and a rule that matches a folder matches all below it.
+A rule is a path of the build context with ``*``, ``?`` and classes within a folder, and ``**`` for any number of
+folders. ``!`` takes a path back in, the last rule that matches decides, and a rule for a folder holds for all below it.
 """
 
 import posixpath

@@ -165,9 +165,6 @@ class _Reader:
                 words.append(self._word(child.children[0]) if child.children else None)
             elif child.type not in ("herestring_redirect", "file_redirect", "heredoc_redirect", "comment"):
                 words.append(self._word(child))
-        for one in (*(redirects.children if redirects else ()), *node.children):
-            if one.type == "file_redirect":  # the grammar takes every word behind it for a file
-                words += [self._word(word) for word in one.children_by_field_name("destination")[1:]]
         stdin, reads, writes = None, list[str | None](), list[str | None]()
         waiting = [*(redirects.children if redirects else ()), *node.children]
         while waiting:
@@ -176,7 +173,9 @@ class _Reader:
                 stdin = _text(next((part for part in child.children if part.type == "heredoc_body"), None))
                 waiting += child.children
             elif child.type == "file_redirect":
-                target = self._word(child.child_by_field_name("destination"))
+                place, *more = child.children_by_field_name("destination") or [None]
+                target = self._word(place)
+                words += [self._word(word) for word in more]  # the grammar takes every word behind it for a file
                 signs = {part.type for part in child.children}
                 if signs & {">", ">>", "&>", "&>>", ">|"}:
                     writes.append(target)
