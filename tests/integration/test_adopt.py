@@ -90,7 +90,7 @@ RUN --mount=type=bind,source=fix,target=/var/fix --mount=type=cache,target=/var/
     cat /etc/hostid > seen
 RUN echo 'a\\tb' > tabs && rm -rf /tmp/not-there
 RUN ["python3", "-c", "print('exec', file=open('exec', 'w'))"]
-COPY --chown=7 --chmod=600 <<A <<'B' /opt/texts/
+COPY --chown=7 --chmod=604 <<A <<'B' /opt/texts/
 $HOME
 A
 $HOME

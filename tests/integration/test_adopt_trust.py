@@ -165,7 +165,7 @@ path.write_text(text.replace(before, f"{before}  # for GB10"), encoding="utf-8")
 def test_real_engines_in_each_layout(
     ctx: Context, engine: Engine, place: Registry, tmp_path: Path, layout: Layout
 ) -> None:
-    """The vLLM and SGLang of PyPI where others have them; the Python in /usr/local and /opt/conda is Debian's, moved."""
+    """The vLLM and SGLang of PyPI where others have them; in /usr/local and /opt/conda is Debian's Python, moved."""
     platform = PLATFORM
     reference = make_base(layout, Place(host=place.host, store=ctx.store, folder=tmp_path), platform=platform)
     held = inspect_base(ctx, reference, platform)

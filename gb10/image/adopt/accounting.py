@@ -392,7 +392,8 @@ class _Account:
         names = [word for word in one.words if word.startswith("<<")]
         found: dict[str, BuildFile] = {}
         texts = " ".join(text.content for text in one.heredocs if not text.literal)
-        absent = dict.fromkeys(VARIABLE.findall(texts), "") if self.given.environment is not None else {}
+        known = self.given.environment is not None  # what the base does not have is empty
+        absent: dict[str, str | None] = dict.fromkeys(VARIABLE.findall(texts), "") if known else {}
         values = ChainMap[str, str | None](self.image.values, absent)
         for marker, text in zip(names, one.heredocs, strict=False):
             content = text.content if text.literal else self._expand(text.content, values)

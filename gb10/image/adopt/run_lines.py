@@ -174,6 +174,10 @@ class RunReader:
         self.network = False
         self.gone = list[int]()
         """Places in ``kept`` of packages that are removed."""
+        self.cleared = list[tuple[int, str]]()
+        """Places in ``kept`` of paths that are removed, with the path."""
+        self.refused = ""
+        """The commands that are not taken, with their known variables put in."""
 
     def read(self, commands: Sequence[Command]) -> list[Line]:
         """A verdict for each command; what goes into a mod is written there as one block."""
@@ -181,10 +185,12 @@ class RunReader:
         states = list[int]()
         for command in commands:
             for line in self._command(command):
+                self.refused += f"{command.seen}\n" if line.verdict == "not-taken" else ""
                 prepares = line.verdict == "no-effect" and line.need == "lost"
                 states += [len(found)] if prepares else []
                 found.append(replace(line, need="") if prepares else line)
         self.image.left |= self.left
+        self.gone += [place for place, path in self.cleared if f"{path}/" in self.refused]
         if self.left and self.gone:  # an image without a package, and without what takes its place, is of no use
             texts = {self.kept[place][0] for place in self.gone}
             self.kept = [kept for kept in self.kept if kept[0] not in texts]
@@ -223,6 +229,8 @@ class RunReader:
         start = [f"mkdir -p {place}", f"cd {place}"] if self.image.workdir else []
         first = commands[0].first if commands else 0
         end = f"END_OF_LINE_{first}"
+        while end in text:
+            end += "_"
         shell = f"{_started(self.image.shell)} -e /dev/fd/9 9<<'{end}'"  # dash and bash do not agree on echo
         draft = self.image.draft(network=self.network)
         before, after = self._set_aside(draft, first)
@@ -540,6 +548,8 @@ class RunReader:
                 )
             elif why := self.image.lost_in(f" {path}/ ", self.mounts):
                 yield _line(command, "not-taken", f"{place}: {why}", "lost")
+            elif path.endswith(".whl"):
+                yield _line(command, "not-taken", f"{place} is not among the files that it copies or mounts", "lost")
             else:
                 yield _line(command, "not-taken", f"{place} is a folder of sources: it needs a wheel method", "wheel")
 
@@ -677,10 +687,12 @@ class RunReader:
         if self.left and work and not any(place in scripts or self.image.file(place) for place in open_ones):
             return _line(command, "no-effect", "files of what is not taken")
         paths = [written[place] for place in open_ones]
-        if len(paths) == len(places) or not all(PLAIN_PATH.fullmatch(path) for path in paths):
-            return self._in_mod(command)
-        own = replace(command, text=f"rm -rf {' '.join(paths)}", words=("rm", "-rf", *paths), seen="")
-        return replace(self._in_mod(own), text=command.text)
+        if len(paths) < len(places) and all(PLAIN_PATH.fullmatch(path) for path in paths):
+            command = replace(command, text=f"rm -rf {' '.join(paths)}", words=("rm", "-rf", *paths), seen="")
+        line = self._in_mod(command)
+        if line.verdict == "mod":
+            self.cleared += [(len(self.kept) - 1, place) for place in open_ones]
+        return line
 
 
 def finished(drafts: Sequence[Draft], name: str) -> tuple[ModDraft, ...]:
