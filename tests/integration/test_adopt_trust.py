@@ -1,9 +1,12 @@
 """``adopt --trust``: commands that rewrite files of real bases, and the recipe's image beside what docker makes."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -14,6 +17,7 @@ from gb10.image.adopt import trusting
 from gb10.image.base.base_reading import inspect_base
 from gb10.image.build.stage import ready_engine
 from gb10.image.context import Context
+from tests.integration import bases
 from tests.integration.bases import LAYOUTS, Layout, Place, make_base
 from tests.integration.nodes import Registry, registry
 from tests.integration.services import called, ran
@@ -192,6 +196,85 @@ def test_real_engines_in_each_layout(
     mine, docker = (read_folders(engine, ctx.store, image, files)[0] for image in images)
     assert {path: mine[path] for path in files} == {path: docker[path] for path in files}
     untag(engine, ["gb10/theirs:real"])
+
+
+PATCHER = """\
+import ast
+import sys
+from pathlib import Path
+
+BEFORE, AFTER, MARK = {before!r}, {after!r}, {mark!r}
+
+
+def main(source, target):
+    text = Path(source).read_text(encoding="utf-8")
+    if MARK in text:
+        print("already patched")
+        return 0
+    if text.count(BEFORE) != 1:
+        print("expected one anchor, found", text.count(BEFORE))
+        return 1
+    text = text.replace(BEFORE, AFTER)
+    ast.parse(text)
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    Path(target).write_text(text, encoding="utf-8")
+    return 0
+
+
+sys.exit(main(sys.argv[1], sys.argv[-1]))
+"""
+"""How two public set-ups without a Dockerfile patch when they start: an anchor that must be there once, a mark of what
+is patched already, the result parsed."""
+AT_START = {
+    "in place": (  # in a checkout, from its folder: shantanugoel's
+        "sglang",
+        "editable",
+        "sglang/srt/models/qwen4_exp_ple_table.py",
+        "    path = os.path.join(table_dir, ple_table_file_name(shape, dtype, tag))\n",
+        '    kept = os.path.join(table_dir, f"kept-{shape[0]}.bin")\n',
+        "RUN cd {folder} && python3 /tmp/patches/one.py {name}",
+    ),
+    "taken out and laid over": (  # taken out of the image, patched, and mounted over it: Olyno's
+        "vllm",
+        "debian",
+        "vllm/v1/core/kv_cache_utils.py",
+        "        last_block = self.fake_free_list_tail.prev_free_block\n        assert last_block is not None, (\n",
+        "        blocks = sorted(blocks, key=lambda one: one.block_id)  # as they lie in memory\n",
+        "RUN python3 /tmp/patches/one.py {folder}/{name} /tmp/o/{name} && cp /tmp/o/{name} {folder}/ && rm -r /tmp/o",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AT_START)
+def test_set_ups_that_patch_when_they_start(  # noqa: PLR0917 - fixtures
+    ctx: Context, engine: Engine, place: Registry, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written down as a Dockerfile, each is a patch of one file: what its script makes by hand of the wheel's."""
+    source, layout, path, before, added, line = AT_START[name]
+    monkeypatch.setitem(bases.VERSIONS, "vllm", "0.30.0")  # the one that Olyno's is for
+    own = Place(host=place.host, store=ctx.store, folder=tmp_path)
+    reference = make_base(layout, own, platform=PLATFORM)  # type: ignore[arg-type]
+    held = inspect_base(ctx, reference, PLATFORM)
+    folder, _, file = f"{held.installed[source].folder}/{path}".rpartition("/")
+    theirs = tmp_path / "theirs"
+    (theirs / "patches").mkdir(parents=True)
+    mark = added.strip()
+    (theirs / "patches/one.py").write_text(PATCHER.format(before=before, after=added + before, mark=mark))
+    text = f"FROM --platform={PLATFORM} {reference}\nCOPY patches /tmp/patches\n{line} && rm -r /tmp/patches\n"
+    (theirs / "Dockerfile").write_text(text.format(folder=folder, name=file))
+    recipe = tmp_path / "mine.yaml"
+    code, document, said = adopted(theirs, recipe)
+    assert code == 0, said
+    assert (document["patches"], document["mods"]) == (["0001-line-3.patch"], [])
+    with ZipFile(bases.engine_wheel(source, PLATFORM)) as wheel:
+        wheel.extract(path, tmp_path / "wheel")
+    by_hand = tmp_path / "wheel" / path
+    subprocess.run([sys.executable, theirs / "patches/one.py", by_hand, by_hand], check=True)
+    image = require_image(engine, image_of(recipe))
+    found = read_folders(engine, ctx.store, image, [f"{folder}/{file}"])[0]
+    assert found[f"{folder}/{file}"] == by_hand.read_bytes()
+    assert mark.encode() in by_hand.read_bytes()
 
 
 HOSTILE = {

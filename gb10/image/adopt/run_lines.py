@@ -63,6 +63,10 @@ CACHES: Final = re.compile(
 )
 VARIABLE: Final = re.compile(r"\$\{?([A-Za-z_]\w*)")
 IMPORTS: Final = re.compile(r"\b(import|find_spec|version)\b")
+CHANGES: Final = re.compile(
+    r"write|open\(|copy|shutil|subprocess|\bos\.|unlink|rename|symlink|hardlink|mkdir|rmdir|touch|chmod"
+)
+"""What a text of Python that changes files has, and one that only looks does not need."""
 APT_QUIET: Final = ("update", "clean", "autoclean", "")
 PIP_QUIET: Final = ("list", "show", "check", "cache", "freeze", "debug", "inspect", "index", "tree", "")
 TOOLS: Final = ("pip", "setuptools", "wheel", "uv", "build")
@@ -330,7 +334,7 @@ class RunReader:
             return _line(command, "not-taken", *reason)
         checks = PYTHON.fullmatch(command.program) and ("-c" in command.words or command.stdin is not None)
         content = f"{command.text}{command.stdin or ''}"
-        reads = IMPORTS.search(content) and not re.search(r"write|open\(|copy", content)
+        reads = IMPORTS.search(content) and not CHANGES.search(content)
         if (self.left or self.image.left) and checks and reads:
             return _line(command, "not-taken", "it checks what is not taken", "lost")
         if sum(len(text) for text, _ in self.kept) + len(command.text) > LARGEST_SCRIPT:

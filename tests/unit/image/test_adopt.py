@@ -449,6 +449,10 @@ SAID = [
     ),
     # a check of what is left out, in another RUN
     ("RUN git clone https://h/a /a\nRUN python3 -c 'import a'", [("not-taken", ""), ("not-taken", "it checks")]),
+    (
+        "RUN git clone https://h/a /a\nRUN python3 -c \"import shutil; shutil.rmtree('/x')\"",
+        [("not-taken", ""), ("mod", "it runs")],
+    ),
     # a Python of their own is not the base's
     (
         "RUN python3 -m venv /v && /v/bin/pip install x",
