@@ -277,6 +277,7 @@ def test_set_ups_that_patch_when_they_start(  # noqa: PLR0917 - fixtures
     assert mark.encode() in by_hand.read_bytes()
 
 
+BASH = 'SHELL ["/bin/bash", "-c"]\n'
 HOSTILE = {
     "forks": ("bomb() { bomb | bomb & }; bomb; tail -f /dev/null", "it started more than 200 processes"),
     "time": ("tail -f /dev/null", "the commands ran longer than 20 s"),
@@ -304,13 +305,13 @@ def test_a_hostile_command_is_ended_with_one_reason(
     monkeypatch.setitem(trusting.LIMITS, "paths", 1000)
     command, why = HOSTILE[name]
     (tmp_path / "Dockerfile").write_text(
-        f"FROM --platform={PLATFORM} {base}\nRUN touch /opt/first\nRUN {command}\nRUN touch /opt/after\n"
+        f"FROM --platform={PLATFORM} {base}\nRUN touch /opt/first\n{BASH}RUN {command}\nRUN touch /opt/after\n"
     )
     code, document, said = adopted(tmp_path, tmp_path / "mine.yaml")
     assert code == 13, said
     lines = {line["first"]: line for line in document["lines"] if line["verdict"] != "no-effect"}
-    assert [lines[row]["verdict"] for row in (2, 3, 4)] == ["taken", "unchecked", "unchecked"]
-    assert why in lines[3]["why"]
+    assert [lines[row]["verdict"] for row in (2, 4, 5)] == ["taken", "unchecked", "unchecked"]
+    assert why in lines[4]["why"]
     assert document["overlay"] == ["/opt/first"]
     assert document["mods"] == []
     assert len((tmp_path / "mine.yaml").read_text().splitlines()) < 40
@@ -321,7 +322,7 @@ def test_what_a_hostile_command_leaves_is_named_and_not_followed(base: str, tmp_
     """Links out of the image, devices, rights, names, the result's own place, a process that outlives its command."""
     (tmp_path / "Dockerfile").write_text(
         f"FROM --platform={PLATFORM} {base}\n"
-        f"RUN ln -sf /etc/passwd /{SITE}/vllm/core.py && ln -s / /run/gb10-out\n"
+        f"{BASH}RUN ln -sf /etc/passwd /{SITE}/vllm/core.py && ln -s / /run/gb10-out\n"
         "RUN mkfifo /opt/pipe && mknod /opt/device c 1 3\n"
         "RUN cp /usr/bin/env /opt/env && chmod 4755 /opt/env\n"
         "RUN touch /opt/$'a\\nb' /opt/$'\\x80' && truncate -s 1G /opt/large\n"
@@ -331,7 +332,7 @@ def test_what_a_hostile_command_leaves_is_named_and_not_followed(base: str, tmp_
     code, document, said = adopted(tmp_path, tmp_path / "mine.yaml")
     assert code == 0, said
     lines = {line["first"]: line for line in document["lines"]}
-    links, devices, rights, names, flood, late = (lines[row] for row in range(2, 8))
+    links, devices, rights, names, flood, late = (lines[row] for row in range(3, 9))
     assert (links["verdict"], links["why"]) == ("taken", "mod: 2 paths")
     assert f"ln -s -- /etc/passwd /{SITE}/vllm/core.py" in document["mods"][0]["script"]
     assert devices["why"].count("is a device, a pipe or a socket") == 2
