@@ -9,14 +9,13 @@ import pytest
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.plan.compiles import BY_PROVIDERS, compile_files, stage_files
-from tests.integration.patches.releases import original
+from tests.integration.patches.releases import opened
 
 pytestmark = pytest.mark.integration
 
 SHIPPED = Catalog(ROOT)
-FILES = ("flashinfer/jit/env.py", "flashinfer/compilation_context.py")
-LATER = "flashinfer/jit/_cuda_architecture.py"
-"""Of 0.7.2."""
+FILES = ("flashinfer/jit/env.py", "flashinfer/compilation_context.py", "flashinfer/jit/_cuda_architecture.py")
+"""The loader and what it imports; the last one is of 0.7.2."""
 LOAD = """
 import sys, types
 sys.modules["torch"] = types.SimpleNamespace()  # its GPU is named by FLASHINFER_CUDA_ARCH_LIST
@@ -42,9 +41,7 @@ def init_of(release: str) -> str:
 
 def loaded(folder: Path, release: str, init: str) -> subprocess.CompletedProcess[str]:
     """FlashInfer's own loader of a release, beside a package with this ``__init__`` and one module."""
-    texts = {
-        name: original("flashinfer", release, name) for name in (*FILES, *([LATER] if release == "0.7.2.post1" else []))
-    }
+    texts = {name: text.decode() for name in FILES if (text := opened("flashinfer", release).tree.read(name))}
     texts["flashinfer/version.py"] = f"__version__ = {release!r}\n"
     texts["flashinfer_jit_cache/__init__.py"] = init
     texts["flashinfer_jit_cache/manifest.json"] = '{"modules": {"norm": {"cubins": ["12.1f"]}}}'
@@ -63,7 +60,7 @@ def loaded(folder: Path, release: str, init: str) -> subprocess.CompletedProcess
     )
 
 
-@pytest.mark.parametrize("release", ["0.6.7.post2", "0.6.18", "0.7.2.post1"])
+@pytest.mark.parametrize("release", ["0.6.7.post2", "0.6.18", "0.7.0", "0.7.2.post1"])
 def test_the_loader_of_each_release_looks_into_our_modules(tmp_path: Path, release: str) -> None:
     ran = loaded(tmp_path, release, init_of(release))
     assert not ran.returncode, ran.stderr
