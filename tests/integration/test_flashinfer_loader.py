@@ -41,7 +41,8 @@ def init_of(release: str) -> str:
 
 def loaded(folder: Path, release: str, init: str) -> subprocess.CompletedProcess[str]:
     """FlashInfer's own loader of a release, beside a package with this ``__init__`` and one module."""
-    texts = {name: text.decode() for name in FILES if (text := opened("flashinfer", release).tree.read(name))}
+    tree = opened("flashinfer", release).tree
+    texts = {name: content.decode() for name in FILES if (content := tree.read(name))}
     texts["flashinfer/version.py"] = f"__version__ = {release!r}\n"
     texts["flashinfer_jit_cache/__init__.py"] = init
     texts["flashinfer_jit_cache/manifest.json"] = '{"modules": {"norm": {"cubins": ["12.1f"]}}}'

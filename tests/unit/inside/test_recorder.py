@@ -1,6 +1,7 @@
 """What the recorder of ``adopt --trust`` finds changed below a root; its bounds are shown by real stages."""
 
 import hashlib
+import contextlib
 import os
 import shutil
 import subprocess
@@ -101,12 +102,11 @@ def test_what_is_new_is_removed_whatever_its_depth(tmp_path: Path) -> None:
     """Paths that are longer than any program can name, below what is new and below what the recorder does not list."""
     found, root = recorder(tmp_path)
     for start in (root, root / "site/__pycache__"):
-        os.chdir(start)
-        for _ in range(900):
-            Path("d" * 9).mkdir()
-            os.chdir("d" * 9)
-        Path("file").touch()
-    os.chdir(tmp_path)
+        with contextlib.chdir(start):
+            for _ in range(900):
+                Path("d" * 9).mkdir()
+                os.chdir("d" * 9)
+            Path("file").touch()
     (root / "site/one.py").write_text("changed\n")
     (root / "site/link").symlink_to(tmp_path / "base")
     (tmp_path / "before/lib/inner").mkdir(parents=True)
