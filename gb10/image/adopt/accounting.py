@@ -311,6 +311,8 @@ class _Account:
             row = next((index for index, line in enumerate(rows) if name in line), 0)
             line = replace(_line(one, "taken", "env"), first=one.first + row, last=one.first + row, text=f"ENV {word}")
             value = made[name] = self._expand(text, before)
+            if name == "PATH":
+                self.image.first = self._expand(text.partition(":")[0], before) or ""
             unset = [
                 known
                 for known in VARIABLE.findall(text)

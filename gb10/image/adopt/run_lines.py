@@ -116,6 +116,8 @@ class Image:
     """Who runs the commands, where USER names one that is not root."""
     pythons: list[str] = field(default_factory=list)
     """Folders of environments that the Dockerfile makes: what is installed into one is not the base's."""
+    first: str = ""
+    """The folder that PATH begins with, as far as it is known."""
     left: bool = False
     """Whether something is not taken that a check of the image may look for."""
     removed: set[str] = field(default_factory=set)
@@ -128,9 +130,8 @@ class Image:
     @property
     def own_python(self) -> str:
         """The environment of their own whose programs come first; empty when the base's do."""
-        first = (self.values.get("PATH") or "").partition(":")[0]
         active = self.values.get("VIRTUAL_ENV")
-        return next((one for one in self.pythons if first == f"{one}/bin" or active == one), "")
+        return next((one for one in self.pythons if self.first == f"{one}/bin" or active == one), "")
 
     def draft(self, *, network: bool) -> Draft:
         """The mod that the next command belongs to."""

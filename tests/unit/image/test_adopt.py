@@ -459,6 +459,7 @@ SAID = [
         [("not-taken", "of its own"), ("not-taken", "installs into /v")],
     ),
     ("RUN uv venv -p 3.12 /v\nENV PATH=/v/bin:/bin\nRUN pip install x", [("not-taken", ""), ("not-taken", "into /v")]),
+    ("RUN uv venv /v\nENV PATH=/v/bin:$PATH\nRUN pip install x", [("not-taken", ""), ("not-taken", "into /v")]),
     ("RUN uv venv /v\nRUN uv pip install -p /v x", [("not-taken", ""), ("not-taken", "into /v")]),
     ("RUN uv venv /v && . /v/bin/activate && python f.py", [("not-taken", "")] * 2 + [("not-taken", "Python of /v")]),
     # a package that a command removes, and one of another name

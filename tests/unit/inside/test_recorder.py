@@ -1,7 +1,7 @@
 """What the recorder of ``adopt --trust`` finds changed below a root; its bounds are shown by real stages."""
 
-import hashlib
 import contextlib
+import hashlib
 import os
 import shutil
 import subprocess
