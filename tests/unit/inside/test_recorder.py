@@ -98,8 +98,9 @@ def test_an_attribute_is_a_change(tmp_path: Path) -> None:
     assert rows[0]["after"]["attributes"]
 
 
-def test_what_is_new_is_removed_whatever_its_depth(tmp_path: Path) -> None:
+def test_what_is_new_is_removed_whatever_its_depth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Paths that are longer than any program can name, below what is new and below what the recorder does not list."""
+    monkeypatch.chdir(tmp_path)  # and back: the recorder ends at the root
     found, root = recorder(tmp_path)
     for start in (root, root / "site/__pycache__"):
         with contextlib.chdir(start):
