@@ -38,6 +38,9 @@ DOCKERFILES: Final = (
     b"RUN apt-get update && apt-get install -y a \\\n\n b && apt-get clean\nADD https://h/x.tar.gz /z\n"
     b"LABEL a=b \"c d\"='e'\nUSER 1:2\nHEALTHCHECK --interval=5s CMD x\nONBUILD RUN y\nEXPOSE 80/tcp\n"
     b"VOLUME /v\nENV HF_TOKEN=x\nNONSENSE\n",
+    b"FROM a:b\nCOPY --link --chown=a:b --chmod=0640 a.py /a/\nRUN uv venv /v && . /v/bin/activate && pip install x\n"
+    b"RUN --mount=type=bind,source=.,target=/m --mount=type=cache,target=/c --mount=type=secret,id=s,env=T "
+    b"sh /m/b.sh >=1 two && rm -rf /tmp/* /c\nUSER 7\nRUN git init && apt-get autoremove -y && rm -rf /usr/x\n",
 )
 TOKENS: Final = (
     *(b"FROM ", b"\nRUN ", b"\nCOPY ", b"\nENV ", b"\nARG ", b" AS ", b"--from=", b"--mount=type=bind,target=/"),

@@ -430,11 +430,13 @@ class _Layout:
             made: set[str] = set()
             for info in source:
                 content = source.extractfile(info) if info.isreg() else None
-                moved = self._moved(info.name)
-                if moved != info.name:
-                    _parents(tar, moved, made)
+                moved = self._moved(info.name).removeprefix("./").rstrip("/")
+                if info.isdir() and moved in made:
+                    continue  # an engine refuses a layer that has a path twice
+                _parents(tar, moved, made)
+                made.add(moved)
                 if info.islnk():
-                    info.linkname = self._moved(info.linkname)
+                    info.linkname = self._moved(info.linkname).removeprefix("./")
                 info.name = moved
                 if content and moved.endswith((f"python{PYTHON}/site.py", f"python{PYTHON}/sysconfig/__init__.py")):
                     text = content.read()

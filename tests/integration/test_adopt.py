@@ -78,6 +78,91 @@ def test_the_image_is_what_docker_makes_of_the_dockerfile(ctx: Context, tmp_path
         assert "two one" in found
 
 
+MOUNTED = """\
+FROM --platform={platform} {base}
+USER root
+COPY . /opt/all/
+COPY --chown=1000:1000 --chmod=0640 one.txt /opt/owned/one.txt
+COPY --link --chmod=755 sub/a.txt /opt/
+WORKDIR /opt/work
+RUN --mount=type=bind,source=fix,target=/var/fix --mount=type=cache,target=/var/cache/mine \\
+    --mount=type=bind,source=one.txt,target=/etc/hostid bash /var/fix/fix.sh && echo x > /var/cache/mine/kept && \\
+    cat /etc/hostid > seen
+RUN echo 'a\\tb' > tabs && rm -rf /tmp/not-there
+RUN ["python3", "-c", "print('exec', file=open('exec', 'w'))"]
+COPY --chown=7 --chmod=604 <<A <<'B' /opt/texts/
+$HOME
+A
+$HOME
+B
+RUN <<EOF
+mkdir -p /tmp/scratch
+touch /tmp/scratch/one
+EOF
+SHELL ["/bin/bash", "-o", "pipefail", "-c"]
+RUN rm -rf /tmp/scratch; echo 'a\\tb' > bash
+"""
+IGNORED = """\
+# a comment
+Dockerfile
+log
+*.log
+!keep.log
+**/cache
+sub/*/deep.txt
+/only-root.txt
+[ab]x.txt
+!sub/cache/back.txt
+odd/**/z
+pre**
+"""
+CONTEXT = (
+    *("one.txt", "a.log", "keep.log", "sub/b.log", "sub/a.txt", "sub/cache/x", "sub/cache/back.txt", "cache/y"),
+    *("sub/one/deep.txt", "sub/deep.txt", "sub/one/two/deep.txt", "only-root.txt", "sub/only-root.txt", "ax.txt"),
+    *("cx.txt", "sub/bx.txt", "odd/z", "odd/1/z", "odd/1/2/z", "odd/1/2/zz", "prefix/any/file", "sub/prefix"),
+)
+WHOLE = """
+import pathlib
+for top in ("/opt", "/tmp", "/var/cache", "/var/fix", "/etc/hostid"):
+    for path in [pathlib.Path(top), *sorted(pathlib.Path(top).rglob("*"))]:
+        if path.is_file():
+            about = path.stat()
+            print(path, oct(about.st_mode), about.st_uid, about.st_gid, path.read_text())
+"""
+
+
+@pytest.mark.slow
+def test_mounts_owners_modes_shells_and_ignored_files_are_what_docker_makes(ctx: Context, tmp_path: Path) -> None:
+    """A folder with a ``.dockerignore`` that has every kind of rule; files of the build alone are gone in both."""
+    theirs = tmp_path / "theirs"
+    engine = ready_engine(ctx)
+    (tmp_path / "registry").mkdir()
+    for name in CONTEXT:
+        (theirs / name).parent.mkdir(parents=True, exist_ok=True)
+        (theirs / name).write_text(f"{name}\n")
+    (theirs / "fix").mkdir()
+    (theirs / "fix/fix.sh").write_text("cp /var/fix/more.txt /opt/work/copied\n")
+    (theirs / "fix/more.txt").write_text("more\n")
+    (theirs / ".dockerignore").write_text(IGNORED)
+    with local_registry(ctx.store, tmp_path / "registry") as place:
+        (tmp_path / "base").mkdir()
+        base = made(ctx, engine, tmp_path / "base", f"{place.host}/others/vllm:mounts")
+        (theirs / "Dockerfile").write_text(MOUNTED.format(base=base, platform=PLATFORM))
+        built(ctx, engine, theirs, "gb10/theirs:mounts")
+        recipe = tmp_path / "mine.yaml"
+        assert main(["adopt", str(theirs), "-o", str(recipe)]) == 0
+        ran("lock", "--engine", str(recipe))
+        overlay = str(recipe.with_suffix("") / "overlay")
+        tag = json.loads(ran("image", "--engine", str(recipe), "--overlay", overlay, "--json"))["tags"][-1]
+        found = printed(engine, tag, "python3", "-c", WHOLE)
+        assert found.splitlines() == printed(engine, "gb10/theirs:mounts", "python3", "-c", WHOLE).splitlines()
+    for line in ("/opt/all/keep.log", "/opt/all/sub/cache/back.txt", "/opt/all/sub/deep.txt", "/opt/all/odd/1/2/zz"):
+        assert f"\n{line} " in found
+    for gone in ("/opt/all/a.log", "/opt/all/sub/cache/x", "/opt/all/only-root.txt", "/var/cache/mine/kept"):
+        assert f"{gone} " not in found
+    assert "/opt/owned/one.txt 0o100640 1000 1000" in found
+
+
 @pytest.fixture
 def registry() -> Iterator[Registry]:
     with oci_server(Registry()) as found:

@@ -1,9 +1,12 @@
 """``adopt --trust``: commands that rewrite files of real bases, and the recipe's image beside what docker makes."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -14,7 +17,8 @@ from gb10.image.adopt import trusting
 from gb10.image.base.base_reading import inspect_base
 from gb10.image.build.stage import ready_engine
 from gb10.image.context import Context
-from tests.integration.bases import Layout, Place, make_base
+from tests.integration import bases
+from tests.integration.bases import LAYOUTS, Layout, Place, make_base
 from tests.integration.nodes import Registry, registry
 from tests.integration.services import called, ran
 from tests.integration.test_on_image import DIFF, PLATFORM, SITE, built, made, printed
@@ -141,6 +145,7 @@ ENGINES = {
 """By engine, two files of its wheel, and a text of the first."""
 LIKE_THEIRS = """\
 FROM --platform={platform} {base}
+USER root
 ARG SITE={site}
 COPY patches /opt/patches
 COPY whole.py ${{SITE}}/{engine}/whole.py
@@ -160,12 +165,11 @@ path.write_text(text.replace(before, f"{before}  # for GB10"), encoding="utf-8")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", ["debian", "venv", "editable"])
-def test_real_engines_in_three_layouts(
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_real_engines_in_each_layout(
     ctx: Context, engine: Engine, place: Registry, tmp_path: Path, layout: Layout
 ) -> None:
-    """The vLLM and SGLang of PyPI where others have them. No engine takes the bases with a Python of their own:
-    their tar has a path twice."""
+    """The vLLM and SGLang of PyPI where others have them; in /usr/local and /opt/conda is Debian's Python, moved."""
     platform = PLATFORM
     reference = make_base(layout, Place(host=place.host, store=ctx.store, folder=tmp_path), platform=platform)
     held = inspect_base(ctx, reference, platform)
@@ -181,9 +185,9 @@ def test_real_engines_in_three_layouts(
     recipe = tmp_path / "mine.yaml"
     code, document, said = adopted(theirs, recipe)
     assert code == 0, said
-    assert document["patches"] == ["0001-line-5.patch", "0002-line-6.patch"]
+    assert document["patches"] == ["0001-line-6.patch", "0002-line-7.patch"]
     assert document["mods"] == []
-    patch = (tmp_path / "mine/patches/0001-line-5.patch").read_text()
+    patch = (tmp_path / "mine/patches/0001-line-6.patch").read_text()
     assert f"+++ b/{one}\n" in patch
     assert f"{before}  # for GB10" in patch
     built(ctx, engine, theirs, "gb10/theirs:real", platform)
@@ -194,6 +198,86 @@ def test_real_engines_in_three_layouts(
     untag(engine, ["gb10/theirs:real"])
 
 
+PATCHER = """\
+import ast
+import sys
+from pathlib import Path
+
+BEFORE, AFTER, MARK = {before!r}, {after!r}, {mark!r}
+
+
+def main(source, target):
+    text = Path(source).read_text(encoding="utf-8")
+    if MARK in text:
+        print("already patched")
+        return 0
+    if text.count(BEFORE) != 1:
+        print("expected one anchor, found", text.count(BEFORE))
+        return 1
+    text = text.replace(BEFORE, AFTER)
+    ast.parse(text)
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    Path(target).write_text(text, encoding="utf-8")
+    return 0
+
+
+sys.exit(main(sys.argv[1], sys.argv[-1]))
+"""
+"""How two public set-ups without a Dockerfile patch when they start: an anchor that must be there once, a mark of what
+is patched already, the result parsed."""
+AT_START = {
+    "in place": (  # in a checkout, from its folder: shantanugoel's
+        "sglang",
+        "editable",
+        "sglang/srt/models/qwen4_exp_ple_table.py",
+        "    path = os.path.join(table_dir, ple_table_file_name(shape, dtype, tag))\n",
+        '    kept = os.path.join(table_dir, f"kept-{shape[0]}.bin")\n',
+        "RUN cd {folder} && python3 /tmp/patches/one.py {name}",
+    ),
+    "taken out and laid over": (  # taken out of the image, patched, and mounted over it: Olyno's
+        "vllm",
+        "debian",
+        "vllm/v1/core/kv_cache_utils.py",
+        "        last_block = self.fake_free_list_tail.prev_free_block\n        assert last_block is not None, (\n",
+        "        blocks = sorted(blocks, key=lambda one: one.block_id)  # as they lie in memory\n",
+        "RUN python3 /tmp/patches/one.py {folder}/{name} /tmp/o/{name} && cp /tmp/o/{name} {folder}/ && rm -r /tmp/o",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AT_START)
+def test_set_ups_that_patch_when_they_start(  # noqa: PLR0917 - fixtures
+    ctx: Context, engine: Engine, place: Registry, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written down as a Dockerfile, each is a patch of one file: what its script makes by hand of the wheel's."""
+    source, layout, path, before, added, line = AT_START[name]
+    monkeypatch.setitem(bases.VERSIONS, "vllm", "0.30.0")  # the one that Olyno's is for
+    own = Place(host=place.host, store=ctx.store, folder=tmp_path)
+    reference = make_base(layout, own, platform=PLATFORM)  # type: ignore[arg-type]
+    held = inspect_base(ctx, reference, PLATFORM)
+    folder, _, file = f"{held.installed[source].folder}/{path}".rpartition("/")
+    theirs = tmp_path / "theirs"
+    (theirs / "patches").mkdir(parents=True)
+    mark = added.strip()
+    (theirs / "patches/one.py").write_text(PATCHER.format(before=before, after=added + before, mark=mark))
+    text = f"FROM --platform={PLATFORM} {reference}\nCOPY patches /tmp/patches\n{line} && rm -r /tmp/patches\n"
+    (theirs / "Dockerfile").write_text(text.format(folder=folder, name=file))
+    recipe = tmp_path / "mine.yaml"
+    code, document, said = adopted(theirs, recipe)
+    assert code == 0, said
+    assert (document["patches"], document["mods"]) == (["0001-line-3.patch"], [])
+    with ZipFile(bases.engine_wheel(source, PLATFORM)) as wheel:
+        wheel.extract(path, tmp_path / "wheel")
+    by_hand = tmp_path / "wheel" / path
+    subprocess.run([sys.executable, theirs / "patches/one.py", by_hand, by_hand], check=True)
+    image = require_image(engine, image_of(recipe))
+    found = read_folders(engine, ctx.store, image, [f"{folder}/{file}"])[0]
+    assert found[f"{folder}/{file}"] == by_hand.read_bytes()
+    assert mark.encode() in by_hand.read_bytes()
+
+
+BASH = 'SHELL ["/bin/bash", "-c"]\n'
 HOSTILE = {
     "forks": ("bomb() { bomb | bomb & }; bomb; tail -f /dev/null", "it started more than 200 processes"),
     "time": ("tail -f /dev/null", "the commands ran longer than 20 s"),
@@ -221,13 +305,13 @@ def test_a_hostile_command_is_ended_with_one_reason(
     monkeypatch.setitem(trusting.LIMITS, "paths", 1000)
     command, why = HOSTILE[name]
     (tmp_path / "Dockerfile").write_text(
-        f"FROM --platform={PLATFORM} {base}\nRUN touch /opt/first\nRUN {command}\nRUN touch /opt/after\n"
+        f"FROM --platform={PLATFORM} {base}\nRUN touch /opt/first\n{BASH}RUN {command}\nRUN touch /opt/after\n"
     )
     code, document, said = adopted(tmp_path, tmp_path / "mine.yaml")
     assert code == 13, said
     lines = {line["first"]: line for line in document["lines"] if line["verdict"] != "no-effect"}
-    assert [lines[row]["verdict"] for row in (2, 3, 4)] == ["taken", "unchecked", "unchecked"]
-    assert why in lines[3]["why"]
+    assert [lines[row]["verdict"] for row in (2, 4, 5)] == ["taken", "unchecked", "unchecked"]
+    assert why in lines[4]["why"]
     assert document["overlay"] == ["/opt/first"]
     assert document["mods"] == []
     assert len((tmp_path / "mine.yaml").read_text().splitlines()) < 40
@@ -238,7 +322,7 @@ def test_what_a_hostile_command_leaves_is_named_and_not_followed(base: str, tmp_
     """Links out of the image, devices, rights, names, the result's own place, a process that outlives its command."""
     (tmp_path / "Dockerfile").write_text(
         f"FROM --platform={PLATFORM} {base}\n"
-        f"RUN ln -sf /etc/passwd /{SITE}/vllm/core.py && ln -s / /run/gb10-out\n"
+        f"{BASH}RUN ln -sf /etc/passwd /{SITE}/vllm/core.py && ln -s / /run/gb10-out\n"
         "RUN mkfifo /opt/pipe && mknod /opt/device c 1 3\n"
         "RUN cp /usr/bin/env /opt/env && chmod 4755 /opt/env\n"
         "RUN touch /opt/$'a\\nb' /opt/$'\\x80' && truncate -s 1G /opt/large\n"
@@ -248,7 +332,7 @@ def test_what_a_hostile_command_leaves_is_named_and_not_followed(base: str, tmp_
     code, document, said = adopted(tmp_path, tmp_path / "mine.yaml")
     assert code == 0, said
     lines = {line["first"]: line for line in document["lines"]}
-    links, devices, rights, names, flood, late = (lines[row] for row in range(2, 8))
+    links, devices, rights, names, flood, late = (lines[row] for row in range(3, 9))
     assert (links["verdict"], links["why"]) == ("taken", "mod: 2 paths")
     assert f"ln -s -- /etc/passwd /{SITE}/vllm/core.py" in document["mods"][0]["script"]
     assert devices["why"].count("is a device, a pipe or a socket") == 2

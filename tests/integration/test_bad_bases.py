@@ -106,3 +106,24 @@ def test_what_would_run_when_it_is_built_on(place: Place, over: tuple[str, ...])
         True,
         True,
     )
+
+
+def test_commands_of_a_dockerfile_are_not_checked_on_them(place: Place, tmp_path: Path) -> None:
+    """``adopt --trust`` says why, and writes the recipe without the commands; ``lock`` of it is the same one error."""
+    good = [*python("opt/a"), *package(SITES[0], "vllm", "0.33.0")]
+    cases = (
+        (pushed(place, NONE), "", "holds no Python"),
+        (pushed(place, TWO), "", "has several Pythons with an engine"),
+        (pushed(place, good), "--platform=linux/amd64 ", "is not for linux/amd64"),
+        (f"{place.host}/bad/base@sha256:{'0' * 64}", "", f"has no sha256:{'0' * 64}"),
+    )
+    for number, (base, platform, why) in enumerate(cases):
+        (tmp_path / "Dockerfile").write_text(f"FROM {platform}{base}\nRUN touch /a\n", encoding="utf-8")
+        recipe = tmp_path / f"mine{number}.yaml"
+        code, _, said = called("adopt", str(tmp_path), "--trust", "-o", str(recipe))
+        assert code == 13, said
+        assert why in said
+        assert "the commands did not run: " in said
+        assert "mods:" not in recipe.read_text(encoding="utf-8")
+        code, _, said = called("lock", "--engine", str(recipe))
+        assert (code != 0, why in said, "hint: " in said) == (True, True, True), said

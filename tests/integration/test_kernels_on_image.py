@@ -13,6 +13,7 @@ from gb10.containers.connection import Engine, client
 from gb10.containers.images import read_folders, require_image
 from gb10.core.proc import capture
 from gb10.core.store import Store
+from gb10.image.base.base_reading import inspect_base
 from gb10.image.build.stage import ready_engine
 from gb10.image.build.wheels import build_wheels
 from gb10.image.context import Context, build_architecture
@@ -22,7 +23,7 @@ from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import Options
 from gb10.image.recipe.arch import parse_arch
 from gb10.inside.compile.aot import TORCH
-from tests.integration.bases import PACKAGES, VERSIONS, Place, Tree, install, make_base
+from tests.integration.bases import PACKAGES, VERSIONS, Layout, Place, Tree, install, make_base
 from tests.integration.nodes import Registry, registry
 from tests.integration.services import called, ran
 from tests.integration.test_base import emulator as foreign_emulator
@@ -69,6 +70,22 @@ def test_a_kernel_is_compiled_from_what_the_base_holds_and_lies_where_its_python
     versions = {part["name"]: part.get("versionInfo", "") for part in parts}
     assert versions["flashinfer-jit-cache"].startswith("0.7.2.post1+gb10.")
     assert "is reproduced" in called("rebuild", tag)[2]
+
+
+@pytest.mark.parametrize("layout", ["docker", "conda"])
+def test_kernels_lie_in_the_packages_of_a_python_in_its_own_prefix(
+    ctx: Context, engine: Engine, place: Registry, tmp_path: Path, layout: Layout
+) -> None:
+    """/usr/local and /opt/conda, as the images of others have them; the compiled module is the one of the venv."""
+    own = Place(host=place.host, store=ctx.store, folder=tmp_path)
+    base = make_base(layout, own, packages=(*PACKAGES, FLASHINFER, "apache-tvm-ffi==0.1.11"))
+    site = inspect_base(ctx, base, "linux/arm64").installed["flashinfer-python"].folder
+    assert site.startswith({"docker": "/usr/local/lib/", "conda": "/opt/conda/lib/"}[layout])
+    code, out, said = called("image", "--from", base, "--kernels", "smoke", "--json")
+    assert code == 0, said
+    path = f"{site}/{LIBRARY.removeprefix(f'{SITE}/')}"
+    found, _ = read_folders(engine, ctx.store, require_image(engine, json.loads(out)["tags"][-1]), [path])
+    assert found[path][18] == 183  # aarch64
 
 
 def test_a_recipe_locks_the_sources_that_the_base_holds(base: str, tmp_path: Path) -> None:

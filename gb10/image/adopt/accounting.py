@@ -12,7 +12,7 @@ from gb10.errors import UsageError
 from gb10.image.adopt.adopted import Adopted, Block, Line, Need, Verdict
 from gb10.image.adopt.build_files import AbsentError, BuildFile, BuildFiles
 from gb10.image.adopt.dockerfile import Dockerfile, Instruction, Stage, expand, too_long
-from gb10.image.adopt.run_lines import Image, RunReader, finished, is_shell
+from gb10.image.adopt.run_lines import Image, Mounts, RunReader, finished, is_shell, quoted
 from gb10.image.adopt.shell import Command, parse_commands
 from gb10.image.patches.owners import SITE
 from gb10.image.patches.releases import Releases
@@ -24,6 +24,8 @@ BARE: Final = re.compile(r"(^|/)(cuda|ubuntu|debian|alpine|python|rockylinux|alm
 """Images that hold no engine, by the last part of their name."""
 SECRET: Final = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY)$", re.IGNORECASE)
 NAME: Final = re.compile(r"[A-Za-z_]\w{,199}", re.ASCII)
+OCTAL: Final = re.compile(r"0?[0-7]{3}")
+ROOT: Final = re.compile(r"(root|0)(:(root|0))?")
 MARKER: Final = "<-\"'"
 LONGEST_SETTING: Final = 4096
 LONGEST_PATH: Final = 4096
@@ -37,7 +39,6 @@ LAUNCH: Final = {
     "VOLUME": "folders of the host are given at the start",
     "HEALTHCHECK": "`run` asks the server itself",
     "STOPSIGNAL": "`stop` sends the signal that the engine knows",
-    "USER": "the base's user stays; name another at the start: docker run --user",
 }
 SILENT: Final = {
     "EXPOSE": "a note for people; it opens no port",
@@ -95,8 +96,9 @@ class _Account:
         self.remarks = list[str]()
         self.globals: dict[str, str | None] = {**BUILTIN}
         self.before = list(self._global_arguments())
+        self.unknown = set[str]()
+        """Variables that read one of the base."""
         self.image = Image(releases=releases, values={}, base=given.environment or {})
-        self.shell: tuple[str, ...] = ("/bin/sh", "-c")
         self.wanted = self._final()
         self.chain = self._chain()
         self.sources = self._copied_from()
@@ -175,7 +177,7 @@ class _Account:
                     known = self.given.arguments.get(name, self._expand(value, beside.values) if equals else None)
                     beside.values[name] = known if known is not None else self.globals.get(name)
             elif one.name == "RUN":
-                RunReader(beside, {}).read(self._commands(one))
+                RunReader(beside, Mounts()).read(self._commands(one))
         self.image.wheels |= beside.wheels
 
     def _global_arguments(self) -> Iterator[Line]:
@@ -253,10 +255,10 @@ class _Account:
         if not one.name:
             yield _line(one, "unread", "our grammar cannot read it")
         elif one.name == "SHELL":
-            self.shell = one.words
+            self.image.shell = one.words
             yield _line(one, "taken" if is_shell(one.words) else "not-taken", "the shell of the commands after it")
-        elif one.name == "USER" and one.words[:1] in (("root",), ("0",)):
-            yield _line(one, "taken", "mods run as root")
+        elif one.name == "USER":
+            yield self._as_user(one)
         elif one.name in SILENT:
             yield _line(one, "no-effect", SILENT[one.name])
         elif one.name == "LABEL":
@@ -265,6 +267,14 @@ class _Account:
             yield _line(one, "not-taken", LAUNCH[one.name], "launch")
         else:
             yield _line(one, "not-taken", f"a recipe has nothing for {one.name}")
+
+    def _as_user(self, one: Instruction) -> Line:
+        """USER: mods run as root, and the image keeps the base's."""
+        name = self._expand(one.words[0], self.image.values) if one.words else None
+        self.image.user = "" if name and ROOT.fullmatch(name) else name or "a user that is not known here"
+        if not self.image.user:
+            return _line(one, "taken", "mods run as root")
+        return _line(one, "not-taken", "the base's user stays; name another at the start: docker run --user", "launch")
 
     def _arg(self, one: Instruction) -> Iterator[Line]:
         for word in one.words:
@@ -301,7 +311,14 @@ class _Account:
             row = next((index for index, line in enumerate(rows) if name in line), 0)
             line = replace(_line(one, "taken", "env"), first=one.first + row, last=one.first + row, text=f"ENV {word}")
             value = made[name] = self._expand(text, before)
-            unset = [known for known in VARIABLE.findall(text) if known in before and before[known] is None]
+            if name == "PATH":
+                self.image.first = self._expand(text.partition(":")[0], before) or ""
+            unset = [
+                known
+                for known in VARIABLE.findall(text)
+                if known in before and before[known] is None and known not in self.unknown
+            ]
+            (self.unknown.add if value is None and not unset else self.unknown.discard)(name)
             if value is None:
                 self.image.env.pop(name, None)
             if value is None and unset:
@@ -343,6 +360,7 @@ class _Account:
         if where and target in (".", "./"):
             where = f"{self.image.workdir}/"
         if one.option("from"):
+            self.image.left = True
             yield self._from_elsewhere(one, places, where)
         elif not where:
             why = "it copies into the base's working directory, which is not known here"
@@ -355,7 +373,7 @@ class _Account:
                 found = self._inline(one, where) | (self.context.copied(places, where) if places else {})
             except AbsentError as error:
                 self.image.lost[posixpath.normpath(where)] = "a file that is not in the folder"
-                yield _line(one, "unchecked", str(error), "lost")
+                yield _line(one, "unchecked", str(error), "lost" if places else "base")
             else:
                 yield self._lay(one, found)
 
@@ -375,10 +393,14 @@ class _Account:
         """The texts of the Dockerfile itself."""
         names = [word for word in one.words if word.startswith("<<")]
         found: dict[str, BuildFile] = {}
+        texts = " ".join(text.content for text in one.heredocs if not text.literal)
+        known = self.given.environment is not None  # what the base does not have is empty
+        absent: dict[str, str | None] = dict.fromkeys(VARIABLE.findall(texts), "") if known else {}
+        values = ChainMap[str, str | None](self.image.values, absent)
         for marker, text in zip(names, one.heredocs, strict=False):
-            content = text.content if text.literal else self._expand(text.content, self.image.values)
+            content = text.content if text.literal else self._expand(text.content, values)
             if content is None:
-                raise AbsentError("its text reads a variable that has no value here")
+                raise AbsentError("its text reads a variable of the base, or one that has no value here")
             into = where.endswith("/") or len(one.words) > 2
             path = posixpath.normpath(f"{where}/{marker.strip(MARKER)}" if into else where)
             found[path] = BuildFile("", content.encode())
@@ -387,26 +409,42 @@ class _Account:
     def _lay(self, one: Instruction, found: Mapping[str, BuildFile]) -> Line:
         """Files for the overlay. After a command of a mod they go into the mod, in their place in the order."""
         mode = one.option("chmod")
-        if re.fullmatch(r"0?[0-7]{3}", mode):
+        if OCTAL.fullmatch(mode):
             found = {path: replace(file, executable=bool(int(mode, 8) & 0o111)) for path, file in found.items()}
+        rights = list(self._rights(one, found))
         site = sum(1 for path in found if SITE.match(path))
         what = f"{len(found)} {'file' if len(found) == 1 else 'files'}" + (f", {site} in site-packages" if site else "")
         if not self.image.drafts:
             self.image.overlay |= found
+            if rights:
+                self.image.draft(network=False).blocks.append(Block(one.first, one.last, "\n".join(rights)))
+                return _line(one, "mod", f"overlay: {what}; owner and mode by a mod")
             return _line(one, "taken", f"overlay: {what}")
         draft = self.image.draft(network=False)
         folder = f"files/{one.first}"
         draft.files |= {f"{folder}{path}": file for path, file in found.items()}
         text = f'# line {one.first} of the Dockerfile\ncp -a --no-preserve=ownership "$here/{folder}/." /'
-        draft.blocks.append(Block(one.first, one.last, text))
+        draft.blocks.append(Block(one.first, one.last, "\n".join([text, *rights])))
         self.image.added |= found
         return _line(one, "mod", f"{what}, laid after the commands before it")
 
+    def _rights(self, one: Instruction, found: Mapping[str, BuildFile]) -> Iterator[str]:
+        """Commands for an owner that is not root, and for a mode that no overlay has."""
+        mode = one.option("chmod")
+        owner = self._expand(one.option("chown"), self.image.values) or ""
+        plain = OCTAL.fullmatch(mode) and int(mode, 8) in (0o644, 0o755)
+        paths = " ".join(quoted(path) for path in found)
+        if owner and not ROOT.fullmatch(owner):
+            group = "" if ":" in owner else f":{owner}" if owner.isdecimal() else ":"
+            yield f"chown {quoted(f'{owner}{group}')} {paths}"
+        if mode and not plain:
+            yield f"chmod {quoted(mode)} {paths}"
+
     def _run(self, one: Instruction) -> Iterator[Line]:
-        if not is_shell(self.shell):
+        if not is_shell(self.image.shell):
             yield _line(one, "not-taken", "SHELL names a shell that is not known here")
             return
-        lines = RunReader(self.image, dict(self._mounts(one))).read(self._commands(one))
+        lines = RunReader(self.image, self._mounts(one)).read(self._commands(one))
         yield from lines or [_line(one, "no-effect", "it has no command")]
 
     def _commands(self, one: Instruction) -> tuple[Command, ...]:
@@ -426,20 +464,34 @@ class _Account:
         found = parse_commands(text, (one.first, *one.rows[1:], one.last), self.image.values)
         return tuple(replace(command, first=one.first, last=one.last) for command in found)
 
-    def _mounts(self, one: Instruction) -> Iterator[tuple[str, str]]:
-        """Folders that a RUN alone has, and why what reads them is not taken."""
-        for option, value in one.options:
+    def _mounts(self, one: Instruction) -> Mounts:
+        """What a RUN alone has: files of the build context, folders that no image keeps, and what is not taken."""
+        lost, empty, files = dict[str, str](), list[str](), dict[str, BuildFile]()
+        targets = list[str]()
+        for value in (value for option, value in one.options if option == "mount"):
             parts = dict(part.partition("=")[::2] for part in value.split(","))
-            target = parts.get("target") or parts.get("dst") or parts.get("destination") or ""
-            if option != "mount" or parts.get("type", "bind") in ("cache", "tmpfs") or len(target) < 2:
+            kind, name = parts.get("type", "bind"), parts.get("id") or parts.get("source") or parts.get("src") or ""
+            given = next((parts[key] for key in ("target", "dst", "destination") if parts.get(key)), "")
+            target = self._expand(given, self.image.values)
+            if kind in ("secret", "ssh"):
+                variable = [f"${parts['env']}", f"${{{parts['env']}}}"] if parts.get("env") else []
+                lost |= dict.fromkeys((target or f"/run/secrets/{name}", *variable), "a secret of the build")
                 continue
-            if parts.get("type") in ("secret", "ssh"):
-                yield target, "it reads a secret of the build"
+            place = posixpath.normpath(posixpath.join(self.image.workdir or "", target or ""))
+            if target is None or not place.startswith("/") or place == "/":
+                lost[target or given or value] = "a mount whose place is not known here"
+            elif kind in ("cache", "tmpfs") and "from" not in parts:
+                empty.append(place)
+            elif kind == "bind" and "from" not in parts:
+                source = self._expand(parts.get("source") or parts.get("src") or ".", self.image.values)
+                try:  # a mount reads nothing of what COPY may read
+                    files |= BuildFiles(self.context.root, self.context.rules).copied((source or "",), place)
+                    targets.append(place)
+                except AbsentError as error:
+                    lost[place] = f"a mount: {error}"
             else:
-                yield (
-                    target,
-                    f"it reads {'stage ' + parts['from'] if 'from' in parts else 'the build context'} by a mount",
-                )
+                lost[place] = f"it reads {'stage ' + parts['from'] if 'from' in parts else kind} by a mount"
+        return Mounts(lost=lost, empty=tuple(empty), targets=tuple(targets), files=files)
 
 
 def _no_plain_copy(one: Instruction, places: Sequence[str]) -> str:

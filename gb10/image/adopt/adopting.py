@@ -13,7 +13,7 @@ from gb10.containers.reference import is_reference
 from gb10.errors import EngineError, PatchError, PublishError, UncheckedError, UsageError, VerifyError
 from gb10.image.adopt.accounting import Given, account
 from gb10.image.adopt.adopted import Adopted, Line
-from gb10.image.adopt.build_files import BuildFile, BuildFiles
+from gb10.image.adopt.build_files import BuildFile, BuildFiles, ignore_rules
 from gb10.image.adopt.dockerfile import MOST_BYTES, Dockerfile, parse_dockerfile
 from gb10.image.adopt.recipe_files import rows_of, shown
 from gb10.image.context import Context
@@ -80,7 +80,8 @@ def adopt(library: Library, wanted: Wanted, ask: Ask | None = None) -> Adopted:
     given = Given(arguments=wanted.arguments, target=wanted.target, base=wanted.base)
     parsed = parse_dockerfile(text, file.name)
     _require_declared(wanted.arguments, parsed, file.name)
-    found = account(parsed, BuildFiles(root), given, releases, file.name)
+    rules = ignore_rules(file, root)
+    found = account(parsed, BuildFiles(root, rules), given, releases, file.name)
     if ask and found.base and any(line.verdict == "unchecked" and line.need == "base" for line in found.lines):
         try:
             given = replace(given, environment=ask(found.base))
@@ -88,7 +89,7 @@ def adopt(library: Library, wanted: Wanted, ask: Ask | None = None) -> Adopted:
             why = f"{error.message}; {error.hint}" if error.hint else error.message
             found = replace(found, remarks=(*found.remarks, f"the config of {found.base} is not known", why))
         else:
-            found = account(parsed, BuildFiles(root), given, releases, file.name)
+            found = account(parsed, BuildFiles(root, rules), given, releases, file.name)
     absent = [line for line in found.lines if line.verdict == "unchecked" and line.need == "lost"]
     if absent and wanted.context is None:
         what = "a line copies" if len(absent) == 1 else f"{len(absent)} lines copy"

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from gb10.errors import UsageError
+from gb10.image.adopt.ignore_file import MOST_BYTES as MOST_RULE_BYTES
+from gb10.image.adopt.ignore_file import Rule, is_left_out, read_rules
 
 MOST_FILES: Final = 10_000
 MOST_BYTES: Final = 256 << 20
@@ -32,14 +34,29 @@ class BuildFile:
     executable: bool = False
 
 
-class BuildFiles:
-    """A build context; a file is read when it is copied."""
+def ignore_rules(dockerfile: Path, root: Path) -> tuple[Rule, ...]:
+    """What a build does not see: by NAME.dockerignore beside the Dockerfile, else by .dockerignore of the context.
 
-    def __init__(self, root: Path) -> None:
+    Raises UsageError for a file that Docker refuses, and for one that is a link.
+    """
+    for path in (dockerfile.with_name(f"{dockerfile.name}.dockerignore"), root / ".dockerignore"):
+        if path.is_symlink():
+            raise UsageError(f"{path} is a link, and links are not followed", hint="copy the file there")
+        if path.is_file():
+            with path.open("rb") as file:
+                return read_rules(file.read(MOST_RULE_BYTES + 1), path.name)
+    return ()
+
+
+class BuildFiles:
+    """A build context, without what its ``rules`` leave out; a file is read when it is copied."""
+
+    def __init__(self, root: Path, rules: tuple[Rule, ...] = ()) -> None:
         """Raises UsageError when ``root`` is no folder."""
         if not root.is_dir():
             raise UsageError(f"the build context {root} is no folder", hint="give a folder: --context DIR")
         self.root = root
+        self.rules = rules
         self.left = MOST_BYTES
         self.count = 0
 
@@ -58,7 +75,9 @@ class BuildFiles:
         """A file, or what is in a folder."""
         start = posixpath.normpath(target)
         if (self.root / place).is_dir():
-            inside = (path for path in self._below(place))
+            inside = list(self._below(place))
+            if not inside:
+                raise AbsentError(f"{place or '.'} has no file here: a submodule, or all of it is left out")
             return {
                 posixpath.normpath(f"{start}/{posixpath.relpath(path, place or '.')}"): self.read(path)
                 for path in inside
@@ -83,8 +102,12 @@ class BuildFiles:
             if len(found) > MOST_FILES:
                 raise AbsentError(f"{source} means more than {MOST_FILES:,} files")
         if not found:
-            raise AbsentError(f"{source} is not in the build context")
+            raise AbsentError(f"{source} is not in the build context{self._why_not(parts)}")
         return found
+
+    def _why_not(self, parts: list[str]) -> str:
+        path = "/".join(parts)
+        return ": .dockerignore leaves it out" if (self.root / path).exists() and is_left_out(path, self.rules) else ""
 
     def _names(self, folder: str, pattern: str) -> list[str]:
         try:
@@ -94,7 +117,9 @@ class BuildFiles:
         return [f"{folder}/{name}".lstrip("/") for name in names if fnmatch.fnmatchcase(name, pattern)]
 
     def _kind(self, path: str) -> str | None:
-        """``file`` or ``folder``, None for nothing. Raises AbsentError for a link and for what is no plain file."""
+        """``file`` or ``folder``, None for nothing and for what is left out. Raises AbsentError for a link and for what
+        is no plain file."""
+        out = bool(path) and is_left_out(path, self.rules)
         try:
             mode = (self.root / path).lstat().st_mode
         except (FileNotFoundError, NotADirectoryError):
@@ -102,7 +127,9 @@ class BuildFiles:
         except (OSError, ValueError) as error:  # a name that is too long, or has a NUL
             raise AbsentError(f"{path[:200]!a} cannot be read: {error}") from error
         if stat.S_ISDIR(mode):
-            return "folder"
+            return "folder" if not out or any(rule.back for rule in self.rules) else None
+        if out:
+            return None
         if not stat.S_ISREG(mode):
             what = "a link, and links are not followed" if stat.S_ISLNK(mode) else "no plain file"
             raise AbsentError(f"{path} is {what}")
@@ -116,9 +143,10 @@ class BuildFiles:
             path = f"{folder}/{name}".lstrip("/")
             if name in IGNORED:
                 continue
-            if self._kind(path) == "folder":
+            kind = self._kind(path)
+            if kind == "folder":
                 yield from self._below(path, depth + 1)
-            else:
+            elif kind:
                 yield path
 
     def read(self, path: str) -> BuildFile:

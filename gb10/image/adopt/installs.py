@@ -18,7 +18,20 @@ PYPI: Final = ("https://pypi.org/simple", "https://pypi.python.org/simple")
 FILES: Final = ("-r", "--requirement", "--requirements")
 CONSTRAINTS: Final = ("-c", "--constraint", "--constraints", "--build-constraint", "-b")
 INDEXES: Final = ("-i", "--index-url", "--extra-index-url", "--index", "--default-index", "-f", "--find-links")
-ELSEWHERE: Final = ("-t", "--target", "--prefix", "--root", "-e", "--editable", "--no-binary", "--group", "--overrides")
+ELSEWHERE: Final = (
+    *(
+        "-t",
+        "--target",
+        "--prefix",
+        "--root",
+        "-e",
+        "--editable",
+        "--no-binary",
+        "--group",
+        "--overrides",
+        "--override",
+    ),
+)
 """Options after which it is no plain install into the image, or no wheel."""
 VALUED: Final = (
     *("--index-strategy", "--python", "-p", "--upgrade-strategy", "--global-option", "--config-settings", "-C"),

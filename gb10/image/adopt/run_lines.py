@@ -4,6 +4,8 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
 from typing import Final
 
 from gb10.core.fields import requirement_name
@@ -61,10 +63,17 @@ CACHES: Final = re.compile(
 )
 VARIABLE: Final = re.compile(r"\$\{?([A-Za-z_]\w*)")
 IMPORTS: Final = re.compile(r"\b(import|find_spec|version)\b")
-APT_QUIET: Final = ("update", "clean", "autoclean", "autoremove", "")
+CHANGES: Final = re.compile(
+    r"write|open\(|copy|shutil|subprocess|\bos\.|unlink|rename|symlink|hardlink|mkdir|rmdir|touch|chmod"
+)
+"""What a text of Python that changes files has, and one that only looks does not need."""
+APT_QUIET: Final = ("update", "clean", "autoclean", "")
 PIP_QUIET: Final = ("list", "show", "check", "cache", "freeze", "debug", "inspect", "index", "tree", "")
 TOOLS: Final = ("pip", "setuptools", "wheel", "uv", "build")
 """What installs, without a version: an image keeps its own."""
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+PLAIN_PATH: Final = re.compile(r"/[\w./*?+:@%-]+")
+"""A path that a shell reads as it is written, stars and all."""
 STRIP: Final = re.compile(r"-p(\d+)")
 LARGEST_SCRIPT: Final = 1 << 20
 """Bytes of a mod's run.sh."""
@@ -102,10 +111,27 @@ class Image:
     lost: dict[str, str] = field(default_factory=dict)
     """Paths that would hold what is not taken, and why."""
     wheels: dict[str, WheelNeeded] = field(default_factory=dict)
+    shell: tuple[str, ...] = ("/bin/sh", "-c")
+    user: str = ""
+    """Who runs the commands, where USER names one that is not root."""
+    pythons: list[str] = field(default_factory=list)
+    """Folders of environments that the Dockerfile makes: what is installed into one is not the base's."""
+    first: str = ""
+    """The folder that PATH begins with, as far as it is known."""
+    left: bool = False
+    """Whether something is not taken that a check of the image may look for."""
+    removed: set[str] = field(default_factory=set)
+    """Packages that a command of a mod removes."""
 
     def file(self, path: str) -> BuildFile | None:
         """A file that the build copied, by its path in the image."""
         return self.added.get(path) or self.overlay.get(path)
+
+    @property
+    def own_python(self) -> str:
+        """The environment of their own whose programs come first; empty when the base's do."""
+        active = self.values.get("VIRTUAL_ENV")
+        return next((one for one in self.pythons if self.first == f"{one}/bin" or active == one), "")
 
     def draft(self, *, network: bool) -> Draft:
         """The mod that the next command belongs to."""
@@ -125,21 +151,38 @@ class Image:
         )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mounts:
+    """Paths that are there for one RUN alone. ``lost``: why what reads them is not taken. ``empty``: folders whose
+    content no image keeps. ``files``: of the build context, below ``targets``."""
+
+    lost: Mapping[str, str] = field(default_factory=dict)
+    empty: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    files: Mapping[str, BuildFile] = field(default_factory=dict)
+
+
 class RunReader:
     """The commands of one RUN in their order."""
 
-    def __init__(self, image: Image, mounts: Mapping[str, str]) -> None:
-        """``mounts``: folders that are there for this RUN alone, and why what reads them is not taken."""
+    def __init__(self, image: Image, mounts: Mounts) -> None:
         self.image = image
-        self.mounts = mounts
+        self.mounted = mounts
+        self.mounts = mounts.lost
         self.folder = image.workdir
         self.kept = list[tuple[str, bool]]()
         """Shell lines for the mod; whether one is a command, not only a state."""
         self.left = False
         """Whether something before was not taken: a check of it is not taken either."""
+        self.python = ""
+        """The environment of their own that was activated here."""
         self.network = False
         self.gone = list[int]()
         """Places in ``kept`` of packages that are removed."""
+        self.cleared = list[tuple[int, str]]()
+        """Places in ``kept`` of paths that are removed, with the path."""
+        self.refused = ""
+        """The commands that are not taken, with their known variables put in."""
 
     def read(self, commands: Sequence[Command]) -> list[Line]:
         """A verdict for each command; what goes into a mod is written there as one block."""
@@ -147,9 +190,12 @@ class RunReader:
         states = list[int]()
         for command in commands:
             for line in self._command(command):
+                self.refused += f"{command.seen}\n" if line.verdict == "not-taken" else ""
                 prepares = line.verdict == "no-effect" and line.need == "lost"
                 states += [len(found)] if prepares else []
                 found.append(replace(line, need="") if prepares else line)
+        self.image.left |= self.left
+        self.gone += [place for place, path in self.cleared if f"{path}/" in self.refused]
         if self.left and self.gone:  # an image without a package, and without what takes its place, is of no use
             texts = {self.kept[place][0] for place in self.gone}
             self.kept = [kept for kept in self.kept if kept[0] not in texts]
@@ -157,6 +203,13 @@ class RunReader:
             found = [
                 replace(line, verdict="not-taken", why=why, need="lost") if line.text in texts else line
                 for line in found
+            ]
+        if any(real for _, real in self.kept) and self.image.user:
+            why = f"it runs as {self.image.user}: the commands of a mod run as root"
+            self.image.left = True
+            return [
+                replace(line, verdict="not-taken", why=why) if line.verdict == "mod" or index in states else line
+                for index, line in enumerate(found)
             ]
         if any(real for _, real in self.kept):
             self._write(commands)
@@ -167,22 +220,45 @@ class RunReader:
         return found
 
     def _write(self, commands: Sequence[Command]) -> None:
-        """The block of this RUN: a shell of its own, with the variables that its text reads."""
+        """The block of this RUN: a shell of its own, theirs, with the variables that its text reads."""
         text = "\n".join(text for text, _ in self.kept)
         named = dict.fromkeys(VARIABLE.findall(text))
         exports = [
-            f"export {name}={_quoted(value)}"
+            f"export {name}={quoted(value)}"
             for name in named
             if (value := self.image.values.get(name)) is not None
             and name not in self.image.env
             and name not in self.image.base
         ]
-        place = _quoted(self.image.workdir or "")
+        place = quoted(self.image.workdir or "")
         start = [f"mkdir -p {place}", f"cd {place}"] if self.image.workdir else []
         first = commands[0].first if commands else 0
-        block = [f"# line {first} of the Dockerfile", "(", "set -e", *start, *exports, text, ")"]
+        end = f"END_OF_LINE_{first}"
+        while end in text:
+            end += "_"
+        shell = f"{_started(self.image.shell)} -e /dev/fd/9 9<<'{end}'"  # dash and bash do not agree on echo
+        draft = self.image.draft(network=self.network)
+        before, after = self._set_aside(draft, first)
+        block = [f"# line {first} of the Dockerfile", *before, shell, *start, *exports, text, end, *after]
         last = commands[-1].last if commands else 0
-        self.image.draft(network=self.network).blocks.append(Block(first, last, "\n".join(block)))
+        draft.blocks.append(Block(first, last, "\n".join(block)))
+
+    def _set_aside(self, draft: Draft, first: int) -> tuple[list[str], list[str]]:
+        """Commands that make the mounts of a RUN, and that put back what was there before."""
+        before, after = list[str](), list[str]()
+        for target in (*self.mounted.empty, *self.mounted.targets):
+            place, aside = quoted(target), quoted(f"{target}.gb10-aside")
+            before.append(f"[ ! -e {place} ] || mv {place} {aside}")
+            if target in self.mounted.empty:
+                before.append(f"mkdir -p {place}")
+            else:
+                folder = f"mounts/{first}"
+                inside = {f"{folder}{path}": file for path, file in self.mounted.files.items()}
+                draft.files |= {path: file for path, file in inside.items() if _below(path, f"{folder}{target}")}
+                before.append(f"mkdir -p {quoted(posixpath.dirname(target))}")
+                before.append(f'cp -a --no-preserve=ownership "$here"/{quoted(f"{folder}{target}")} {place}')
+            after.insert(0, f"rm -rf {place}\n[ ! -e {aside} ] || mv {aside} {place}")
+        return before, after
 
     def _command(self, command: Command) -> Iterator[Line]:
         words = without_prefix(command.words)
@@ -204,6 +280,8 @@ class RunReader:
         known: dict[str, Callable[[Command], Line]] = {"git": self._git, "patch": self._patch, "rm": self._removed}
         if not command.words or program in STATE:
             return self._state(command, program)
+        if made := environment_made(words):
+            return self._own_environment(command, made)
         if _compiles(program, words):
             self.left = True
             return _line(command, "not-taken", f"{program} compiles: its result needs a wheel method", "wheel")
@@ -215,6 +293,9 @@ class RunReader:
 
     def _state(self, command: Command, program: str) -> Line:
         """What only changes how the commands after it run."""
+        if program in ("source", ".") and (path := next(iter(command.arguments), "")):
+            place = posixpath.normpath(posixpath.join(self.folder or "", path))
+            self.python = next((one for one in self.image.pythons if place == f"{one}/bin/activate"), self.python)
         if program == "cd":
             target = command.arguments[0] if command.arguments else "/root"
             inside = posixpath.join(self.folder or "", target) if target else ""
@@ -241,18 +322,21 @@ class RunReader:
         place = f" {self.folder}/" if check_folder and self.folder else ""
         if why := self.image.lost_in(f"{text} {shown}{place}", self.mounts):
             return f"it works on what is not taken: {why}", "lost"
+        if (own := self.python or self.image.own_python) and PYTHON.fullmatch(command.program):
+            return f"it runs by the Python of {own}, which the Dockerfile makes", "base"
         for name in VARIABLE.findall(command.text):
             if name in self.image.values and self.image.values[name] is None and name not in _set_here(self.kept):
                 return f"{name} has no value here: --build-arg {name}=VALUE", "value"
         return None
 
     def _in_mod(self, command: Command, *, network: bool = False, why: str = "it runs in the image") -> Line:
-        if reason := self._blocked(command):
+        if reason := self._blocked(command, check_folder=not _names_whole_paths(command)):
             self.left = True
             return _line(command, "not-taken", *reason)
         checks = PYTHON.fullmatch(command.program) and ("-c" in command.words or command.stdin is not None)
         content = f"{command.text}{command.stdin or ''}"
-        if self.left and checks and IMPORTS.search(content) and not re.search(r"write|open\(|copy", content):
+        reads = IMPORTS.search(content) and not CHANGES.search(content)
+        if (self.left or self.image.left) and checks and reads:
             return _line(command, "not-taken", "it checks what is not taken", "lost")
         if sum(len(text) for text, _ in self.kept) + len(command.text) > LARGEST_SCRIPT:
             return _line(command, "not-taken", "the script of the mod would be too long", "lost")
@@ -342,12 +426,14 @@ class RunReader:
 
     def _apt(self, command: Command, verb: str, packages: Sequence[str | None]) -> Line:
         if verb in APT_QUIET:
-            return _line(command, "no-effect", "lists of packages, which an image does not keep")
+            if any(real for _, real in self.kept) and verb != "update":
+                self.kept.append((command.text, False))
+            return _line(command, "no-effect", "lists of packages, which an image does not keep", "lost")
         if verb in ("upgrade", "dist-upgrade", "full-upgrade"):
             return _line(command, "not-taken", "it takes whatever is newest on the day of the build", "base")
         why = f"apt {verb} {' '.join(name or '…' for name in packages)}".strip()
         update = "apt-get update\n" if verb in ("install", "reinstall", "build-dep") else ""
-        if reason := self._blocked(command):
+        if reason := self._blocked(command, check_folder=any(name is None or "/" in name for name in packages)):
             self.left = True
             return _line(command, "not-taken", *reason)
         text = f"{update}{command.text}"
@@ -356,21 +442,15 @@ class RunReader:
         return _line(command, "mod", f"{why[:200]}, with a network: not locked" if update else why[:200])
 
     def _pip(self, command: Command, verb: str, arguments: Sequence[str | None]) -> Iterator[Line]:
-        if verb in PIP_QUIET:
-            yield _line(command, "no-effect", "it changes nothing")
-            return
-        if verb in ("wheel", "download"):
-            self.left = True
-            yield _line(
-                command, "not-taken", f"pip {verb} makes files for another step: it needs a wheel method", "wheel"
-            )
-            return
         if verb != "install":
-            line = self._in_mod(command, network=verb == "sync")
-            self.gone += [len(self.kept) - 1] if verb == "uninstall" and line.verdict == "mod" else []
-            yield line
+            yield self._other_pip(command, verb, arguments)
             return
-        found = read_install(arguments, self._text)
+        if own := self._other_python(command, arguments):
+            self.left = True
+            why = f"it installs into {own}, which the Dockerfile makes: a recipe installs into the base's Python"
+            yield _line(command, "not-taken", why, "base")
+            return
+        found = read_install(arguments, partial(self._text, stdin=command.stdin))
         if found.indexes:
             where = ", ".join(found.indexes)
             why = f"it comes from {where}: a recipe on an image names no further index"
@@ -382,6 +462,11 @@ class RunReader:
         if found.problems:
             self.left = True
             yield _line(command, "not-taken", "; ".join(found.problems[:5])[:400], "value")
+        again = [text for text in found.requirements if requirement_name(text) in self.image.removed]
+        if again and not (found.trees or found.places or found.problems):
+            why = f"pip, after a command that removes {requirement_name(again[0])}"
+            yield self._in_mod(command, network=True, why=why)
+            return
         tools = [text for text in found.requirements if text in TOOLS]
         found = replace(found, requirements=tuple(text for text in found.requirements if text not in TOOLS))
         if tools and not found.requirements:
@@ -397,10 +482,48 @@ class RunReader:
         elif not (tools or found.trees or found.places or found.problems):
             yield _line(command, "no-effect", "it installs nothing")
 
-    def _text(self, path: str) -> str | None:
-        """A file that the build copied, as text."""
-        place = posixpath.normpath(posixpath.join(self.folder or "", path))
-        file = self.image.file(place)
+    def _other_pip(self, command: Command, verb: str, arguments: Sequence[str | None]) -> Line:
+        """Every subcommand but ``install``."""
+        if verb in PIP_QUIET:
+            return _line(command, "no-effect", "it changes nothing")
+        if verb in ("wheel", "download"):
+            self.left = True
+            why = f"pip {verb} makes files for another step: it needs a wheel method"
+            return _line(command, "not-taken", why, "wheel")
+        line = self._in_mod(command, network=verb == "sync")
+        if verb == "uninstall" and line.verdict == "mod":
+            self.image.removed |= {requirement_name(word) for word in arguments if word and NAME.fullmatch(word)}
+            self.gone.append(len(self.kept) - 1)
+        return line
+
+    def _other_python(self, command: Command, arguments: Sequence[str | None]) -> str:
+        """The environment of their own that a pip installs into; empty for the base's Python."""
+        named = [
+            word.partition("=")[2] or after or ""
+            for word, after in zip(arguments, (*arguments[1:], None), strict=True)
+            if word and word.partition("=")[0] in ("-p", "--python")
+        ]
+        programs = [word for word in without_prefix(command.words)[:1] if word] + named
+        found = (one for one in self.image.pythons if any(_below(path, one) for path in programs))
+        return next(found, self.python or self.image.own_python)
+
+    def _own_environment(self, command: Command, folder: str) -> Line:
+        """A Python of their own: neither it nor what is installed there is the base's."""
+        self.left = True
+        place = posixpath.normpath(posixpath.join(self.folder or "", folder))
+        if place.startswith("/"):
+            self.image.pythons.append(place)
+            self._lose(place, "a Python of its own")
+        return _line(command, "not-taken", "a Python of its own: a recipe installs into the base's", "base")
+
+    def _file(self, path: str) -> BuildFile | None:
+        return self.mounted.files.get(path) or self.image.file(path)
+
+    def _text(self, path: str, stdin: str | None = None) -> str | None:
+        """A file that the build copied or mounts, or the heredoc of the command, as text."""
+        if path in ("/dev/stdin", "-"):
+            return stdin
+        file = self._file(posixpath.normpath(posixpath.join(self.folder or "", path)))
         return file.content.decode("utf-8", "replace") if file else None
 
     def _compiled(self, command: Command, found: Installs) -> Iterator[Line]:
@@ -417,7 +540,8 @@ class RunReader:
             tree = next(
                 (tree for folder, tree in self.image.clones.items() if f"{path}/".startswith(f"{folder}/")), None
             )
-            wheels = [name for name in (*self.image.overlay, *self.image.added) if _matches(name, path)]
+            known = (*self.image.overlay, *self.image.added, *self.mounted.files)
+            wheels = [name for name in known if _matches(name, path)]
             if path.endswith(".whl") and wheels:
                 yield self._in_mod(command, network="--no-deps" not in command.words, why=f"the wheel {place}")
                 continue
@@ -429,6 +553,8 @@ class RunReader:
                 )
             elif why := self.image.lost_in(f" {path}/ ", self.mounts):
                 yield _line(command, "not-taken", f"{place}: {why}", "lost")
+            elif path.endswith(".whl"):
+                yield _line(command, "not-taken", f"{place} is not among the files that it copies or mounts", "lost")
             else:
                 yield _line(command, "not-taken", f"{place} is a folder of sources: it needs a wheel method", "wheel")
 
@@ -458,9 +584,10 @@ class RunReader:
             return _line(command, "no-effect", "it changes nothing that an image keeps")
         if _git_fetches(command):
             self.left = True
-            after = command.words.index("-C") + 1 if "-C" in command.words[:-1] else -1
-            place = command.words[after] if after > 0 or "init" in command.words else None
-            self._lose(place or "", "sources that git fetches")
+            after = command.words.index("-C") + 1 if "-C" in command.words[:-1] else 0
+            words = command.words[command.words.index("init") + 1 :] if "init" in command.words else ()
+            named = next((word for word in words if word and not word.startswith("-")), ".")
+            self._lose(posixpath.join((command.words[after] if after else "") or "", named), "sources that git fetches")
             return _line(command, "not-taken", "git fetches what no lock has: it needs a wheel method", "wheel")
         return self._in_mod(command)
 
@@ -503,8 +630,9 @@ class RunReader:
         found = dict[str, bytes]()
         for path in files:
             place = posixpath.normpath(posixpath.join(self.folder or "", path))
-            for name in sorted(name for name in (*self.image.overlay, *self.image.added) if _matches(name, place)):
-                file = self.image.file(name)
+            known = {**self.image.overlay, **self.image.added, **self.mounted.files}
+            for name in sorted(name for name in known if _matches(name, place)):
+                file = self._file(name)
                 text = self._for_us(file.content if file else b"", folder, values.get("strip", "1"))
                 if text is None:
                     return None
@@ -536,32 +664,40 @@ class RunReader:
 
     def _removed(self, command: Command) -> Line:
         """``rm``: of what no image of ours gets, or of files that only the build needed, nothing is left to do."""
-        places = list[str]()
+        places, written = list[str](), dict[str, str]()
         for word in command.arguments:
             if word is None:
                 return self._in_mod(command)
             if not word.startswith("-"):
                 places.append(posixpath.normpath(posixpath.join(self.folder or "", word)))
+                written[places[-1]] = word
         scripts = "\n".join(
             [*(one.text for draft in self.image.drafts for one in draft.blocks), *(text for text, _ in self.kept)]
         )
+        made = bool(self.image.drafts) or any(real for _, real in self.kept)
         open_ones = list[str]()
         for place in places:
-            copied = [path for path in self.image.overlay if path == place or path.startswith(f"{place.rstrip('*')}")]
+            known = (*self.image.overlay, *self.image.added)
+            copied = [path for path in known if path == place or path.startswith(f"{place.rstrip('*')}")]
             if self.image.lost_in(f" {place}/ ", self.mounts) or place in self.image.clones:
                 continue
-            if copied and place not in scripts and not self.image.drafts:
+            if copied and not made:
                 for path in copied:
                     del self.image.overlay[path]
-            elif copied or not CACHES.fullmatch(place):
+            elif copied or made or not CACHES.fullmatch(place):  # a command of the mod may have made it
                 open_ones.append(place)
         if not open_ones:
             return _line(command, "no-effect", "files that the image does not get")
-        if self.left and any(place.startswith(("/tmp", "/opt", "/root", "/workspace")) for place in open_ones):  # noqa: S108
-            known = [place for place in open_ones if place in scripts or self.image.file(place)]
-            if not known:
-                return _line(command, "no-effect", "files of what is not taken")
-        return self._in_mod(command)
+        work = any(place.startswith(("/tmp", "/opt", "/root", "/workspace")) for place in open_ones)  # noqa: S108
+        if self.left and work and not any(place in scripts or self.image.file(place) for place in open_ones):
+            return _line(command, "no-effect", "files of what is not taken")
+        paths = [written[place] for place in open_ones]
+        if len(paths) < len(places) and all(PLAIN_PATH.fullmatch(path) for path in paths):
+            command = replace(command, text=f"rm -rf {' '.join(paths)}", words=("rm", "-rf", *paths), seen="")
+        line = self._in_mod(command)
+        if line.verdict == "mod":
+            self.cleared += [(len(self.kept) - 1, place) for place in open_ones]
+        return line
 
 
 def finished(drafts: Sequence[Draft], name: str) -> tuple[ModDraft, ...]:
@@ -584,12 +720,46 @@ def _line(command: Command, verdict: Verdict, why: str, need: Need = "") -> Line
     )
 
 
+def _names_whole_paths(command: Command) -> bool:
+    """Whether a plain command of files, or of users, needs no current directory: all its paths begin at the root."""
+    plain = command.program in ("mkdir", "rm", "rmdir", "ln", "touch", "useradd", "groupadd", "ldconfig")
+    return plain and all(word and word.startswith(("/", "-")) for word in command.arguments if word != "")
+
+
+def _below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def environment_made(words: Sequence[str | None]) -> str:
+    """The folder of an environment that a command makes for Python; empty for any other command."""
+    plain = [word for word in words[1:] if word and not word.startswith("-")]
+    program = (words[0] or "").rsplit("/", 1)[-1] if words else ""
+    if PYTHON.fullmatch(program) and [*words[1:2]] == ["-m"] and plain[:1] in (["venv"], ["virtualenv"]):
+        return plain[1] if len(plain) > 1 else ""
+    if program == "virtualenv":
+        return plain[0] if plain else ""
+    if program == "uv" and plain[:1] == ["venv"]:
+        valued = {after for word, after in pairwise(words) if word in ("-p", "--python", "--prompt", "--seed-packages")}
+        return next((word for word in plain[1:] if word not in valued), ".venv")
+    return ""
+
+
+def _started(shell: Sequence[str]) -> str:
+    """The shell of SHELL without its last option, ``-c``."""
+    *words, last = shell
+    return " ".join(_word(word) for word in (*words, last.removesuffix("c")) if word != "-")
+
+
+def _word(text: str) -> str:
+    return text if re.fullmatch(r"[\w./=+-]+", text) else quoted(text)
+
+
 def _compiles(program: str, words: Sequence[str | None]) -> bool:
     """Whether a command compiles or packs."""
     if program in COMPILERS:
         return "--version" not in words and "-V" not in words
     if program == "uv":
-        return any(word in ("build", "sync", "run", "venv") for word in words)
+        return any(word in ("build", "sync", "run") for word in words)
     python = PYTHON.fullmatch(program) is not None
     script = next((word or "" for word in words[1:] if not (word or "").startswith("-")), "")
     return python and (script.rsplit("/", 1)[-1] == "setup.py" or [*words[1:3]] == ["-m", "build"])
@@ -610,7 +780,8 @@ def _set_here(kept: Sequence[tuple[str, bool]]) -> set[str]:
     return {name for text, _ in kept for name in re.findall(r"(?:^|\s)([A-Za-z_]\w*)=", text)}
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A word of a shell that means exactly this text."""
     return "'" + text.replace("'", "'\\''") + "'"
 
 

@@ -173,7 +173,9 @@ class _Reader:
                 stdin = _text(next((part for part in child.children if part.type == "heredoc_body"), None))
                 waiting += child.children
             elif child.type == "file_redirect":
-                target = self._word(child.child_by_field_name("destination"))
+                place, *more = child.children_by_field_name("destination") or [None]
+                target = self._word(place)
+                words += [self._word(word) for word in more]  # the grammar takes every word behind it for a file
                 signs = {part.type for part in child.children}
                 if signs & {">", ">>", "&>", "&>>", ">|"}:
                     writes.append(target)

@@ -141,6 +141,8 @@ def with_trust(ctx: Context, found: Adopted) -> Adopted:
         trial = run_trial(ctx, found, first)
     except FAILURES as error:
         where = (error.where or "").splitlines()
+        hint = f"the commands did not run: {error.hint.splitlines()[0]}" if error.hint else ""
+        found = replace(found, remarks=(*found.remarks, *filter(None, [hint])))
         return _unchecked(found, first.blocks[0].first, ": ".join((error.message, *where[:1])))
     return recorded(found, trial, load_releases(ctx.catalog.patches))
 

@@ -25,7 +25,7 @@ from gb10.image.context import Context
 from gb10.image.locked_files import fetch_files
 from gb10.image.patches.graft import graft
 from gb10.image.patches.patched import patched_files
-from gb10.image.plan.compiles import compile_files
+from gb10.image.plan.compiles import compile_files, stage_files
 from gb10.image.plan.render import wheel_dockerfile
 from gb10.image.plan.values import Plan, Step, wheel_inputs
 from gb10.image.proof.scans import prove_wheel
@@ -153,7 +153,7 @@ def _compile(ctx: Context, engine: Engine, plan: Plan, step: Step, work: Path, *
     """Compile a wheel into ``work``, prove that every module holds the GPU code it declares, and record its hash."""
     own, inputs = ctx.catalog.contents, wheel_inputs(plan, step.name)
     text = wheel_dockerfile(plan, step, ctx.catalog.templates, **compilers(ctx, plan, step, inputs))
-    scripts = ctx.catalog.toolkit.digests_of(*compile_files(plan.recipe.wheels[step.name]))
+    scripts = ctx.catalog.toolkit.digests_of(*compile_files(plan.recipe, plan.recipe.wheels[step.name]))
     job = CompileJob(
         plan=plan,
         step=step,
@@ -162,7 +162,7 @@ def _compile(ctx: Context, engine: Engine, plan: Plan, step: Step, work: Path, *
         files={
             "Dockerfile": text.encode(),
             **({"kernels.json": json.dumps(step.kernels).encode()} if step.kernels else {}),
-            **{name: own[name] for name in scripts},
+            **stage_files(scripts, own),
         },
         build_args={"REBUILD": uuid.uuid4().hex} if rebuild else {},
     )

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from packaging.version import Version
+
 from gb10.core.files import digest
 from gb10.errors import UsageError
 from gb10.image.plan.options import Options
@@ -16,6 +18,9 @@ from gb10.image.recipe.kernel_sets import KernelSet, content, target_wheels
 
 BLANK: Final = "0" * 64
 NO_DAY: Final = datetime.date(1980, 1, 1)
+BY_PROVIDERS: Final = "inside/compile/jit_cache.py"
+IN_ONE_FOLDER: Final = "inside/compile/jit_cache_folder.py"
+"""In place of the other, for a FlashInfer before 0.7."""
 INSTALLER: Final = "inside/install/install.py"
 # The scripts of a compile stage, by method; a folder stands for every file below it, as in Toolkit.of. All take the
 # compile cache's settings from compilers.py, and write their archive by pack_wheel.py.
@@ -125,9 +130,10 @@ def wheel_step(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
         kernels=kernels,
     )
     undated = replace(draft, lock=lock.model_copy(update={"created": NO_DAY}))
-    _check_units(build, toolkit)
+    _check_units(draft.recipe, build, toolkit)
     machines = [_compilers(machine, step, toolkit) for machine in on_each_machine(undated)]
-    own = [toolkit.digests_of(INSTALLER, *compile_files(build), *UNPACKER), content(kernels) if kernels else None]
+    scripts = (INSTALLER, *compile_files(draft.recipe, build), *UNPACKER)
+    own = [toolkit.digests_of(*scripts), content(kernels) if kernels else None]
     uses = [[*use.inputs, use.folder] for origin in inputs.origins for use in origin.patches]
     patched = [uses, toolkit.digests_of(*PATCHER)] if uses else []
     files = [file.sha256 for file in inputs.files]
@@ -167,10 +173,19 @@ def _python(draft: Plan, build: WheelBuild) -> list[str]:
     return found
 
 
-def compile_files(build: WheelBuild) -> tuple[str, ...]:
+def compile_files(recipe: Recipe, build: WheelBuild) -> tuple[str, ...]:
     """The names of our files that the compile stage of a wheel reads, for ``Toolkit.of``."""
     units = (f"units/{build.kernels}",) if build.method == "extension" else ()
-    return (*COMPILE_SCRIPTS[build.method], *units)
+    names = (*COMPILE_SCRIPTS[build.method], *units)
+    release = (recipe.sources[build.source].sdist or "").partition("==")[2] if build.method == "aot" else ""
+    if not release or Version(release).release >= (0, 7):
+        return names
+    return tuple(IN_ONE_FOLDER if name == BY_PROVIDERS else name for name in names)
+
+
+def stage_files(names: Mapping[str, object], contents: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Our files of a compile stage by their place in it: what becomes the package's ``__init__`` has one name there."""
+    return {BY_PROVIDERS if name == IN_ONE_FOLDER else name: contents[name] for name in names}
 
 
 def kernel_set(build: WheelBuild, toolkit: Toolkit) -> KernelSet | None:
@@ -230,8 +245,8 @@ def _check_replaced(draft: Plan, build: WheelBuild) -> None:
         )
 
 
-def _check_units(build: WheelBuild, toolkit: Toolkit) -> None:
-    if not all(toolkit.digests_of(name) for name in compile_files(build)):
+def _check_units(recipe: Recipe, build: WheelBuild, toolkit: Toolkit) -> None:
+    if not all(toolkit.digests_of(name) for name in compile_files(recipe, build)):
         raise UsageError(
             f"the kernel set {build.kernels} has no units",
             where=f"kernels/{build.kernels}",

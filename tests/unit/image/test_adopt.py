@@ -14,6 +14,7 @@ from gb10.errors import PublishError, UsageError
 from gb10.image.adopt.adopted import Adopted, Line
 from gb10.image.adopt.adopting import Wanted, adopt, unchecked_error
 from gb10.image.adopt.dockerfile import expand, parse_dockerfile
+from gb10.image.adopt.ignore_file import is_left_out, read_rules
 from gb10.image.adopt.installs import Tree, git_checkout, git_clone, pip_arguments, read_install
 from gb10.image.adopt.recipe_files import write_recipe
 from gb10.image.adopt.shell import parse_commands
@@ -417,3 +418,143 @@ def test_words_of_pip_and_git() -> None:
     assert found.requirements == ("y", "x==1")
     assert found.places == ("./wheel.whl",)
     assert found.problems == ("/a is not among the files that it copies", "-e .: no plain install of a wheel")
+
+
+SAID = [
+    # a redirection takes one word, also the one that somebody forgot to quote
+    ("RUN pip install --no-deps transformers>=4.37.0 accelerate chandra-ocr", [("taken", "transformers, accelerate")]),
+    # what a removal keeps small stays small
+    (
+        "RUN apt-get update && apt-get install -y git && rm -rf /var/lib/apt/lists/*",
+        [("mod", ""), ("mod", ""), ("mod", "")],
+    ),
+    ("RUN pip install x && rm -rf /root/.cache", [("taken", ""), ("no-effect", "")]),
+    ("RUN touch /a\nCOPY f.py /tmp/f.py\nRUN python3 /tmp/f.py && rm /tmp/f.py", [("mod", "")] * 3),
+    ("COPY f.py /tmp/f.py\nRUN cd /tmp && python3 f.py && rm /tmp/f.py", [("mod", "")] * 3),
+    ("RUN apt-get purge -y git && apt-get autoremove -y", [("mod", ""), ("mod", "apt autoremove")]),
+    # sources that git fetches into the current folder
+    (
+        "RUN mkdir /tmp/d && cd /tmp/d && git init -q && git fetch x && rm -rf /usr/e && cp a /usr/e/",
+        [
+            ("mod", ""),
+            ("mod", ""),
+            *[("not-taken", "")] * 2,
+            ("not-taken", "take its place"),
+            ("not-taken", "git fetches"),
+        ],
+    ),
+    (
+        "RUN git clone https://h/a /a\nWORKDIR /a\nRUN apt-get install -y g++",
+        [("not-taken", ""), ("mod", "apt install g++")],
+    ),
+    # a check of what is left out, in another RUN
+    ("RUN git clone https://h/a /a\nRUN python3 -c 'import a'", [("not-taken", ""), ("not-taken", "it checks")]),
+    (
+        "RUN git clone https://h/a /a\nRUN python3 -c \"import shutil; shutil.rmtree('/x')\"",
+        [("not-taken", ""), ("mod", "it runs")],
+    ),
+    # a Python of their own is not the base's
+    (
+        "RUN python3 -m venv /v && /v/bin/pip install x",
+        [("not-taken", "of its own"), ("not-taken", "installs into /v")],
+    ),
+    ("RUN uv venv -p 3.12 /v\nENV PATH=/v/bin:/bin\nRUN pip install x", [("not-taken", ""), ("not-taken", "into /v")]),
+    ("RUN uv venv /v\nENV PATH=/v/bin:$PATH\nRUN pip install x", [("not-taken", ""), ("not-taken", "into /v")]),
+    ("RUN uv venv /v\nRUN uv pip install -p /v x", [("not-taken", ""), ("not-taken", "into /v")]),
+    ("RUN uv venv /v && . /v/bin/activate && python f.py", [("not-taken", "")] * 2 + [("not-taken", "Python of /v")]),
+    # a package that a command removes, and one of another name
+    (
+        "RUN pip uninstall -y a && pip install a==1 && pip install b",
+        [("mod", ""), ("mod", "with a network"), ("taken", "")],
+    ),
+    ("RUN pip install -c /dev/stdin a <<'E'\nb==1\nE", [("taken", "requirements: a")]),
+    ("RUN pip install /w/*.whl", [("not-taken", "not among the files")]),
+    # who runs it, and what it needs that an image does not keep
+    ("USER 1000\nRUN touch /a", [("not-taken", "it runs as 1000")]),
+    ("USER 1000:1000\nUSER 0:0\nRUN touch /a", [("mod", "")]),
+    ("RUN --mount=type=secret,id=t cat /run/secrets/t > /a", [("not-taken", "a secret of the build")]),
+    ("RUN --mount=type=secret,id=t,env=T echo ${T} > /a", [("not-taken", "a secret of the build")]),
+    (
+        "RUN --mount=type=bind,source=no.txt,target=/n cat /n > /a",
+        [("not-taken", "no.txt is not in the build context")],
+    ),
+    ("RUN --mount=type=bind,source=r.txt,target=/n/r.txt pip install -r /n/r.txt", [("taken", "requirements: q==1")]),
+    (
+        f"RUN --mount=source=1.patch,target=/p cd {SITE} && git apply /p",
+        [("no-effect", ""), ("taken", "patches: p.patch")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), SAID, ids=[text[:60] for text, _ in SAID])
+def test_what_was_wrong_without_a_word(tmp_path: Path, text: str, expected: list[tuple[str, str]]) -> None:
+    """Found by reading the verdicts of public Dockerfiles, line by line."""
+    for name, content in (("f.py", "print()\n"), ("r.txt", "q==1\n"), ("1.patch", DIFF)):
+        (tmp_path / name).write_text(content)
+    lines = [line for line in adopted(tmp_path, text).lines if line.instruction == "RUN"]
+    assert [line.verdict for line in lines] == [verdict for verdict, _ in expected]
+    assert all(part in line.why for line, (_, part) in zip(lines, expected, strict=True)), lines
+
+
+def test_a_mount_is_there_for_its_run_alone_and_a_cache_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "fix").mkdir()
+    (tmp_path / "fix/a.sh").write_text("touch /x\n")
+    text = "RUN --mount=type=bind,source=fix,target=/f --mount=type=cache,target=/var/cache/c sh /f/a.sh"
+    (mod,) = adopted(tmp_path, f'{text}\nSHELL ["/bin/bash", "-euxo", "pipefail", "-c"]\nRUN echo a').mods
+    assert list(mod.files) == ["mounts/2/f/a.sh"]
+    rows = mod.script.splitlines()
+    assert rows.index("mkdir -p '/var/cache/c'") < rows.index("sh /f/a.sh") < rows.index("rm -rf '/f'")
+    assert "/bin/sh -e /dev/fd/9 9<<'END_OF_LINE_2'" in rows
+    text = 'SHELL ["/bin/bash", "-euxo", "pipefail", "-c"]\nRUN touch /a'
+    assert "/bin/bash -euxo pipefail - -e" not in (script := adopted(tmp_path, text).mods[0].script)
+    assert "/bin/bash -euxo pipefail -e /dev/fd/9" in script
+
+
+def test_owner_and_mode_of_a_copy_are_commands_of_a_mod(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    found = adopted(tmp_path, "COPY --link --chown=app:app --chmod=0640 a /etc/a\nCOPY --chown=0 --chmod=755 a /b")
+    assert "chown 'app:app' '/etc/a'\nchmod '0640' '/etc/a'" in found.mods[0].script
+    assert verdicts(found, "COPY") == [("mod", ""), ("mod", "")]
+    assert "'/b'" not in found.mods[0].script
+
+
+@pytest.mark.parametrize(
+    ("rules", "left"),
+    [
+        ("", "a.log b/a.log b/c/d e"),
+        ("# no rule\n*.log\n", "b/a.log b/c/d e"),
+        ("**/*.log", "b/c/d e"),
+        ("b\n!b/c", "a.log b/c/d e"),
+        ("*\n!e", "e"),
+        ("/b/c/\n./a.*\nb/../e", "b/a.log"),
+        ("[a-b]*", "e"),
+        ("b/**/d\n?", "a.log"),
+        ("\ufeffa.log\r\n! a.log \r\n", "a.log b/a.log b/c/d e"),
+    ],
+)
+def test_the_build_does_not_see_what_its_rules_leave_out(rules: str, left: str) -> None:
+    names = ["a.log", "b/a.log", "b/c/d", "e"]
+    found = read_rules(rules.encode(), ".dockerignore")
+    assert [name for name in names if not is_left_out(name, found)] == left.split()
+
+
+def test_rules_of_a_dockerfile_go_before_those_of_the_folder(tmp_path: Path) -> None:
+    for name in ("a", "b", ".dockerignore"):
+        (tmp_path / name).write_text("b")
+    assert (
+        line_of(adopted(tmp_path, "COPY b /b"), "COPY b").why
+        == "b is not in the build context: .dockerignore leaves it out"
+    )
+    (tmp_path / "Dockerfile.dockerignore").write_text("*\n!b\n")
+    found = adopted(tmp_path, "COPY b /b\nCOPY . /all/\nCOPY a /a")
+    assert list(found.overlay) == ["/all/b", "/b"]
+    assert line_of(found, "COPY a").verdict == "unchecked"
+    (tmp_path / "empty").mkdir()
+    assert "no file here" in line_of(adopted(tmp_path, "COPY empty /e"), "COPY empty").why
+
+
+@pytest.mark.parametrize("rules", ["!", "[", "a\n" * 5000, "a" * (1 << 19)])
+def test_rules_that_docker_refuses_are_one_error(tmp_path: Path, rules: str) -> None:
+    (tmp_path / ".dockerignore").write_text(rules)
+    with pytest.raises(UsageError, match="dockerignore"):
+        adopted(tmp_path, "COPY a /a")

@@ -1,5 +1,6 @@
 """What the recorder of ``adopt --trust`` finds changed below a root; its bounds are shown by real stages."""
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -97,16 +98,16 @@ def test_an_attribute_is_a_change(tmp_path: Path) -> None:
     assert rows[0]["after"]["attributes"]
 
 
-def test_what_is_new_is_removed_whatever_its_depth(tmp_path: Path) -> None:
+def test_what_is_new_is_removed_whatever_its_depth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Paths that are longer than any program can name, below what is new and below what the recorder does not list."""
+    monkeypatch.chdir(tmp_path)  # and back: the recorder ends at the root
     found, root = recorder(tmp_path)
     for start in (root, root / "site/__pycache__"):
-        os.chdir(start)
-        for _ in range(900):
-            Path("d" * 9).mkdir()
-            os.chdir("d" * 9)
-        Path("file").touch()
-    os.chdir(tmp_path)
+        with contextlib.chdir(start):
+            for _ in range(900):
+                Path("d" * 9).mkdir()
+                os.chdir("d" * 9)
+            Path("file").touch()
     (root / "site/one.py").write_text("changed\n")
     (root / "site/link").symlink_to(tmp_path / "base")
     (tmp_path / "before/lib/inner").mkdir(parents=True)
