@@ -26,8 +26,7 @@ from gb10.image.build.costs import (
 from gb10.image.build.kept_by_engine import one_by_one
 from gb10.image.context import Context, cores, memory
 from gb10.image.plan.catalog import Catalog
-from gb10.image.plan.dag import torch_problem
-from gb10.image.plan.values import Plan, Step
+from gb10.image.plan.values import Plan, Step, torch_problem
 from gb10.image.recipe.image_recipe import WHOLE
 from gb10.image.recipe.kernel_sets import entries
 from gb10.sources.debian.mirror import mirror_url
