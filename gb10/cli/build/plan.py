@@ -29,7 +29,9 @@ app = verb_app("""Show every build step, its key, and whether its result is cach
 hit      the result is in the store
 miss     the result will be made
 about s  estimated seconds, without downloads; below stands on which machine they were measured
-MB       size of the step's files; those in the store are not downloaded again
+download MB of the step's files that the store has not; then, estimated from the files:
+written  MB that making it writes: downloads, the stage, the layer
+kept     MB that stay: the files in the store, the layer in the engine
 """)
 
 

@@ -1,5 +1,6 @@
 """``cache``: show what the store keeps, make room, check its hashes, share its wheels."""
 
+import hashlib
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from gb10.containers.connection import Engine
 from gb10.containers.embedded.daemon import Place, answering
 from gb10.core.host import Host
 from gb10.core.inputs_digest import inputs_digest
+from gb10.core.installation import ROOT
 from gb10.core.kept_sizes import KeptSizes
 from gb10.core.store import Store
 from gb10.core.store_gc import (
@@ -77,9 +79,10 @@ KINDS: Final = {
 def needed(host: Host) -> "Reasons":
     """Why each entry is needed. To know it, every image is planned; so the store keeps the answer.
 
-    It holds while no file of the checkout and no setting changes. A recipe without a plan is reported every time.
+    It holds while no file of this checkout and no setting changes. A recipe without a plan is reported every time.
     """
-    place, now = host.store.root / "needed.json", inputs_digest(("needed", os.uname().machine), host.env)
+    place = host.store.entry("needed", f"{hashlib.sha256(os.fsencode(ROOT)).hexdigest()[:32]}.json")
+    now = inputs_digest(("needed", os.uname().machine), host.env)
     with suppress(OSError, ValueError, TypeError, KeyError):  # none yet, or damaged: it is made again
         kept = json.loads(place.read_text(encoding="utf-8"))
         if kept["inputs"] == now:
@@ -96,6 +99,9 @@ def needed(host: Host) -> "Reasons":
         with suppress(OSError):  # a full or read-only disk: the next call plans again
             rows = [[room, key, why] for (room, key), why in found.items()]
             host.store.write_text(place, json.dumps({"inputs": now, "needed": rows}))
+            for other in place.parent.iterdir():  # of checkouts that are gone
+                if time.time() - other.stat().st_mtime > 30 * DAY:
+                    other.unlink()
     return found
 
 

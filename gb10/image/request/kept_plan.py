@@ -12,6 +12,7 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from gb10.core.files import digest
 from gb10.core.inputs_digest import inputs_digest
 from gb10.image.context import Context
 from gb10.image.plan.catalog import ROOT
@@ -35,7 +36,7 @@ def planned(ctx: Context, request: Request, *, shown: bool) -> Plan:
         return _made(ctx, request)
     words = ("plan", os.uname().machine, version("uv"), json.dumps(asdict(request)))
     inputs = inputs_digest(words, ctx.env)
-    place = ctx.store.entry(ROOM, f"{hashlib.sha256(words[-1].encode()).hexdigest()[:32]}.json")
+    place = ctx.store.entry(ROOM, f"{digest([str(ROOT), *words])[:32]}.json")  # other checkouts have their own
     kept = _read(place, inputs)
     if kept:
         return kept
