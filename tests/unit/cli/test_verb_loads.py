@@ -88,7 +88,8 @@ def test_a_plan_that_is_shown_again_is_not_made(tmp_path: Path, verb: str, first
 
 def test_doctor_loads_what_it_needs(tmp_path: Path) -> None:
     names, reads = loaded(tmp_path, f"doctor --log {LOG}")
-    assert len([name for name in names if name.startswith("gb10.")]) <= 161
+    assert len([name for name in names if name.startswith("gb10.")]) <= 107
+    assert not names & {*CLIENTS, "detect_secrets"}
     assert len(set(reads)) <= 12
 
 
