@@ -12,6 +12,7 @@ from gb10.containers.connection import Engine
 from gb10.core.compilers_seen import compilers_seen
 from gb10.core.fetch import stored
 from gb10.core.fields import requirement_name
+from gb10.core.files import has_hard_links
 from gb10.core.forecast import Forecast
 from gb10.core.work_state import Part, Unit
 from gb10.errors import BuildError, UsageError
@@ -185,6 +186,13 @@ def check_disk_and_memory(ctx: Context, needed: Needs, engine: Engine | None) ->
         f"{needed.download / 1e9:.1f} GB to download, about {needed.seconds / 60:.0f} min"
         f"{' at the speed of another machine' if needed.foreign else ''}"
     )
+    with ctx.store.folder("links") as folder:
+        linked = has_hard_links(folder)
+    if not linked:
+        ctx.reporter.say(
+            f"the file system of {ctx.store.root} has no hard links: what a step sends to the engine is copied for it, "
+            "which takes longer and, for the time of the step, the size of its files once more"
+        )
     for folder, wanted in _disks(ctx.store.root, engine.data if engine else None, needed).items():
         if wanted > shutil.disk_usage(folder).free:
             raise BuildError(
