@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from gb10 import __version__
-from gb10.cli.typer_click import CompletionItem
+from gb10.cli.typer_click import CompletionItem, lazily_checked
 from gb10.cli.values import VALUED, stub
 from gb10.core.installation import as_started
 from gb10.errors import UsageError, exit_codes
@@ -104,9 +104,14 @@ class Verbs(TyperGroup):
         if cmd_name not in VERBS:
             raise UsageError(f"no verb {cmd_name!r}", hint=_closest(cmd_name))
         module = importlib.import_module(MODULES[cmd_name])
-        found = _as_started(typer.main.get_command(module.app))
+        found = lazily_checked(_as_started(typer.main.get_command(module.app)))
         found.name, found.short_help = cmd_name, VERBS[cmd_name]
         return found
+
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        """The options before the verb."""
+        lazily_checked(self)
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: "Context", args: list[str]) -> "tuple[str | None, Command | None, list[str]]":
         """The verb; to complete the value of a shared option, no verb is imported."""

@@ -79,10 +79,12 @@ def building(
     cache_to: Sequence[str] | None = None,
 ) -> Context:
     """The context with a builder and build caches; raises UsageError for a wrong name or syntax."""
-    from gb10.containers.buildx.build_cache import check_cache  # noqa: PLC0415 - Docker's library, for verbs that build
-
     if builder is not None and BUILDER.fullmatch(builder) is None:
         raise UsageError(f"not a builder name: {builder!r}", hint="docker buildx ls lists your builders")
+    if not (cache_from or cache_to):
+        return replace(ctx, builder=builder)
+    from gb10.containers.buildx.build_cache import check_cache  # noqa: PLC0415 - for a build cache
+
     return replace(
         ctx,
         builder=builder,

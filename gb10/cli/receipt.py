@@ -5,7 +5,6 @@ and engine, and of every file of the checkout. It is valid only while
 the engine, by its socket, still has this image under every tag.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -19,16 +18,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from gb10.core.config import config_file, with_cache_dir
-from gb10.core.installation import ROOT, package_of
 from gb10.core.store import Store, store_root
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
 
-READ = ("templates", "recipes", "patches", "kernels", "benches")
-CHOICES = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
-OWN = "GB10_"
-"""How the variables of our own settings begin: any of them may change what a run does."""
 FLAGS = frozenset({"--json", "-q", "--quiet", "-v", "--verbose"})
 VALUED = frozenset({"--engine", "--arch", "--platform", "--kernels", "--targets", "--tag"})
 """The options that only choose an image, or how the answer is printed. Every other option has other work."""
@@ -58,17 +52,9 @@ def receipt_path(store: Path, arguments: Sequence[str], env: Mapping[str, str], 
     """
     if not arguments or arguments[0] != "image" or not _only_chooses(arguments[1:]):
         return None
+    from gb10.core.inputs_digest import inputs_digest  # noqa: PLC0415 - for `image` alone
+
     return store / "receipts" / inputs_digest(arguments, env, config)
-
-
-def inputs_digest(words: Sequence[str], env: Mapping[str, str], config: Sequence[Path] = ()) -> str:
-    """Hex sha256 over all that decides a plan: ``words``, the settings in ``env``, ``config``, the checkout's files."""
-    own = {name: value for name, value in sorted(env.items()) if name in CHOICES or name.startswith(OWN)}
-    hashed = hashlib.sha256(json.dumps([list(words), own]).encode())
-    for file in (*config, *_files()):
-        hashed.update(f"\0{file}\0".encode())
-        hashed.update(file.read_bytes() if file.is_file() else b"-")
-    return hashed.hexdigest()
 
 
 def _only_chooses(words: Sequence[str]) -> bool:
@@ -83,15 +69,6 @@ def _only_chooses(words: Sequence[str]) -> bool:
         elif word not in FLAGS:
             return False
     return True
-
-
-def _files() -> list[Path]:
-    found = []
-    for top in (package_of(ROOT), *(ROOT / name for name in READ)):
-        for folder, folders, names in os.walk(top):
-            folders[:] = sorted(one for one in folders if one != "__pycache__")
-            found += [Path(folder) / one for one in sorted(names)]
-    return [*found, ROOT / "requirements.lock"]
 
 
 def read_receipt(path: Path) -> Receipt | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 import typer
 from typer.core import TyperGroup
 
+from gb10.cli.typer_click import lazily_checked
 from gb10.core.config import unknown_variables, with_settings
 from gb10.core.host import Host, open_host
 from gb10.core.installation import as_started
@@ -84,7 +85,7 @@ class Subcommands(TyperGroup):
         place = self.places.get(cmd_name)
         found = _imported(cmd_name, place) if place else super().get_command(ctx, cmd_name)
         if found is not None:
-            found.short_help = (found.help or "").partition("\n")[0]
+            lazily_checked(found).short_help = (found.help or "").partition("\n")[0]
         return found
 
 

@@ -1,9 +1,11 @@
 """What gb10 knows of a file: its content's hash, a locked file, a file that the user names, one written whole."""
 
+import errno
 import hashlib
 import json
 import os
 import re
+import shutil
 import stat
 import uuid
 from contextlib import suppress
@@ -118,3 +120,31 @@ def write_whole(path: Path, text: str, what: str = "") -> None:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise UsageError(" ".join(filter(None, ("cannot write", what, str(path)))), where=str(error)) from error
+
+
+NO_LINKS: Final = (errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+"""Why a file gets no second name: the file system has none, or no more of them, or the file is another user's."""
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Give a file a second name; where that cannot be, a copy. Raises OSError when the target exists."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        with source.open("rb") as content, target.open("xb") as copy:
+            shutil.copyfileobj(content, copy, 1 << 20)
+        shutil.copystat(source, target)
+
+
+def has_hard_links(folder: Path) -> bool:
+    """Whether files of an empty folder get a second name."""
+    (folder / "first").touch()
+    try:
+        os.link(folder / "first", folder / "second")
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        return False
+    return True

@@ -127,6 +127,7 @@ class Reporter:
         self.console = terminal(env, stderr=True)
         self.verbosity = verbosity
         self.interval = interval
+        self.lines = 0
         self.timings: list[Timing] = []
         self.running: list[Task] = []
         self.began = time.monotonic()
@@ -137,7 +138,8 @@ class Reporter:
         self._running = 0
 
     def say(self, text: str) -> None:
-        """One line, unless quiet."""
+        """One line, unless quiet. ``lines`` counts them, also those that are not printed."""
+        self.lines += 1
         if self.verbosity >= NORMAL:
             self.console.print(escape(visible(as_started(text))), soft_wrap=True)
 

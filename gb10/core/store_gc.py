@@ -5,9 +5,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from gb10.core.kept_sizes import Count, KeptSizes
 from gb10.core.store import SEAL, Store, file_sha256
 from gb10.errors import UsageError
 
@@ -34,7 +36,7 @@ ROOMS: Final = {
 }
 """The rooms whose entries can be made or fetched again, and the word that begins the name of an entry's lock; ``image``
 is the lock itself: a build holds it from its first step to its last."""
-LOOSE: Final = ("builds", "built", "environments", "locks", "logs", "rates", "receipts", "tmp")
+LOOSE: Final = ("builds", "built", "environments", "locks", "logs", "plans", "rates", "receipts", "tmp")
 """The rooms of small or unfinished files, collected by age: of ``environments`` only what was never finished, of
 ``tmp`` only what a download left."""
 KEPT: Final = "kept"
@@ -66,10 +68,13 @@ class Entry:
         return Path(max(sizes)[1]).name if sizes else self.key
 
 
-def entries(store: Store, reasons: Mapping[tuple[str, str], str]) -> tuple[Entry, ...]:
-    """Every entry as they would go: what ``reasons`` (by room and key) does not name first, then by last use."""
-    found = [_entry(path, reasons) for room in ROOMS for path in _folders(store.root / room)]
-    found += [_entry(path, reasons) for room in LOOSE for path in _loose(store.root / room)]
+def entries(store: Store, reasons: Mapping[tuple[str, str], str], sizes: KeptSizes | None = None) -> tuple[Entry, ...]:
+    """Every entry as they would go: what ``reasons`` (by room and key) does not name first, then by last use.
+
+    With ``sizes`` a large entry is counted once; what removes entries does without.
+    """
+    found = [_entry(path, reasons, sizes) for room in ROOMS for path in _folders(store.root / room)]
+    found += [_entry(path, reasons, None) for room in LOOSE for path in _loose(store.root / room)]
     return tuple(sorted(found, key=lambda entry: (bool(entry.why), entry.used)))
 
 
@@ -144,7 +149,7 @@ def idle(entry: Entry) -> bool:
 
 def last_used(path: Path) -> float:
     """The last time (Unix) at which a file below a path was read or written; 0 when there is none."""
-    return _used(_stats(path))
+    return count(path)[2]
 
 
 def damaged(entry: Entry) -> bool | None:
@@ -162,29 +167,32 @@ def damaged(entry: Entry) -> bool | None:
 
 def disk(path: Path) -> int:
     """Bytes on disk below a path, each hard link once."""
-    return _size(_stats(path))
+    return count(path)[1]
 
 
-def _entry(path: Path, reasons: Mapping[tuple[str, str], str]) -> Entry:
-    room, key, stats = path.parent.name, path.name, list(_stats(path))
+def count(path: Path) -> Count:
+    """The files below a path, their bytes on disk, each hard link once, and the last use of one of them."""
+    number, sizes, used = 0, dict[tuple[int, int], int](), 0.0
+    for _, stat in _stats(path):
+        number += 1
+        sizes[stat.st_dev, stat.st_ino] = stat.st_blocks * 512
+        used = max(used, stat.st_atime, stat.st_mtime)
+    return number, sum(sizes.values()), used
+
+
+def _entry(path: Path, reasons: Mapping[tuple[str, str], str], sizes: KeptSizes | None) -> Entry:
+    room, key = path.parent.name, path.name
+    _, size, used = sizes.count(path, path, partial(count, path)) if sizes else count(path)
     lasting = room in (KEPT, "downloads") and (path.parent.parent / KEPT / key).is_dir()
     return Entry(
         room=room,
         key=key,
         path=path,
-        size=_size(stats),
-        used=min(_used(stats), time.time()),
+        size=size,
+        used=min(used, time.time()),
         why=reasons.get((room, key), "its index may forget it" if lasting else ""),
         lasting=lasting,
     )
-
-
-def _size(stats: Iterable[tuple[str, os.stat_result]]) -> int:
-    return sum({(stat.st_dev, stat.st_ino): stat.st_blocks * 512 for _, stat in stats}.values())
-
-
-def _used(stats: Iterable[tuple[str, os.stat_result]]) -> float:
-    return max((max(stat.st_atime, stat.st_mtime) for _, stat in stats), default=0.0)
 
 
 def _hash(path: Path) -> str:

@@ -26,7 +26,8 @@ from gb10.containers.reference import check_reference
 from gb10.errors import Gb10Error, UsageError
 from gb10.image.build.cache_status import check_cache, check_torch, selected, try_inputs
 from gb10.image.context import Context
-from gb10.image.request.planning import Request, make_plan
+from gb10.image.request.image_request import Request
+from gb10.image.request.kept_plan import planned
 
 app = verb_app("""Build an image, prove what it holds, tag it.
 
@@ -78,7 +79,7 @@ def image(
     extra = check_reference(tag) if tag else None
 
     # the plan, and what bars its image before anything is built
-    plan = make_plan(ctx, asked)
+    plan = planned(ctx, asked, shown=dry_run)
     names: tuple[str, ...] = ()
     if push:
         from gb10.image.publish.base_terms import require_republishable  # noqa: PLC0415 - for --push

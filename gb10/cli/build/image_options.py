@@ -23,10 +23,9 @@ from gb10.cli.values import (
 )
 from gb10.cli.verb import inject
 from gb10.errors import UsageError
-from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import DEFAULT_ENGINE, ROOT, Catalog
 from gb10.image.recipe.slim_rules import Extent
-from gb10.image.request.planning import Request
+from gb10.image.request.image_request import Request
 
 T = TypeVar("T")
 OverlayOption = Annotated[
@@ -134,6 +133,8 @@ def releases(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, _, version = text.partition("=")
         if not name or not version or name in found:
+            from gb10.image.lock.lockfile import load_recipe  # noqa: PLC0415 - for an error
+
             locked = load_recipe(Catalog(ROOT).recipe(DEFAULT_ENGINE))  # a release that exists
             problem = f"names {name} twice" if name in found else "needs a source and its release"
             raise UsageError(

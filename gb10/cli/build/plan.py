@@ -11,9 +11,8 @@ from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.errors import UsageError
 from gb10.image.build.cache_status import check_cache, try_inputs
 from gb10.image.context import Context
-from gb10.image.plan.render import bake, dockerfile
-from gb10.image.request.planning import Request, make_plan
-from gb10.image.request.saved_recipe import save_recipe
+from gb10.image.request.image_request import Request
+from gb10.image.request.kept_plan import planned
 
 app = verb_app("""Show every build step, its key, and whether its result is cached. Builds nothing.
 
@@ -30,7 +29,9 @@ app = verb_app("""Show every build step, its key, and whether its result is cach
 hit      the result is in the store
 miss     the result will be made
 about s  estimated seconds, without downloads; below stands on which machine they were measured
-MB       size of the step's files; those in the store are not downloaded again
+download MB of the step's files that the store has not; then, estimated from the files:
+written  MB that making it writes: downloads, the stage, the layer
+kept     MB that stay: the files in the store, the layer in the engine
 """)
 
 
@@ -52,16 +53,21 @@ def plan(
     """Show what `image` would do."""
     if as_json + as_dockerfile + as_bake > 1:
         raise UsageError("--json, --dockerfile and --bake exclude each other", hint="choose one")
-    made = make_plan(ctx, asked)
+    made = planned(ctx, asked, shown=True)
     if save:
+        from gb10.image.request.saved_recipe import save_recipe  # noqa: PLC0415 - for --save
+
         lock = save_recipe(made, save)
         ctx.reporter.say(
             f"saved: {save} and {lock}; ./build.py image --engine {save} (with --ref again for a commit's files)"
         )
-    if as_dockerfile:
-        print(dockerfile(made, ctx.catalog.templates))
-    elif as_bake:
-        print_json(bake(made))
+    if as_dockerfile or as_bake:
+        from gb10.image.plan.render import bake, dockerfile  # noqa: PLC0415 - Jinja, for these two
+
+        if as_bake:
+            print_json(bake(made))
+        else:
+            print(dockerfile(made, ctx.catalog.templates))
     else:
         unchecked = try_inputs(ctx, made)
         print_plan(ctx, made, check_cache(ctx, made), unchecked=unchecked, as_json=as_json)

@@ -13,14 +13,15 @@ from gb10.core.config import variable
 from gb10.core.reporter import terminal
 from gb10.errors import UncheckedError
 from gb10.image.build.cache_status import CacheStatus
-from gb10.image.build.estimate import Needs, obstacles, step_seconds
+from gb10.image.build.estimate import Needs, StepBytes, obstacles, step_bytes, step_seconds
 from gb10.image.context import Context
 from gb10.image.plan.values import Plan, Step
 
 NAMES: Final = 3
 """Wheels of a layer that the plan names."""
-COLUMNS: Final = ("step", "key", "", "files", "MB", "about s", "what")
-NUMBERS: Final = ("files", "MB", "about s")
+COLUMNS: Final = ("step", "key", "", "files", "download", "written", "kept", "about s", "what")
+MEGABYTES: Final = ("download", "written", "kept")
+NUMBERS: Final = ("files", *MEGABYTES, "about s")
 NOT_OURS: Final = "; this one's own are kept from its first build on"
 WRAPPED: Final = 24
 """Columns that are left for the last one before others are left out."""
@@ -45,7 +46,11 @@ def print_plan(
 
         say_received(ctx.reporter, received(ctx, plan))
     if as_json:
-        present = {"hit": {step.name: found.cached[step.name] for step in plan.steps}, "needs": asdict(found.needs)}
+        present = {
+            "hit": {step.name: found.cached[step.name] for step in plan.steps},
+            "bytes": {step.name: asdict(_bytes(ctx, plan, step, found)) for step in plan.steps},
+            "needs": asdict(found.needs),
+        }
         stop = {"problem": "; ".join(problems)} if problems else {}
         left = {"unchecked": (unchecked.where or unchecked.message).splitlines()} if unchecked else {}
         print_json(plan.document() | present | ({"push": list(push)} if push else {}) | stop | left)
@@ -60,6 +65,11 @@ def _print_text(ctx: Context, plan: Plan, found: CacheStatus, push: Sequence[str
     _print_table(ctx, plan, found)
     needed, hits = found.needs, sum(found.cached[step.name] for step in plan.steps)
     print(f"{len(plan.steps)} steps: {hits} cached, {len(plan.steps) - hits} to run")
+    moved = [_bytes(ctx, plan, step, found) for step in plan.steps]
+    print(
+        f"to write about {sum(one.written for one in moved) / 1e9:.1f} GB in all, downloads too; "
+        f"to keep about {sum(one.kept for one in moved) / 1e9:.1f} GB in store and engine"
+    )
     print(
         f"to download {needed.download / 1e6:,.0f} MB; disk {needed.disk / 1e9:.1f} GB, "
         f"memory {needed.memory / 1e9:.1f} GB (the largest compiler process); about {needed.seconds / 60:.0f} min"
@@ -95,10 +105,10 @@ def _bound(needed: Needs) -> str:
 
 
 def _print_table(ctx: Context, plan: Plan, found: CacheStatus) -> None:
-    """A row per step. A narrow terminal gets no files and MB, then no seconds; keys and names are never cut."""
+    """A row per step. A narrow terminal gets fewer numbers, at last none; keys and names are never cut."""
     rows = [dict(zip(COLUMNS, _row(ctx, plan, step, found), strict=True)) for step in plan.steps]
     width = terminal(ctx.env, stderr=False).width
-    for left_out in ((), ("files", "MB"), NUMBERS):
+    for left_out in ((), ("files", *MEGABYTES), NUMBERS):
         names = [name for name in COLUMNS if name not in left_out]
         widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in names[:-1]}
         least = sum(widths.values()) + 2 * len(widths) + WRAPPED
@@ -115,9 +125,14 @@ def _print_table(ctx: Context, plan: Plan, found: CacheStatus) -> None:
 def _row(ctx: Context, plan: Plan, step: Step, found: CacheStatus) -> tuple[str, ...]:
     hit = found.cached[step.name]
     seconds = "" if hit else f"{step_seconds(ctx, plan, step):.0f}"
-    size = f"{step.download / 1e6:,.0f}" if step.files else ""
+    moved = asdict(_bytes(ctx, plan, step, found))
+    sizes = (f"{moved[name] / 1e6:,.0f}" if step.files else "" for name in MEGABYTES)
     files = str(len(step.files) or "")
-    return step.name, step.key[:12], "hit" if hit else "miss", files, size, seconds, _about(plan, step)
+    return step.name, step.key[:12], "hit" if hit else "miss", files, *sizes, seconds, _about(plan, step)
+
+
+def _bytes(ctx: Context, plan: Plan, step: Step, found: CacheStatus) -> StepBytes:
+    return step_bytes(ctx, plan, step, hit=found.cached[step.name], engine=found.engine)
 
 
 def _about(plan: Plan, step: Step) -> str:

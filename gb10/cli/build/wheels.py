@@ -18,7 +18,8 @@ from gb10.cli.common import (
 )
 from gb10.image.build.cache_status import check_cache, selected, try_inputs
 from gb10.image.context import Context
-from gb10.image.request.planning import Request, make_plan
+from gb10.image.request.image_request import Request
+from gb10.image.request.kept_plan import planned
 
 AddOption = Annotated[
     list[str] | None,
@@ -69,7 +70,7 @@ def wheels(
         added.write()
         names = tuple(entry.name for entry in added.entries)
         ctx.reporter.say(f"{added.path}: {', '.join(names)} added and locked")
-    plan = make_plan(ctx, asked).wheels_only(names)
+    plan = planned(ctx, asked, shown=dry_run).wheels_only(names)
     again = selected(plan, rebuild or ())
     if dry_run:
         unchecked = try_inputs(ctx, plan)

@@ -1,11 +1,13 @@
 """``cache``: show what the store keeps, make room, check its hashes, share its wheels."""
 
+import hashlib
 import json
 import os
 import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -13,13 +15,28 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from gb10.cli.causes import shortened
-from gb10.cli.receipt import inputs_digest
 from gb10.cli.verb import JsonOption, print_json, print_table, verb_app, with_host
 from gb10.containers.connection import Engine
 from gb10.containers.embedded.daemon import Place, answering
 from gb10.core.host import Host
+from gb10.core.inputs_digest import inputs_digest
+from gb10.core.installation import ROOT
+from gb10.core.kept_sizes import KeptSizes
 from gb10.core.store import Store
-from gb10.core.store_gc import IN_USE, KEPT, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries, idle
+from gb10.core.store_gc import (
+    IN_USE,
+    KEPT,
+    ROOMS,
+    Entry,
+    check_clock,
+    choose,
+    count,
+    damaged,
+    disk,
+    drop,
+    entries,
+    idle,
+)
 from gb10.errors import UsageError, VerifyError
 
 if TYPE_CHECKING:
@@ -50,6 +67,7 @@ KINDS: Final = {
     "built": "notes of builds",
     "builds": "times of builds",
     "rates": "speed of earlier builds",
+    "plans": "plans that were shown",
     "receipts": "receipts of builds",
     "logs": "logs",
     "locks": "locks",
@@ -61,9 +79,10 @@ KINDS: Final = {
 def needed(host: Host) -> "Reasons":
     """Why each entry is needed. To know it, every image is planned; so the store keeps the answer.
 
-    It holds while no file of the checkout and no setting changes. A recipe without a plan is reported every time.
+    It holds while no file of this checkout and no setting changes. A recipe without a plan is reported every time.
     """
-    place, now = host.store.root / "needed.json", inputs_digest(("needed", os.uname().machine), host.env)
+    place = host.store.entry("needed", f"{hashlib.sha256(os.fsencode(ROOT)).hexdigest()[:32]}.json")
+    now = inputs_digest(("needed", os.uname().machine), host.env)
     with suppress(OSError, ValueError, TypeError, KeyError):  # none yet, or damaged: it is made again
         kept = json.loads(place.read_text(encoding="utf-8"))
         if kept["inputs"] == now:
@@ -80,10 +99,31 @@ def needed(host: Host) -> "Reasons":
         with suppress(OSError):  # a full or read-only disk: the next call plans again
             rows = [[room, key, why] for (room, key), why in found.items()]
             host.store.write_text(place, json.dumps({"inputs": now, "needed": rows}))
+            for other in place.parent.iterdir():  # of checkouts that are gone
+                if time.time() - other.stat().st_mtime > 30 * DAY:
+                    other.unlink()
     return found
 
 
-def print_kinds(host: Host, found: Sequence[Entry]) -> None:
+def own_programs(store: Store, sizes: KeptSizes) -> int:
+    """Bytes of gb10's own environments, and of what else runs for it. A finished environment stays as it is, and so
+    does a wheel that uv unpacked.
+    """
+    environments = {path: path / "complete" for path in (store.root / "environments").glob("*")}
+    wheels = {path: path for path in (store.root / "uv/archive-v0").glob("*")}
+    large = {path: mark for path, mark in (environments | wheels).items() if not path.is_symlink()}
+    others = [path for path in (store.root / "uv").glob("*") if path.name != "archive-v0"]
+    found = [sizes.count(path, mark, partial(count, path))[1] for path, mark in large.items()]
+    return sum(found) + sum(map(disk, (store.root / "load", *others)))
+
+
+def engine_size(store: Store, engine: Engine | None, sizes: KeptSizes) -> int:
+    """Bytes of the embedded engine. While it does not run, nothing changes them after the last line of its log."""
+    place = Place(store)
+    return disk(place.home) if engine else sizes.count(place.home, place.log, partial(count, place.home))[1]
+
+
+def print_kinds(host: Host, found: Sequence[Entry], programs: int, engine: int) -> None:
     """A row for each kind of which the store has something; gb10's own programs and the embedded engine come last."""
     table = Table(box=None, pad_edge=False)
     for name in ("kind", "entries", "size", "not needed here", "longest unused"):
@@ -94,9 +134,8 @@ def print_kinds(host: Host, found: Sequence[Entry]) -> None:
             spare = [entry for entry in own if not entry.why]
             oldest = min(own, key=lambda entry: entry.used)
             table.add_row(kind, str(len(own)), _size(own), _size(spare), age_of(oldest))
-    programs = sum(disk(host.store.root / name) for name in ("environments", "load", "uv"))
     table.add_row("gb10's own programs", "", decimal(programs), "", "")
-    table.add_row("embedded engine", "", decimal(disk(host.store.root / "engine")), "", "")
+    table.add_row("embedded engine", "", decimal(engine), "", "")
     print_table(host.env, table)
 
 
@@ -148,19 +187,23 @@ def ls(
     \b
     ./build.py cache ls --all
     """
-    found, engine = entries(host.store, needed(host)), _embedded(host.store)
+    sizes, engine = KeptSizes(host.store), _embedded(host.store)
+    found = entries(host.store, needed(host), sizes)
+    in_engine = engine_size(host.store, engine, sizes)
+    programs = own_programs(host.store, sizes)
+    sizes.save()
     if as_json:
         print_json(
             {
                 "schema": "gb10/cache/v1",
                 "root": str(host.store.root),
                 "entries": list(map(document, found)),
-                "engine_bytes": disk(host.store.root / "engine"),
+                "engine_bytes": in_engine,
                 "build_cache_bytes": _build_cache(engine) if engine else None,
             }
         )
         return
-    print_kinds(host, found)
+    print_kinds(host, found, programs, in_engine)
     for entry in found if every else ():
         name = f"{entry.room}/{entry.key[:12]}"
         print(f"{decimal(entry.size):>9}  {age_of(entry):>5}  {name}  {entry.what}  {entry.why or '-'}")

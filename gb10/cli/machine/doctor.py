@@ -9,14 +9,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from gb10.cli.common import AllowUncheckedOption, JsonOption, print_json, verb_app, with_context
+from gb10.cli.verb import AllowUncheckedOption, JsonOption, print_json, verb_app, with_host
 from gb10.core.checked import documents_of, refuse_unchecked, rows_of
 from gb10.core.files import read_plain_file
+from gb10.core.host import Host
 from gb10.core.printing import printable, visible
 from gb10.core.reporter import VERBOSE, Reporter
 from gb10.core.ssh import HERE
 from gb10.errors import EngineError, ServeError, UncheckedError, UsageError
-from gb10.image.context import Context
 from gb10.serving.checkup.bundle import as_text, write_bundle
 from gb10.serving.checkup.collect import Checkup, Request, collect
 from gb10.serving.checkup.saved_logs import SavedLog, log_size, read_log
@@ -268,10 +268,10 @@ RulesOption = Annotated[bool, typer.Option("--rules", help="List the rules, and 
 
 
 @app.command(help=app.info.help)
-@with_context
+@with_host
 def doctor(
     *,
-    ctx: Context,
+    host: Host,
     source: SourceOption = None,
     hosts: HostOption = None,
     logs: LogOption = None,
@@ -291,25 +291,25 @@ def doctor(
         return
     if (urls or model) and not probe:
         raise UsageError("--url and --model are for --probe", hint="./build.py doctor --probe --url URL")
-    named = _hosts(ctx, hosts or ())
+    named = _hosts(host, hosts or ())
     only_saved = bool(logs) or (probe and bool(urls))
     request = Request(
         hosts=named or (() if only_saved else (HERE,)),
-        logs=_logs(ctx, logs or (), plan),
+        logs=_logs(host, logs or (), plan),
         probe=probe,
         urls=tuple(urls or ()),
         model=model,
         source=source,
         explain=explain,
     )
-    with ctx.reporter.task(f"looking at {', '.join(request.hosts)}") if request.hosts else nullcontext():
-        found = collect(ctx, request, uuid.uuid4().hex)
+    with host.reporter.task(f"looking at {', '.join(request.hosts)}") if request.hosts else nullcontext():
+        found = collect(host, request, uuid.uuid4().hex)
     document = doctor_document(found, load_doctor_rules())
-    written = _written(ctx, bundle, found, document) if bundle else None
+    written = _written(host, bundle, found, document) if bundle else None
     if as_json:
         print_json(document | ({"bundle": {"file": str(bundle), "sha256": written}} if bundle else {}))
     else:
-        print_checkup(ctx.reporter, found, load_doctor_rules())
+        print_checkup(host.reporter, found, load_doctor_rules())
         if written:
             print(f"{bundle}  sha256:{written}")
     _end(request, named, found)
@@ -318,24 +318,24 @@ def doctor(
     refuse_unchecked(found.unchecked, allowed=allow_unchecked)
 
 
-def _written(ctx: Context, bundle: Path, found: Checkup, document: object) -> str:
+def _written(host: Host, bundle: Path, found: Checkup, document: object) -> str:
     """The bundle's sha256."""
-    with ctx.reporter.task(f"mask secrets, write {bundle}"):
+    with host.reporter.task(f"mask secrets, write {bundle}"):
         return write_bundle(bundle, {"findings.json": as_text(document), **found.files}, found.secrets)
 
 
-def _hosts(ctx: Context, given: list[str] | tuple[()]) -> tuple[str, ...]:
+def _hosts(host: Host, given: list[str] | tuple[()]) -> tuple[str, ...]:
     found: list[str] = []
     for one in given:
-        found += find_cluster(ctx.env, one.removeprefix(MARK)).nodes if one.startswith(MARK) else [one]
+        found += find_cluster(host.env, one.removeprefix(MARK)).nodes if one.startswith(MARK) else [one]
     return tuple(dict.fromkeys(found))
 
 
-def _logs(ctx: Context, given: list[str] | tuple[()], plan: Path | None) -> tuple[SavedLog, ...]:
+def _logs(host: Host, given: list[str] | tuple[()], plan: Path | None) -> tuple[SavedLog, ...]:
     if plan is not None and not given:
         raise UsageError("--plan is for --log", hint="the plan.json of a running container is read by itself")
     image = _image(plan) if plan is not None else None
-    found = tuple(_log(ctx, one, image) for one in given)
+    found = tuple(_log(host, one, image) for one in given)
     names = [log.name for log in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
@@ -343,12 +343,12 @@ def _logs(ctx: Context, given: list[str] | tuple[()], plan: Path | None) -> tupl
     return found
 
 
-def _log(ctx: Context, text: str, image: ImageRecord | None) -> SavedLog:
+def _log(host: Host, text: str, image: ImageRecord | None) -> SavedLog:
     size = log_size(text)
     if size <= LONG:
         return read_log(text, image)
-    with ctx.reporter.task(f"reading {text}", size) as task:
-        return read_log(text, image, lambda count: ctx.reporter.update(task, count, size))
+    with host.reporter.task(f"reading {text}", size) as task:
+        return read_log(text, image, lambda count: host.reporter.update(task, count, size))
 
 
 def _image(plan: Path) -> ImageRecord:

@@ -8,11 +8,9 @@ from gb10.containers.connection import Engine
 from gb10.containers.reach import connect_if_running
 from gb10.errors import UncheckedError, UsageError
 from gb10.image.build.estimate import Needs, needs
-from gb10.image.build.input_checks import try_patches, try_sources, try_targets
 from gb10.image.build.kept_by_engine import IN_ENGINE, engine_folder
 from gb10.image.context import Context
-from gb10.image.plan.dag import torch_problem
-from gb10.image.plan.values import PLACES, Plan, Step
+from gb10.image.plan.values import PLACES, Plan, Step, torch_problem
 
 if TYPE_CHECKING:
     from gb10.image.proof.scans import Record
@@ -78,6 +76,11 @@ def try_inputs(ctx: Context, plan: Plan) -> UncheckedError | None:
     A wheel or archive that patches change is fetched. Returns the error to raise after the plan is shown when one
     cannot be fetched. Raises PatchError, UsageError.
     """
+    targets = any(plan.recipe.wheels[step.name].targets for step in plan.of_kind("wheel"))
+    if not (plan.base or targets or any(use.path for use in plan.options.patches)):
+        return None
+    from gb10.image.build.input_checks import try_patches, try_sources, try_targets  # noqa: PLC0415 - few plans try any
+
     unchecked = list[str]()
     if plan.base:
         from gb10.image.build.base_build import try_patched  # noqa: PLC0415 - for an image of others

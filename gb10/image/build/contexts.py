@@ -1,7 +1,6 @@
 """Build contexts: a directory that BuildKit builds and the named ones beside it, laid out as links into the store."""
 
 import io
-import os
 import shutil
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from packaging.utils import parse_wheel_filename
 
 from gb10.containers.buildx.build import Network
+from gb10.core.files import link_or_copy
 from gb10.core.folder_files import write_files
 from gb10.core.store import Store, file_sha256
 from gb10.errors import UsageError
@@ -43,7 +43,7 @@ def build_context(
 ) -> Iterator[BuildContext]:
     """Lay out ``files`` (a store path or content, by name) and each named context; deleted on exit.
 
-    Store files are linked: they are already hashed and never change.
+    Store files are linked, or copied where the file system has no links: they are already hashed and never change.
     """
     scratch = store.scratch("context")
     contexts = {name: scratch / CONTEXTS / name for name in folders}
@@ -79,7 +79,7 @@ def write_tree(target: Path, files: Mapping[str, Path | bytes]) -> None:
         if isinstance(content, bytes):
             path.write_bytes(content)
         else:
-            os.link(content, path)
+            link_or_copy(content, path)
 
 
 def wheels(paths: Iterable[Path]) -> Lay:

@@ -2,7 +2,6 @@
 
 import json
 import platform
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from gb10.image.context import Context, cores, memory
 from gb10.image.plan.catalog import Catalog
 from gb10.image.plan.values import Plan, Step
 from gb10.image.recipe.image_recipe import ALL, WHOLE
-from gb10.image.recipe.kernel_sets import COSTS, UNITS, entries
+from gb10.image.recipe.kernel_sets import entries
 
 UNMEASURED: Final = {"units": 1, "cpu_s": 60, "peak_mib": 1024}
 WHOLE_PEAK: Final = 2560
@@ -63,8 +62,8 @@ def measured(catalog: Catalog) -> Mapping[str, Mapping[str, Any]]:
 
     Of a family in units.toml, ``each`` has ``cpu_s`` and ``peak_mib`` by object; it has no ``longest``.
     """
-    families, each = (tomllib.loads(catalog.contents[name].decode()) for name in (COSTS, UNITS))
-    return families | {name: {**families.get(name, {}), **_summed(units)} for name, units in each.items()}
+    families, each = catalog.kernel_costs
+    return {**families, **{name: {**families.get(name, {}), **_summed(units)} for name, units in each.items()}}
 
 
 def _summed(rows: Mapping[str, tuple[float, int]]) -> dict[str, Any]:

@@ -6,9 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from packaging.utils import canonicalize_name
+
 from gb10.containers.connection import Engine
 from gb10.core.compilers_seen import compilers_seen
 from gb10.core.fetch import stored
+from gb10.core.fields import requirement_name
+from gb10.core.files import has_hard_links
 from gb10.core.forecast import Forecast
 from gb10.core.work_state import Part, Unit
 from gb10.errors import BuildError, UsageError
@@ -26,8 +30,7 @@ from gb10.image.build.costs import (
 from gb10.image.build.kept_by_engine import one_by_one
 from gb10.image.context import Context, cores, memory
 from gb10.image.plan.catalog import Catalog
-from gb10.image.plan.dag import torch_problem
-from gb10.image.plan.values import Plan, Step
+from gb10.image.plan.values import Plan, Step, torch_problem
 from gb10.image.recipe.image_recipe import WHOLE
 from gb10.image.recipe.kernel_sets import entries
 from gb10.sources.debian.mirror import mirror_url
@@ -69,6 +72,41 @@ class Needs:
     def foreign(self) -> bool:
         """Whether the seconds are another machine's."""
         return self.rates == REFERENCE
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepBytes:
+    """Bytes of one step: those to download, those that making it writes, downloads and copies too, and those that stay
+    in store and engine afterwards.
+    """
+
+    download: int
+    written: int
+    kept: int
+
+
+def step_bytes(ctx: Context, plan: Plan, step: Step, *, hit: bool, engine: Engine | None) -> StepBytes:
+    """What a step moves and leaves. Of a layer it is estimated from its wheels, less what the slimming rules drop."""
+    reads = () if step.kind == "graft" else step.reads  # its wheel is the layer's
+    files = sum(file.size for file in reads)
+    absent = 0 if hit else sum(file.size for file in reads if not stored(ctx.store, file).exists())
+    whole = step.download * UNPACKED_RATIO
+    layer = max(0.0, whole - 1e6 * _slimmed(plan, step)) if step.kind in UNPACKED else 0.0
+    copies = COPIES[bool(engine and engine.containerd)] - 1  # the first is the stage's, before it is slimmed
+    if ctx.builder:
+        written = files + layer * copies  # what is sent to it is read here; the image comes back
+    else:
+        stage = files + whole if step.kind in (*UNPACKED, "tools", "rehearsal", *COMPILED) else 0.0
+        written = stage + layer * copies
+    return StepBytes(download=absent, written=0 if hit else int(absent + written), kept=int(files + layer * copies))
+
+
+def _slimmed(plan: Plan, step: Step) -> float:
+    """MB that rules leave out of a layer."""
+    projects = {canonicalize_name(file.filename.partition("-")[0]) for file in step.files}
+    return sum(
+        saved for rule in plan.slim for release, saved in rule.mb.items() if requirement_name(release) in projects
+    )
 
 
 def step_seconds(ctx: Context, plan: Plan, step: Step) -> float:
@@ -148,6 +186,13 @@ def check_disk_and_memory(ctx: Context, needed: Needs, engine: Engine | None) ->
         f"{needed.download / 1e9:.1f} GB to download, about {needed.seconds / 60:.0f} min"
         f"{' at the speed of another machine' if needed.foreign else ''}"
     )
+    with ctx.store.folder("links") as folder:
+        linked = has_hard_links(folder)
+    if not linked:
+        ctx.reporter.say(
+            f"the file system of {ctx.store.root} has no hard links: what a step sends to the engine is copied for it, "
+            "which takes longer and, for the time of the step, the size of its files once more"
+        )
     for folder, wanted in _disks(ctx.store.root, engine.data if engine else None, needed).items():
         if wanted > shutil.disk_usage(folder).free:
             raise BuildError(

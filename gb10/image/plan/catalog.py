@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +15,7 @@ from gb10.core.installation import ROOT, package_of
 from gb10.errors import UsageError
 from gb10.image.plan.values import Toolkit
 from gb10.image.recipe.allowances import ALLOWANCES, Allowances, read_allowances
-from gb10.image.recipe.kernel_sets import read_sets
+from gb10.image.recipe.kernel_sets import COSTS, UNITS, read_sets
 from gb10.image.recipe.rehearsals import ANSWERS, FOLDER, Rehearsal, read_rehearsals
 from gb10.image.recipe.slim_rules import RULES, RuleFile, read_rules
 
@@ -78,6 +79,12 @@ class Catalog:
             for prefix, folder in rooms.items()
             for path in _files(folder)
         }
+
+    @cached_property
+    def kernel_costs(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """What kernels were measured to cost: a row per family, and of some families a row per unit."""
+        families, units = ((self.root / "recipes" / name).read_text(encoding="utf-8") for name in (COSTS, UNITS))
+        return tomllib.loads(families), tomllib.loads(units)
 
     @cached_property
     def slim(self) -> RuleFile:

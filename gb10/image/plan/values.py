@@ -248,6 +248,25 @@ class Plan:
         }
 
 
+def torch_problem(plan: Plan) -> UsageError | None:
+    """An error when torch is built without CUDA, or for another CUDA than the recipe's; else None.
+
+    Only ``image`` stops for it: plans, patches and wheels of kernels do not need torch.
+    """
+    recipe, torch = plan.recipe, plan.torch
+    if torch is None or torch.cuda in (None, recipe.cuda):
+        return None
+    built = "without CUDA" if torch.cuda == "none" else f"with CUDA {torch.cuda}"
+    return UsageError(
+        f"torch {torch.version} is built {built}, and the {recipe.engine} {recipe.version} recipe needs CUDA "
+        f"{recipe.cuda}: no image is made",
+        where=torch.filename,
+        hint="name an index that has it for this CUDA, for torch and what is built with it, then lock it anew\n"
+        "(./build.py lock --engine … --upgrade torch):\n"
+        f"indexes: {{NAME: {{url: https://HOST/…/cu{recipe.cuda.replace('.', '')}, packages: [torch, …]}}}}",
+    )
+
+
 def _step_document(step: Step) -> dict[str, object]:
     return {
         "name": step.name,

@@ -1,8 +1,8 @@
 """Planning: read recipe and lock, refuse a stale lock, resolve the command-line options, plan."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,9 +25,9 @@ from gb10.image.recipe.arch import ARCHES, Arch, parse_arch
 from gb10.image.recipe.image_recipe import Recipe, WheelBuild
 from gb10.image.recipe.locked import Lock
 from gb10.image.recipe.on_image import ImageBase, OnImage, derived
-from gb10.image.recipe.slim_rules import Extent
 from gb10.image.request.checkouts import START, GitCommit, OwnSource, marked, own_sources, parse_commit, split_refs
 from gb10.image.request.given_diffs import by_source, from_web, with_urls, with_wholes
+from gb10.image.request.image_request import Request
 from gb10.image.request.kernel_probe import fitting_sets, for_engine
 from gb10.image.request.optional_layers import drop_optional_layers
 
@@ -35,43 +35,7 @@ if TYPE_CHECKING:
     from gb10.image.request.any_commit import CommitChange
     from gb10.image.request.nearest_release import Nearest
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
-    """The user's options, as written."""
-
-    engine: str
-    arch: str
-    platform: str | None = None
-    overlay: Path | None = None
-    patches: tuple[str, ...] = ()
-    without_patches: tuple[str, ...] = ()
-    """Patches of ours that the build does not get, as SOURCE/NNNN."""
-    sources: tuple[str, ...] = ()
-    """``NAME=DIR`` or ``NAME=git:URL@COMMIT``: checkouts with changes to build."""
-    refs: Mapping[str, str] = field(default_factory=dict)
-    """Releases that replace the recipe's, by source; ``git:URL@COMMIT`` is a checkout of the locked release."""
-    mods: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
-    """CMake targets of the engine's own project; empty means the recipe's."""
-    kernels: str | None = None
-    """A kernel set instead of the recipe's."""
-    model: str | None = None
-    """A model that chooses the kernels instead of the recipe: a folder, a config.json, or a name on the hub."""
-    served_with: tuple[str, ...] = ()
-    """``NAME=VALUE``: options of the engine that the model is served with."""
-    without: tuple[str, ...] = ()
-    """Optional layers that the image does not get."""
-    mod_network: bool = False
-    """Whether mods from outside the checkout get the network, if they declare it or have no mod.yaml."""
-    slim: Extent = "publishable"
-    """Which rules of recipes/slim.yaml the image applies."""
-    serves: str | None = None
-    """The need of a model recipe for which the image is made. It is in no key."""
-    base: str | None = None
-    """An image of others to build on (``--from``), instead of a recipe's Debian packages and wheels."""
-    named_engine: bool = False
-    """Whether the user named the engine."""
+__all__ = ["Reasons", "Request", "make_plan", "reasons", "with_targets"]
 
 
 def make_plan(ctx: Context, request: Request) -> Plan:

@@ -12,7 +12,6 @@ from typing import Final
 
 from gb10.errors import UsageError
 from gb10.serving.doctor.log_scan import last_lines_of
-from gb10.serving.doctor.masking import masked
 
 MOST: Final = 48 << 20
 """Bytes of all its files together."""
@@ -51,6 +50,8 @@ def bundle(files: Mapping[str, bytes | str], known: Sequence[str] = (), *, most:
 
 def _bounded(content: bytes | str, most: int, known: Sequence[str]) -> bytes:
     """The content without secrets; of a larger one the last whole lines: half a secret could not be known."""
+    from gb10.serving.doctor.masking import masked  # noqa: PLC0415 - its patterns, for a bundle
+
     raw = content.encode() if isinstance(content, str) else content
     part = last_lines_of(raw, max(0, most))
     data = masked(part.decode("utf-8", "replace"), known).encode()

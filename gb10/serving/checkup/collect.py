@@ -11,13 +11,7 @@ from gb10.core.checked import NotChecked
 from gb10.core.host import Host
 from gb10.errors import Gb10Error
 from gb10.serving.checkup.bundle import as_text, file_name
-from gb10.serving.checkup.collect_containers import (
-    CollectedContainers,
-    collect_containers,
-    joined,
-    scanner_for,
-    unread,
-)
+from gb10.serving.checkup.collected import CollectedContainers, joined, scanner_for, unread
 from gb10.serving.checkup.engine_source import explained
 from gb10.serving.checkup.saved_logs import SavedLog
 from gb10.serving.cluster.probing import each_machine, not_whole, read_node, script_output
@@ -27,10 +21,7 @@ from gb10.serving.doctor.diagnosis import Diagnosis
 from gb10.serving.doctor.host_checks import unseen
 from gb10.serving.doctor.host_state import Look, Machine, read_look
 from gb10.serving.doctor.log_scan import Scan
-from gb10.serving.doctor.masking import masked, masked_environment, secrets_in, secrets_of
 from gb10.serving.doctor.rule_files import load_doctor_rules
-from gb10.serving.load.endpoint import KEY, reach
-from gb10.serving.run.service import read_labels
 from gb10.serving.run.service_url import is_this_machine, url_on
 
 SCRIPT: Final = Path(__file__).with_name("look.sh")
@@ -89,8 +80,7 @@ def collect(host: Host, request: Request, seed: str) -> Checkup:
     """Look at all that was asked for. What cannot be read is a row "not checked"; raises UsageError."""
     with ThreadPoolExecutor(max(2, 2 * len(request.hosts))) as pool:
         machines = pool.submit(each_machine, request.hosts, collect_host)
-        visits = [pool.submit(collect_containers, host, name) for name in request.hosts]
-    visited = joined([one.result() for one in visits])
+        visited = joined(_containers(host, request.hosts, pool))
     found = machines.result()
     seen = {name: one for name, one in found.items() if isinstance(one, Machine)}
     failed = [unread(one, "machine", name) for name, one in found.items() if isinstance(one, Gb10Error)]
@@ -114,8 +104,21 @@ def collect(host: Host, request: Request, seed: str) -> Checkup:
     return Checkup(diagnosis=diagnosis, shown=shown, files=files, secrets=secrets, unchecked=unchecked)
 
 
+def _containers(host: Host, names: Sequence[str], pool: ThreadPoolExecutor) -> list[CollectedContainers]:
+    """The containers of each machine, all read at the same time."""
+    if not names:
+        return []
+    from gb10.serving.checkup.collect_containers import collect_containers  # noqa: PLC0415 - Docker's library
+
+    return [one.result() for one in [pool.submit(collect_containers, host, name) for name in names]]
+
+
 def _secrets(env: Mapping[str, str], containers: Sequence[ContainerState]) -> tuple[str, ...]:
     own = {name: value for name, value in env.items() if name.endswith(OWN)}
+    if not (own or containers):
+        return ()
+    from gb10.serving.doctor.masking import secrets_in, secrets_of  # noqa: PLC0415 - its patterns, for who has secrets
+
     found = [*secrets_of(own)]
     for one in containers:
         found += [*secrets_of(one.environment), *secrets_in(one.command)]
@@ -153,6 +156,7 @@ def _asked(
     if not found:
         return (), (*failed, NotChecked(what="endpoint", reason="no service runs here; name one with --url"))
     from gb10.serving.checkup.endpoint_probe import probe_endpoint  # noqa: PLC0415 - a tenth of a second for logs
+    from gb10.serving.load.endpoint import KEY, reach  # noqa: PLC0415 - the same
 
     asked = []
     for url in found:
@@ -171,6 +175,8 @@ def _asked(
 
 def _running(containers: Sequence[ContainerState]) -> tuple[dict[str, None], list[NotChecked]]:
     """The URLs of services that run, each once, and a row for each that has none."""
+    from gb10.serving.run.service import read_labels  # noqa: PLC0415 - how services run, to ask one
+
     urls: dict[str, None] = {}
     failed = []
     for one in containers:
@@ -198,6 +204,8 @@ def _files(shown: Evidence, visited: CollectedContainers) -> dict[str, bytes | s
 
 
 def _container(one: ContainerState) -> dict[str, Any]:
+    from gb10.serving.doctor.masking import masked, masked_environment  # noqa: PLC0415 - for a container
+
     found = plain(replace(one, machine=None, record=None))
     return {**found, "environment": masked_environment(one.environment), "command": masked(one.command)}
 

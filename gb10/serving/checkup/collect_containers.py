@@ -1,8 +1,7 @@
 """The containers of a machine that serve models, with what their images say of themselves, and their logs scanned."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -15,50 +14,21 @@ from gb10.core.host import Host
 from gb10.core.ssh import HERE
 from gb10.errors import EngineError, Gb10Error
 from gb10.image.moe.tuned_name import nearest_files
+from gb10.serving.checkup.collected import TAIL, CollectedContainers, joined, scanner_for, unread
 from gb10.serving.doctor.container_checks import ContainerState
-from gb10.serving.doctor.diagnosing import fitting
 from gb10.serving.doctor.image_record import PLACE, ImageRecord, read_installed, read_plan
-from gb10.serving.doctor.log_scan import Scan, Scanner, last_lines_of, whole_lines
-from gb10.serving.doctor.rule_files import is_tool_error, left_out, load_doctor_rules, load_slim_rules, load_stages
+from gb10.serving.doctor.log_scan import Scan, last_lines_of, whole_lines
 from gb10.serving.run.service import read_labels
 
 LARGEST_PLAN: Final = 4 << 20
 UNTUNED: Final = ("no-tuned-file", "tuned-file-without-dtype")
 ASKED, LISTED = 4, 5000
-TAIL: Final = 2 << 20
-"""Bytes of the end of a log that are kept for a bundle."""
 INSTALLED: Final = (
     "sh",
     "-c",
     "ls -d /usr/local/lib/python3*/*-packages/*.dist-info /usr/lib/python3*/*-packages/*.dist-info"
     " /opt/*/lib/python3*/site-packages/*.dist-info 2>/dev/null; true",
 )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CollectedContainers:
-    """What was found on a machine. ``plans``, ``tails`` are texts by the name of the container, for a bundle."""
-
-    containers: tuple[ContainerState, ...] = ()
-    logs: dict[str, Scan] = field(default_factory=dict)
-    plans: dict[str, str] = field(default_factory=dict)
-    tails: dict[str, bytes] = field(default_factory=dict)
-    notes: dict[str, str] = field(default_factory=dict)
-    """About a tuned file that an engine asked for."""
-    remarks: tuple[str, ...] = ()
-    unchecked: tuple[NotChecked, ...] = ()
-    """What could not be read."""
-
-
-def scanner_for(image: ImageRecord | None) -> Scanner:
-    """A scanner of a log of this image: for the rules that can be about it."""
-    return Scanner(
-        fitting(load_doctor_rules(), image)[0],
-        lambda library: left_out(library, image.slim, load_slim_rules()) if image else None,
-        load_stages().mark,
-        image,
-        is_tool_error,
-    )
 
 
 def collect_containers(host: Host, name: str) -> CollectedContainers:
@@ -71,12 +41,6 @@ def collect_containers(host: Host, name: str) -> CollectedContainers:
         return CollectedContainers(unchecked=(unread(error, "containers", name),))
 
 
-def unread(error: Gb10Error, what: str, where: str) -> NotChecked:
-    """The row of what could not be read because of an error."""
-    reason = ": ".join(filter(None, (error.message, " ".join((error.where or "").split()))))
-    return NotChecked(what=what, reason=reason, where=where)
-
-
 @contextmanager
 def _engine(host: Host, name: str) -> Iterator[Engine]:
     if name != HERE:
@@ -87,19 +51,6 @@ def _engine(host: Host, name: str) -> Iterator[Engine]:
     if found is None:
         raise denial(host.env, host.store) or EngineError("no container engine runs here")
     yield found
-
-
-def joined(parts: Sequence[CollectedContainers]) -> CollectedContainers:
-    """Several visits as one."""
-    return CollectedContainers(
-        containers=tuple(one for part in parts for one in part.containers),
-        logs={log: scan for part in parts for log, scan in part.logs.items()},
-        plans={one: text for part in parts for one, text in part.plans.items()},
-        tails={one: text for part in parts for one, text in part.tails.items()},
-        notes={asked: text for part in parts for asked, text in part.notes.items()},
-        remarks=tuple(remark for part in parts for remark in part.remarks),
-        unchecked=tuple(row for part in parts for row in part.unchecked),
-    )
 
 
 def _one(engine: Engine, host: str, container: ServingContainer) -> CollectedContainers:

@@ -11,7 +11,6 @@ from typing import Final
 
 from gb10.core.files import Artifact
 from gb10.core.host import Host
-from gb10.core.http_session import download, open_session
 from gb10.errors import Gb10Error, UsageError
 from gb10.serving.doctor.diagnosing import Evidence
 from gb10.serving.doctor.diagnosis import Diagnosis, Finding
@@ -170,6 +169,8 @@ def _of_archive(
     artifact = Artifact(
         filename=name_of(source.url, f"{known.engine}-{release}"), sha256=source.sha256, size=source.size
     )
+    from gb10.core.http_session import download, open_session  # noqa: PLC0415 - for an archive that is fetched
+
     with open_session(host.env) as session, host.reporter.task(f"fetching {artifact.filename}", source.size) as task:
         done = 0
 

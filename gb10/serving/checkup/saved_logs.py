@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from gb10.errors import UsageError
-from gb10.serving.checkup.collect_containers import TAIL, scanner_for
+from gb10.serving.checkup.collected import TAIL, scanner_for
 from gb10.serving.doctor.image_record import ImageRecord
 from gb10.serving.doctor.log_scan import BLOCK, Scan, last_lines_of, whole_lines
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gb10.core.files import link_or_copy
 from gb10.errors import UsageError
 
 SHA1_DIGITS: Final = 40
@@ -75,7 +76,7 @@ class ModelFolder:
         blob = self.blob(etag)
         if blob.is_symlink() and blob.exists():
             aside = blob.with_name(f"{etag}.{uuid.uuid4().hex[:8]}{PART}")
-            os.link(blob.resolve(), aside)
+            link_or_copy(blob.resolve(), aside)
             aside.replace(blob)
 
     def link(self, commit: str, name: str, etag: str) -> None:

@@ -1,6 +1,8 @@
 """``cache`` as a user calls it: what damage is, what is removed, what a script gets."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,11 @@ def test_verify_removes_what_is_damaged(
     assert not store.entry("wheels", "k").exists()
 
 
+def answer(store: Store) -> Path:
+    (place,) = (store.root / "needed").iterdir()
+    return place
+
+
 def test_why_an_entry_is_needed_is_kept_until_a_setting_changes(
     store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -50,10 +57,10 @@ def test_why_an_entry_is_needed_is_kept_until_a_setting_changes(
         return reason
 
     assert why() is None
-    kept = json.loads((store.root / "needed.json").read_text(encoding="utf-8"))
+    kept = json.loads(answer(store).read_text(encoding="utf-8"))
     planned = [row for row in kept["needed"] if row[0] == "wheels"]
     assert planned, "the images of this checkout compile wheels"
-    (store.root / "needed.json").write_text(
+    answer(store).write_text(
         json.dumps({**kept, "needed": [*kept["needed"], ["wheels", "k", "a kept reason"]]}), encoding="utf-8"
     )
     assert why() == "a kept reason"
@@ -61,10 +68,19 @@ def test_why_an_entry_is_needed_is_kept_until_a_setting_changes(
     assert why() is None
 
 
+def test_each_checkout_has_an_answer_and_old_ones_go(store: Store) -> None:
+    for age in (29, 31):
+        (store.root / "needed").mkdir(exist_ok=True)
+        (store.root / f"needed/{age}").touch()
+        os.utime(store.root / f"needed/{age}", (0, time.time() - age * 86_400))
+    assert main(["cache", "ls"]) == 0
+    assert sorted(path.name for path in (store.root / "needed").iterdir() if len(path.name) == 2) == ["29"]
+
+
 @pytest.mark.parametrize("damage", ["", "[]", "{}", "not json", '{"inputs": 1, "needed": 2}', '"\\ud800'])
 def test_a_damaged_answer_is_made_again(store: Store, damage: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cache", "ls"]) == 0
-    before, place = capsys.readouterr().out, store.root / "needed.json"
+    before, place = capsys.readouterr().out, answer(store)
     whole = place.read_bytes()
     place.write_text(damage, encoding="utf-8")
     assert main(["cache", "ls"]) == 0

@@ -10,6 +10,7 @@ import typer
 from gb10.cli import receipt
 from gb10.cli.build import image
 from gb10.cli.receipt import read_receipt, receipt_path
+from gb10.core import inputs_digest
 from gb10.image.plan.catalog import ROOT
 
 BASE = ("image", "--engine", "vllm")
@@ -68,7 +69,7 @@ def test_options_that_choose_are_options_of_the_verb() -> None:
 
 
 def test_every_folder_of_the_plan_is_in_the_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receipt, "ROOT", tmp_path)
+    monkeypatch.setattr(inputs_digest, "ROOT", tmp_path)
     paths = {receipt_path(tmp_path, BASE, {}, ())}
     for name in ("gb10/a.py", "templates/a.j2", "recipes/images/a.yaml", "patches/vllm/0001-a.patch"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -158,6 +158,7 @@ def test_what_a_full_disk_and_old_runs_left_is_listed_and_collected(store: Store
     left = {
         f"tmp/{sha256}.part": ("tmp", f"download-{sha256}"),
         "rates/1.json": ("rates", "rates"),
+        "plans/1.json": ("plans", "plans"),
         "receipts/1": ("receipts", "receipts"),
         "logs/vllm.log": ("logs", "logs"),
         "built/engine-1/key": ("built", "built"),

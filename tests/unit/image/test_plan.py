@@ -12,12 +12,12 @@ from gb10.errors import UsageError
 from gb10.image.build.compile import UNKEYED
 from gb10.image.plan.catalog import ROOMS, ROOT, module_path
 from gb10.image.plan.compiles import COMPILE_SCRIPTS, INSTALLER, PATCHER, UNPACKER
-from gb10.image.plan.dag import plan_image, torch_problem
+from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import Options, Overlay, PatchUse
 from gb10.image.plan.plan_record import labels, record
 from gb10.image.plan.render import dockerfile, wheel_dockerfile
 from gb10.image.plan.steps import CHANGED, GRAFTER, LINKER, MOD_RUNNER, READER, SCANNER, SETTINGS, SLIMMER
-from gb10.image.plan.values import Plan, Toolkit
+from gb10.image.plan.values import Plan, Toolkit, torch_problem
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import NamedIndex, Recipe, Source
 from gb10.image.recipe.locked import Lock

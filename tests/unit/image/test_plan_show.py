@@ -8,7 +8,7 @@ import pytest
 from gb10.cli.build.plan_show import print_plan
 from gb10.cli.patch.mods import fit, listed
 from gb10.image.build.cache_status import CacheStatus
-from gb10.image.build.estimate import needs
+from gb10.image.build.estimate import needs, step_bytes
 from gb10.image.context import open_context
 from gb10.image.mods.read import find_mod
 from gb10.image.plan.catalog import ROOT
@@ -39,7 +39,34 @@ def test_no_key_is_cut_and_no_line_ends_with_a_blank(
     rows = [line for line in lines if re.match(r"\S+ +[0-9a-f]{12}  miss  ", line)]
     assert len(rows) == 19
     assert not any("…" in line.partition("miss")[0] for line in rows)
-    assert ("files" in lines[1], "MB" in lines[1], lines[1].endswith("what")) == (columns >= 100, columns >= 100, True)
+    assert ("kept" in lines[1], "about s" in lines[1], lines[1].endswith("what")) == (
+        columns > 120,
+        columns >= 100,
+        True,
+    )
+
+
+def test_a_step_that_is_there_moves_nothing_and_keeps_what_it_has(tmp_path: Path) -> None:
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=-1)
+    plan = make_plan(ctx, Request(engine="vllm", arch="12.1f"))
+    for step in plan.steps:
+        missing, there = (step_bytes(ctx, plan, step, hit=hit, engine=None) for hit in (False, True))
+        assert (there.download, there.written, there.kept) == (0, 0, missing.kept)
+        assert missing.download == (0 if step.kind == "graft" else step.download)
+        assert missing.written >= missing.kept >= missing.download
+
+
+def test_what_is_kept_is_less_by_what_the_rules_leave_out(tmp_path: Path) -> None:
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=-1)
+    slim, whole = (
+        make_plan(ctx, Request(engine="vllm", arch="12.1f", slim=extent)) for extent in ("publishable", "none")
+    )
+    kept = [
+        sum(step_bytes(ctx, plan, step, hit=False, engine=None).kept for step in plan.of_kind("layer"))
+        for plan in (slim, whole)
+    ]
+    saved = sum(rule.saved for rule in slim.slim) * 1e6
+    assert kept[1] - kept[0] == pytest.approx(saved, rel=0.01)
 
 
 def test_steps_are_in_plain_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,82 @@
+"""Plans of plain requests, kept in the store for what only shows a plan. What builds makes its plan anew."""
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from gb10.core.files import digest
+from gb10.core.inputs_digest import inputs_digest
+from gb10.image.context import Context
+from gb10.image.plan.catalog import ROOT
+from gb10.image.plan.values import Plan
+from gb10.image.request.image_request import Request
+
+ROOM: Final = "plans"
+LARGEST: Final = 16 << 20
+"""Bytes of a kept plan; vLLM's has 400 kB."""
+PLAIN: Final = frozenset({"engine", "arch", "platform", "kernels", "targets", "without", "without_patches", "slim"})
+"""What a request may have for its plan to be made of the checkout alone."""
+
+
+def planned(ctx: Context, request: Request, *, shown: bool) -> Plan:
+    """The plan of a request. Raises as ``make_plan``.
+
+    One that is only ``shown`` is kept while no setting and no file of the checkout changes, if the checkout alone
+    decides it. One at whose making something was printed is made every time.
+    """
+    if not shown or not _is_plain(ctx, request):
+        return _made(ctx, request)
+    words = ("plan", os.uname().machine, version("uv"), json.dumps(asdict(request)))
+    inputs = inputs_digest(words, ctx.env)
+    place = ctx.store.entry(ROOM, f"{digest([str(ROOT), *words])[:32]}.json")  # other checkouts have their own
+    kept = _read(place, inputs)
+    if kept:
+        return kept
+    before = ctx.reporter.lines
+    plan = _made(ctx, request)
+    if ctx.reporter.lines == before:
+        text = _plans().dump_json(plan)
+        if _plans().validate_json(text) == plan:
+            with suppress(OSError):  # a full or read-only disk: the next call plans again
+                ctx.store.write_text(place, f"{_head(inputs, text)}\n{text.decode()}")
+    return plan
+
+
+def _is_plain(ctx: Context, request: Request) -> bool:
+    """Whether files of the checkout alone decide the plan."""
+    usual = Request(engine=request.engine, arch=request.arch)
+    other = {name for name, value in asdict(request).items() if value != getattr(usual, name)} - PLAIN
+    return not other and ctx.catalog.root == ROOT and request.engine in ctx.catalog.engines()
+
+
+def _made(ctx: Context, request: Request) -> Plan:
+    from gb10.image.request.planning import make_plan  # noqa: PLC0415 - half of a second that a kept plan spares
+
+    return make_plan(ctx, request)
+
+
+def _read(place: Path, inputs: str) -> Plan | None:
+    """The kept plan, if it is whole and of these inputs."""
+    try:
+        with place.open("rb") as kept:
+            head, _, text = kept.read(LARGEST).partition(b"\n")
+        return _plans().validate_json(text) if head == _head(inputs, text).encode() else None
+    except (FileNotFoundError, ValidationError):
+        return None
+
+
+def _head(inputs: str, text: bytes) -> str:
+    return f"{inputs} {hashlib.sha256(text).hexdigest()}"
+
+
+@cache
+def _plans() -> TypeAdapter[Plan]:
+    return TypeAdapter(Plan)

@@ -1,0 +1,142 @@
+"""Plans that are shown may be kept ones: the same plan, of the same files and settings, or it is made anew."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gb10.core.inputs_digest import inputs_digest
+from gb10.core.reporter import Reporter
+from gb10.image.context import Context, open_context
+from gb10.image.plan.values import Plan
+from gb10.image.recipe.arch import ARCHES
+from gb10.image.request import kept_plan
+from gb10.image.request.kept_plan import LARGEST, ROOM, planned
+from gb10.image.request.planning import Request, make_plan
+
+PLAIN = Request(engine="vllm", arch="12.1f")
+
+
+@pytest.fixture
+def ctx(tmp_path: Path) -> Context:
+    return open_context({"GB10_CACHE_DIR": str(tmp_path / "store"), "HOME": str(tmp_path)}, verbosity=-1)
+
+
+def kept(ctx: Context) -> list[Path]:
+    return sorted((ctx.store.root / ROOM).glob("*"))
+
+
+class Maker:
+    """Counts the plans that are made."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def __call__(self, ctx: Context, request: Request) -> Plan:
+        self.made += 1
+        return make_plan(ctx, request)
+
+
+@pytest.fixture
+def maker(monkeypatch: pytest.MonkeyPatch) -> Maker:
+    maker = Maker()
+    monkeypatch.setattr(kept_plan, "_made", maker)
+    return maker
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("arch", ARCHES, ids=str)
+def test_a_kept_plan_is_the_one_that_is_made(ctx: Context, engine: str, arch: object) -> None:
+    request = Request(engine=engine, arch=str(arch))
+    first, made = planned(ctx, request, shown=True), make_plan(ctx, request)
+    assert len(kept(ctx)) == 1
+    again = planned(ctx, request, shown=True)
+    assert first == again == made
+    assert again.document() == made.document()
+    assert again.key == made.key
+
+
+def test_it_is_made_once_and_what_builds_makes_it_anew(ctx: Context, maker: Maker) -> None:
+    for _ in range(3):
+        planned(ctx, PLAIN, shown=True)
+    assert maker.made == 1
+    planned(ctx, PLAIN, shown=False)
+    assert maker.made == 2
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "changed", "of other inputs", "no plan", "huge"])
+def test_a_damaged_one_is_made_anew(ctx: Context, maker: Maker, damage: str) -> None:
+    plan = planned(ctx, PLAIN, shown=True)
+    (place,) = kept(ctx)
+    whole = place.read_text(encoding="utf-8")
+    head, _, text = whole.partition("\n")
+    place.write_text(
+        {
+            "empty": "",
+            "cut": whole[:-100],
+            "changed": f"{head}\n{text.replace(plan.key, 'f' * 64)}",
+            "of other inputs": f"{'0' * 64}{head[64:]}\n{text}",
+            "no plan": "\n".join((kept_plan._head(head.partition(" ")[0], b"{}"), "{}")),
+            "huge": whole + " " * LARGEST,
+        }[damage],
+        encoding="utf-8",
+    )
+    assert planned(ctx, PLAIN, shown=True) == plan
+    assert maker.made == 2
+    assert place.read_text(encoding="utf-8") == whole
+
+
+def test_another_setting_and_another_file_make_it_anew(
+    ctx: Context, maker: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned(ctx, PLAIN, shown=True)
+    planned(replace(ctx, env={**ctx.env, "GB10_JOBS": "3"}), PLAIN, shown=True)
+    assert maker.made == 2
+    monkeypatch.setattr(kept_plan, "inputs_digest", lambda *given: inputs_digest(*given)[::-1])  # as of other files
+    planned(ctx, PLAIN, shown=True)
+    assert (maker.made, len(kept(ctx))) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"engine": "recipes/images/vllm.yaml"},
+        {"overlay": Path("tests")},
+        {"mods": ("fixed-memory",)},
+    ],
+    ids=str,
+)
+def test_what_more_than_the_checkout_decides_is_not_kept(ctx: Context, other: dict[str, object]) -> None:
+    planned(ctx, replace(PLAIN, **other), shown=True)  # type: ignore[arg-type]
+    assert kept(ctx) == []
+
+
+def test_one_that_said_something_says_it_again(ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    def talkative(ctx: Context, request: Request) -> Plan:
+        ctx.reporter.say("the archive has each of its modules")
+        return make_plan(ctx, request)
+
+    monkeypatch.setattr(kept_plan, "_made", talkative)
+    reporter = Reporter(ctx.env, verbosity=-1)
+    ctx = replace(ctx, reporter=reporter)
+    for _ in range(2):
+        planned(ctx, PLAIN, shown=True)
+    assert reporter.lines == 2
+    assert kept(ctx) == []
+
+
+def test_a_full_disk_only_costs_time(ctx: Context, maker: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(type(ctx.store), "write_text", full)
+    assert planned(ctx, PLAIN, shown=True).key == planned(ctx, PLAIN, shown=True).key
+    assert maker.made == 2
+
+
+def test_a_kept_one_is_small(ctx: Context) -> None:
+    planned(ctx, PLAIN, shown=True)
+    (place,) = kept(ctx)
+    assert place.stat().st_size < LARGEST / 16
+    assert json.loads(place.read_text(encoding="utf-8").partition("\n")[2])["key"]
