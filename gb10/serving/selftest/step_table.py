@@ -31,7 +31,7 @@ class Step:
 
 
 OTHERS: Final = ("second", *compared_steps.SHARED, "against")
-"""They go on with the answers of the step greedy, and hold another server's against them, which runs in place of ours."""
+"""They hold answers of another server, which runs in place of ours, against those of the step greedy."""
 STARTS: Final = ("server", "second", "against")
 """They start a server. What one leaves of its seconds, the next one may take, too."""
 START_S: Final = 600.0
@@ -74,7 +74,7 @@ STEPS: Final = (
     _step("second", "server", (AGAIN_S + 50, 0), compared_steps.second, "Another server: drafts, our kernels off"),
     _step("drafts", "server", (60, 0), compared_steps.drafts, "Answers with drafts, and without"),
     _step("switches", "server", (10, 0), compared_steps.switches, "Greedy answers, with our kernels switched off"),
-    _step("against", "against", (AGAIN_S + 50, 0), compared_steps.against, "Greedy answers of an image, or of settings"),
+    _step("against", "against", (AGAIN_S + 50, 0), compared_steps.against, "Answers of another image or settings"),
 )
 WHOLE: Final = 3600.0
 QUICK: Final = 600.0
