@@ -124,7 +124,7 @@ def test_drafts_on_and_off(words: str, code: int, result: str, says: str, tmp_pa
     )
     assert (found, results(document)["drafts"]) == (code, result), said
     assert says in document["steps"][-1]["why"]
-    assert [one["id"] for one in document["steps"]] == ["server", "greedy", "drafts"]
+    assert [one["id"] for one in document["steps"]] == ["server", "greedy", "second", "drafts"]
 
 
 def test_answers_that_do_not_repeat_themselves_leave_the_canaries_and_start_no_server_in_vain(tmp_path: Path) -> None:
@@ -134,11 +134,33 @@ def test_answers_that_do_not_repeat_themselves_leave_the_canaries_and_start_no_s
     assert (code, results(document)["drafts"], results(document)["against"]) == (9, "does not hold", "not checked"), (
         said
     )
-    _, _, drafts, against = document["steps"]
+    *_, drafts, against = document["steps"]
     assert "3 at once" in drafts["why"]
     assert drafts["claims"] == {"drafts.right": {"value": False}}
     assert "greedy answers repeat themselves" in against["why"]
     assert against["evidence"] == []
+
+
+def switched(folder: Path, *, obeys: bool, other: str) -> str:
+    """A launch: the server prints what patch vllm/0003 prints when it obeys, and then is another model.
+
+    Each start is a line in ``starts``.
+    """
+    server = folder / "serve.sh"
+    warning = "GB10_CUTLASS_MOE=0: FP8 MoE layers do not use gb10's kernels" if obeys else "up"
+    server.write_text(
+        f"""#!/bin/sh
+port=$1
+shift
+model=good
+echo start >>{folder}/starts
+if [ "$GB10_CUTLASS_MOE" = 0 ]; then echo "{warning}"; model="{other}"; fi
+exec {SERVER.replace("{port}", '"$port"')} "$model" --release 0.33.0 "$@"
+""",
+        encoding="utf-8",
+    )
+    server.chmod(0o755)
+    return f"{server} {{port}} {{args}}"
 
 
 @pytest.mark.parametrize(
@@ -152,21 +174,28 @@ def test_answers_that_do_not_repeat_themselves_leave_the_canaries_and_start_no_s
 def test_a_switch_that_leaves_our_kernels_out(  # noqa: PLR0917 - a row
     obeys: bool, other: str, code: int, result: str, says: str, tmp_path: Path
 ) -> None:
-    """The server prints what patch vllm/0003 prints when it obeys, and answers otherwise where that is planted."""
-    server = tmp_path / "serve.sh"
-    warning = "GB10_CUTLASS_MOE=0: FP8 MoE layers do not use gb10's kernels" if obeys else "up"
-    server.write_text(
-        f"""#!/bin/sh
-model=good
-if [ "$GB10_CUTLASS_MOE" = 0 ]; then echo "{warning}"; model="{other}"; fi
-exec {SERVER.replace("{port}", '"$1"')} "$model" --release 0.33.0
-""",
-        encoding="utf-8",
-    )
-    server.chmod(0o755)
-    found, document, said = selftest(tmp_path / "r", "--launch", f"{server} {{port}}", *steps("switches"))
+    launch = switched(tmp_path, obeys=obeys, other=other)
+    found, document, said = selftest(tmp_path / "r", "--launch", launch, *steps("switches"))
     assert (found, results(document)["switches"]) == (code, result), said
     assert says in document["steps"][-1]["why"]
+    assert ("switches.right" in document["steps"][-1]["claims"]) is obeys
+
+
+@pytest.mark.parametrize(("other", "code", "result"), [("good", 0, "holds"), ("garbage: !", 9, "does not hold")])
+def test_drafts_and_a_switch_share_one_start(other: str, code: int, result: str, tmp_path: Path) -> None:
+    """Where the answers of that server part, both steps say so, and no claim is held against either."""
+    words = ("--drafts", "--drafts 40", "--against", "args='--rate 500'", *steps("drafts", "switches", "against"))
+    launch = switched(tmp_path, obeys=True, other=other)
+    found, document, said = selftest(tmp_path / "r", "--launch", launch, *words)
+    *_, drafts, switches, against = document["steps"]
+    assert (found, drafts["result"], switches["result"], against["result"]) == (code, result, result, "holds"), said
+    assert (tmp_path / "starts").read_text(encoding="utf-8").split() == ["start"] * 3
+    for one in (drafts, switches):
+        assert (f"{one['id']}.right" in one["claims"]) is (code == 0)
+        assert ("--step drafts, or --step switches, tells which" in one["why"]) is (code == 9)
+    logs = {one.name for one in (tmp_path / "r").glob("*server.log")}
+    assert logs == {"server.log", "second-server.log", "against-server.log"}
+    assert "GB10_CUTLASS_MOE=0" not in (tmp_path / "r/server.log").read_text(encoding="utf-8")
 
 
 def test_settings_in_place_of_another_image(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from gb10.serving.load.server_pages import DRAFTS, counters, server_facts
 from gb10.serving.selftest import answers
 from gb10.serving.selftest.answers import Answer
 from gb10.serving.selftest.outcome import Figure, NotCheckedError, Outcome, holds, judged, unchecked
-from gb10.serving.selftest.scene import Greedy, Scene
+from gb10.serving.selftest.scene import Greedy, Scene, Second
 from gb10.serving.selftest.server_steps import NO_THINKING, SEED, log_of
 from gb10.serving.trial.launcher import ARGS, ENV, Launcher
 
@@ -43,13 +43,15 @@ def greedy(scene: Scene) -> Outcome:
 
 
 def _others(scene: Scene, step: str, launcher: Launcher) -> tuple[list[Answer], str]:
-    """What another server answers to the same questions, and its log. It runs on; ours is ended.
+    """What another server answers to the same questions, and its log. It runs on; the one before is ended.
 
     Raises NotCheckedError where it does not start or does not answer.
     """
     env = scene.ctx.env
+    if scene.server is not None:
+        scene.keep(scene.log_name, log_of(scene))
     scene.end_server()
-    scene.why_no_server = "it was ended to compare with another"
+    scene.why_no_server, scene.log_name = "it was ended to compare with another", f"{step}-server.log"
     try:
         scene.server = scene.stack.enter_context(launcher())
         found = [answers.greedy_answer(scene.endpoint, env, one, TOKENS) for one in answers.QUESTIONS]
@@ -57,7 +59,7 @@ def _others(scene: Scene, step: str, launcher: Launcher) -> tuple[list[Answer], 
         scene.keep(f"{step}-error.txt", str(error))
         raise NotCheckedError(f"the other server did not start: {error.message}") from error
     log = log_of(scene)
-    scene.keep(f"{step}-server.log", log)
+    scene.keep(scene.log_name, log)
     if wrong := next((one.error for one in found if one.error), ""):
         raise NotCheckedError(f"the other server: {wrong}")
     scene.keep(f"{step}.json", [one.text for one in found])
@@ -113,22 +115,13 @@ def _ours(scene: Scene) -> Greedy:
     return scene.greedy
 
 
-def _comparable(scene: Scene) -> Greedy:
-    """Our answers, of which enough repeat themselves: else no second server is worth its start."""
-    ours = _ours(scene)
-    _repeated(ours.steady)
-    return ours
-
-
 def against(scene: Scene) -> Outcome:
     """Greedy answers of the server, and of another: the same, or where they part."""
     if scene.other_launcher is None:
         raise NotCheckedError("nothing to compare with: --against REF")
-    ours = _comparable(scene)
-    try:
-        theirs, _ = _others(scene, "against", scene.other_launcher)
-    finally:
-        scene.end_server()
+    ours = _ours(scene)
+    _repeated(ours.steady)  # else no server is worth its start
+    theirs, _ = _others(scene, "against", scene.other_launcher)
     found = compared(ours.answers, ours.steady, theirs)
     claims = {"against.same": Figure(found.same), "against.of": Figure(found.of)}
     return judged(found.apart[:4], found.words, claims)
@@ -145,48 +138,6 @@ SPECULATIVE: Final = "speculative"
 SIZES: Final = (3, 8)
 
 
-def drafts(scene: Scene) -> Outcome:
-    """Answers with drafts, and without: greedy ones are the same, and canaries at once are right."""
-    if scene.other is None:
-        raise NotCheckedError("no server of this test: --model DIR, --recipe NAME, or --launch COMMAND")
-    ours = _ours(scene)
-    drafted = bool(ours.drafts) or "--spec" in ours.command
-    if drafted and (scene.asked.drafts or scene.asked.launch):
-        raise NotCheckedError("the server drafts already: start it without, with {args}, and name them by --drafts")
-    words = scene.asked.drafts or NGRAMS.get(ours.engine)
-    if not drafted and words is None:
-        raise NotCheckedError(f"no drafts are known for {ours.engine or 'this engine'}: --drafts WORDS")
-    launcher = scene.other({SPECULATIVE: ""} if drafted else {ARGS: words or ""})
-    env = scene.ctx.env
-    try:
-        theirs, _ = _others(scene, "drafts", launcher)
-        endpoint = scene.endpoint
-        before = answers.alone(endpoint, env, 4, f"{SEED}-drafts", NO_THINKING)
-        batches = [
-            answers.at_once(endpoint, env, size, before, seed=f"{SEED}-drafts", extra=NO_THINKING) for size in SIZES
-        ]
-        count = counters(endpoint, env).get((DRAFTS, ""))
-    finally:
-        scene.end_server()
-    bad = [f"{one.size} at once: {one.bad}" for one in batches if one.bad]
-    try:
-        found = compared(ours.answers, ours.steady, theirs)
-    except NotCheckedError:
-        if bad:  # canaries need no answers of ours
-            return judged(bad, "", {"drafts.right": Figure(False)})
-        raise
-    made = ours.drafts if drafted else count
-    wrong = [*found.apart[:4], *bad]
-    claims = {"drafts.same": Figure(found.same), "drafts.of": Figure(found.of)}
-    if not wrong and not made:
-        said = "counts no drafts, so nobody knows whether it made one" if made is None else "made no draft"
-        return unchecked(f"the server with drafts {said}; {found.words}", claims)
-    if not wrong and drafted and count:
-        return unchecked(f"the other server drafts, too ({count:.0f} drafts); {found.words}", claims)
-    claims["drafts.right"] = Figure(not wrong)
-    return judged(wrong, f"{made or 0:.0f} drafts; {found.words}; canaries at {SIZES} at once are right", claims)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Switch:
     """A variable by which an image leaves a choice to upstream. ``trace``: what the engine prints when it obeys."""
@@ -195,36 +146,128 @@ class Switch:
     value: str
     trace: str
 
+    @property
+    def words(self) -> str:
+        """In a sentence."""
+        return f"{self.variable}={self.value}"
 
-SWITCHES: Final[Mapping[str, tuple[Switch, ...]]] = {
-    "vLLM": (Switch(variable="GB10_CUTLASS_MOE", value="0", trace="GB10_CUTLASS_MOE=0"),)
+
+SWITCHES: Final[Mapping[str, Switch]] = {
+    "vLLM": Switch(variable="GB10_CUTLASS_MOE", value="0", trace="GB10_CUTLASS_MOE=0")
 }
 """By engine; patches/vllm/0003 reads it."""
 
 
-def switches(scene: Scene) -> Outcome:
-    """Greedy answers with our choices, and with each of them left to upstream."""
+def _drafting(scene: Scene, ours: Greedy) -> dict[str, str]:
+    """Parameters that turn drafts on, or off where our server makes them. Raises NotCheckedError."""
+    if ours.drafting:
+        if scene.asked.drafts or scene.asked.launch:
+            raise NotCheckedError("the server drafts already: start it without, with {args}, and name them by --drafts")
+        return {SPECULATIVE: ""}
+    words = scene.asked.drafts or NGRAMS.get(ours.engine)
+    if words is None:
+        raise NotCheckedError(f"no drafts are known for {ours.engine or 'this engine'}: --drafts WORDS")
+    return {ARGS: words}
+
+
+def _switching(_scene: Scene, ours: Greedy) -> dict[str, str]:
+    """Parameters that leave our kernels out. Raises NotCheckedError."""
+    _repeated(ours.steady)
+    if ours.engine not in SWITCHES:
+        raise NotCheckedError(f"no switch of ours is known for {ours.engine or 'this engine'}")
+    switch = SWITCHES[ours.engine]
+    return {f"{ENV}{switch.variable}": switch.value}
+
+
+SHARED: Final = {"drafts": _drafting, "switches": _switching}
+"""Steps that one server serves, each with what it changes in it."""
+
+
+def second(scene: Scene) -> Outcome:
+    """Another server in place of ours, with all that the steps after it change: one start serves them all."""
     if scene.other is None:
         raise NotCheckedError("no server of this test: --model DIR, --recipe NAME, or --launch COMMAND")
-    ours = _comparable(scene)
-    known = SWITCHES.get(ours.engine, ())
-    if not known:
-        raise NotCheckedError(f"no switch of ours is known for {ours.engine or 'this engine'}")
-    found: dict[str, Comparison] = {}
-    for one in known:
-        launcher = scene.other({f"{ENV}{one.variable}": one.value})
+    ours = _ours(scene)
+    changes: dict[str, dict[str, str]] = {}
+    left_out: dict[str, str] = {}
+    for step, parameters in SHARED.items():
         try:
-            theirs, log = _others(scene, "switches", launcher)
-        finally:
-            scene.end_server()
-        if one.trace not in log:
-            reason = "no layer of the model asks for it, or the engine lacks our patch"
-            raise NotCheckedError(f"the log does not name {one.variable}={one.value}: {reason}")
-        found[f"{one.variable}={one.value}"] = compared(ours.answers, ours.steady, theirs)
-    wrong = [f"{name}: {text}" for name, one in found.items() for text in one.apart]
-    claims = {
-        "switches.same": Figure(sum(one.same for one in found.values())),
-        "switches.of": Figure(sum(one.of for one in found.values())),
-        "switches.right": Figure(not wrong),
-    }
-    return judged(wrong[:4], "; ".join(f"{name}: {one.words}" for name, one in found.items()), claims)
+            if step in scene.sharing:
+                changes[step] = parameters(scene, ours)
+        except NotCheckedError as error:
+            left_out[step] = str(error)
+    scene.second = Second(left_out=left_out)
+    if not changes:
+        raise NotCheckedError("; ".join(left_out.values()) or f"no step needs it: --step {' or --step '.join(SHARED)}")
+    launcher = scene.other({name: value for one in changes.values() for name, value in one.items()})
+    try:
+        theirs, log = _others(scene, "second", launcher)
+    except NotCheckedError as error:
+        alone = f"; --step {' or --step '.join(changes)} starts one with less changed" if len(changes) > 1 else ""
+        left_out.update(dict.fromkeys(changes, f"{error}{alone}"))
+        raise
+    made = counters(scene.endpoint, scene.ctx.env).get((DRAFTS, ""))
+    obeys = "switches" in changes and SWITCHES[ours.engine].trace in log
+    drafts_differ = "drafts" in changes and (ours.drafting or made != 0)
+    scene.second = Second(answers=theirs, left_out=left_out, obeys=obeys, mixed=obeys and drafts_differ)
+    return holds(f"changed for {' and '.join(changes)}; one start serves {'both' if len(changes) > 1 else 'it'}")
+
+
+def _of_second(scene: Scene, step: str) -> Second:
+    """The second server as it answered. Raises NotCheckedError where this step has no part in it."""
+    found = scene.second
+    if found is None:
+        raise NotCheckedError(scene.why_no_server or "the step second brought no answers")
+    if step in found.left_out:
+        raise NotCheckedError(found.left_out[step])
+    if not found.answers:
+        raise NotCheckedError("the other server did not answer in its time")
+    return found
+
+
+MIXED: Final = "with drafts and our kernels off at once: --step drafts, or --step switches, tells which"
+
+
+def drafts(scene: Scene) -> Outcome:
+    """Answers with drafts, and without: greedy ones are the same, and canaries at once are right."""
+    ours, other = _ours(scene), _of_second(scene, "drafts")
+    endpoint, env = scene.endpoint, scene.ctx.env
+    before = answers.alone(endpoint, env, 4, f"{SEED}-drafts", NO_THINKING)
+    batches = [answers.at_once(endpoint, env, size, before, seed=f"{SEED}-drafts", extra=NO_THINKING) for size in SIZES]
+    count = counters(endpoint, env).get((DRAFTS, ""))
+    bad = [f"{one.size} at once: {one.bad}" for one in batches if one.bad]
+    mixed = [MIXED] if other.mixed else []
+    try:
+        found = compared(ours.answers, ours.steady, other.answers)
+    except NotCheckedError:
+        if bad:  # canaries need no answers of ours
+            return judged([*bad, *mixed], "", {} if mixed else {"drafts.right": Figure(False)})
+        raise
+    made = ours.drafts if ours.drafting else count
+    wrong = [*found.apart[:4], *bad]
+    claims = {"drafts.same": Figure(found.same), "drafts.of": Figure(found.of)}
+    if not wrong and not made:
+        said = "counts no drafts, so nobody knows whether it made one" if made is None else "made no draft"
+        return unchecked(f"the server with drafts {said}; {found.words}", claims)
+    if not wrong and ours.drafting and count:
+        return unchecked(f"the other server drafts, too ({count:.0f} drafts); {found.words}", claims)
+    if wrong and mixed:
+        return judged([*wrong, *mixed], "", claims)
+    claims["drafts.right"] = Figure(not wrong)
+    return judged(wrong, f"{made or 0:.0f} drafts; {found.words}; canaries at {SIZES} at once are right", claims)
+
+
+def switches(scene: Scene) -> Outcome:
+    """Greedy answers with our choices, and with them left to upstream."""
+    ours, other = _ours(scene), _of_second(scene, "switches")
+    name = SWITCHES[ours.engine].words
+    if not other.obeys:
+        reason = "no layer of the model asks for it, or the engine lacks our patch"
+        raise NotCheckedError(f"the log does not name {name}: {reason}")
+    found = compared(ours.answers, ours.steady, other.answers)
+    claims = {"switches.same": Figure(found.same), "switches.of": Figure(found.of)}
+    wrong = [f"{name}: {text}" for text in found.apart[:4]]
+    if wrong and other.mixed:
+        return judged([*wrong, MIXED], "", claims)
+    claims["switches.right"] = Figure(not wrong)
+    return judged(wrong, f"{name}: {found.words}", claims)

@@ -61,6 +61,24 @@ class Greedy:
     """Drafts that it counted so far; None where it counts none."""
     command: str
 
+    @property
+    def drafting(self) -> bool:
+        """Whether the server drafts."""
+        return bool(self.drafts) or "--spec" in self.command
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Second:
+    """What the server of the step second did."""
+
+    answers: Sequence[Answer] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Why a step has no part in it, by step."""
+    obeys: bool = False
+    """Whether its log says that our kernels are off."""
+    mixed: bool = False
+    """Whether drafts and kernels differ from ours at once: where answers part, nobody knows by which."""
+
 
 @dataclass(kw_only=True)
 class Scene:
@@ -86,6 +104,11 @@ class Scene:
     other_launcher: Launcher | None = None
     """Of --against."""
     greedy: Greedy | None = None
+    sharing: frozenset[str] = frozenset()
+    """The steps that run, and that the server of the step second is changed for."""
+    second: Second | None = None
+    log_name: str = "server.log"
+    """The file for the log of the server that runs."""
     server: Launched | None = None
     stack: ExitStack = field(default_factory=ExitStack)
     """Holds the server; it ends with it."""

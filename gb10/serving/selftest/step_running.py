@@ -11,10 +11,11 @@ from typing import Final
 
 from gb10 import __version__
 from gb10.errors import Gb10Error, ServeError, VerifyError
+from gb10.serving.selftest.compared_steps import SHARED
 from gb10.serving.selftest.outcome import NotCheckedError, Outcome, Report, Result, StepReport, broken, unchecked
 from gb10.serving.selftest.scene import MeasuredElsewhereError, Scene
 from gb10.serving.selftest.server_steps import log_of
-from gb10.serving.selftest.step_table import Step
+from gb10.serving.selftest.step_table import STARTS, Step
 
 EACH_S: Final = 1.0
 """A signal that comes just before a thread begins to wait does not wake it; the next one does."""
@@ -66,12 +67,14 @@ def outcome_of(step: Step, scene: Scene, budget: float) -> Outcome:
         return unchecked(": ".join(filter(None, (error.message, (error.where or "").partition("\n")[0]))))
 
 
+def _checked(step: Step, done: Mapping[str, StepReport]) -> bool:
+    """Whether an earlier run gave an answer."""
+    return step.id in done and done[step.id].outcome.result is not Result.UNCHECKED
+
+
 def _serves(step: Step, steps: Sequence[Step], done: Mapping[str, StepReport]) -> bool:
     """Whether a later step still has to run, and goes on with what this one does: the server, its answers."""
-    return any(
-        step.id in one.after and (one.id not in done or done[one.id].outcome.result is Result.UNCHECKED)
-        for one in steps
-    )
+    return any(step.id in one.after and not _checked(one, done) for one in steps)
 
 
 def _note_sms(scene: Scene, step: StepReport) -> None:
@@ -88,6 +91,8 @@ def run_steps(
     began, when = time.monotonic(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     done, begun = scene.folder.earlier() if resume else ({}, {})
     found: list[StepReport] = []
+    scene.sharing = frozenset(one.id for one in steps if one.id in SHARED and not _checked(one, done))
+    spare = 0.0  # seconds that starts of servers left of theirs
 
     def report() -> Report:
         return Report(
@@ -102,8 +107,10 @@ def run_steps(
     try:
         for step in steps:
             budget = step.budget(quick=quick)
-            before = done.get(step.id)
-            if before is not None and before.outcome.result is not Result.UNCHECKED and not _serves(step, steps, done):
+            if step.id in STARTS:
+                budget += spare
+            if _checked(step, done) and not _serves(step, steps, done):
+                before = done[step.id]
                 _note_sms(scene, before)
                 found.append(before)
                 show(before)
@@ -126,12 +133,14 @@ def run_steps(
                 budget_s=budget,
                 evidence=tuple(scene.evidence),
             )
+            if step.id in STARTS:
+                spare = max(0.0, budget - ended.seconds)
             found.append(ended)
             scene.folder.end(ended)
             show(ended)
             scene.folder.write(report())
     finally:
         if scene.server is not None:
-            scene.keep("server.log", log_of(scene))
+            scene.keep(scene.log_name, log_of(scene))
             scene.end_server()
     return report()

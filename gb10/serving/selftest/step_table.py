@@ -30,19 +30,20 @@ class Step:
         return self.quick_s or self.budget_s if quick else self.budget_s
 
 
-COMPARED: Final = ("drafts", "switches", "against")
-"""They hold the answers of the step greedy against another server's, which runs in place of ours."""
-
-
+OTHERS: Final = ("second", *compared_steps.SHARED, "against")
+"""They hold answers of another server, which runs in place of ours, against those of the step greedy."""
+STARTS: Final = ("server", "second", "against")
+"""They start a server. What one leaves of its seconds, the next one may take, too."""
 START_S: Final = 600.0
-"""Seconds in which a server must be healthy."""
-SECOND_S: Final = (START_S + 180, 0.0)
-"""Of a step of COMPARED: a second server starts, and answers."""
+"""Seconds in which the first server must be healthy."""
+AGAIN_S: Final = 240.0
+"""The same for a later one, which finds the kernels of the first in caches."""
 
 
 def _step(name: str, need: Need, seconds: tuple[float, float], run: Callable[[Scene], Outcome], title: str) -> Step:
     serves = need in ("server", "nodes", "against") and name not in ("server", "bandwidth")
-    after = ("server", "greedy") if name in COMPARED else ("server",) if serves else ()
+    before = ("server", "greedy") if name in OTHERS else ("server",) if serves else ()
+    after = (*before, "second") if name in compared_steps.SHARED else before
     return Step(id=name, title=title, need=need, budget_s=seconds[0], quick_s=seconds[1], run=run, after=after)
 
 
@@ -60,21 +61,22 @@ STEPS: Final = (
     _step("server", "server", (START_S, 180), server_steps.server, "A server starts"),
     _step("first-request", "server", (240, 60), server_steps.first_request, "Compilers, and the first token"),
     _step("backends", "server", (60, 0), server_steps.backends, "Kernels by explain, against the server's log"),
-    _step("memory", "server", (30, 10), server_steps.memory, "Memory by recipe memory, against the server's log"),
+    _step("memory", "server", (10, 10), server_steps.memory, "Memory by recipe memory, against the server's log"),
     _step("moe-files", "server", (10, 5), server_steps.moe_files, "Tuned files of experts, by the server's log"),
     _step("guard", "server", (80, 45), server_steps.guard, "Canaries, and prose that the guard reads"),
-    _step("prefix", "server", (90, 0), server_steps.prefix, "A long prompt, cold and from the cache of prefixes"),
+    _step("prefix", "server", (60, 0), server_steps.prefix, "A long prompt, cold and from the cache of prefixes"),
     _step("batches", "server", (240, 0), server_steps.batches, "Canaries at every batch size"),
-    _step("speed", "server", (180, 0), server_steps.speeds, "Decode and prefill at 1, 4 and 8 at once"),
+    _step("speed", "server", (140, 0), server_steps.speeds, "Decode and prefill at 1, 4 and 8 at once"),
     _step("long-decode", "server", (480, 0), server_steps.long_decode, "16,384 tokens after a prompt of 12,000"),
-    _step("greedy", "server", (120, 0), compared_steps.greedy, "Greedy answers, asked twice"),
+    _step("greedy", "server", (100, 0), compared_steps.greedy, "Greedy answers, asked twice"),
     _step("nodes", "nodes", (10, 5), node_steps.nodes, "RoCE or sockets, by NCCL's log"),
     _step("rank-death", "nodes", (60, 0), node_steps.rank_death, "A rank is ended: seen within 15 s"),
-    _step("drafts", "server", SECOND_S, compared_steps.drafts, "Answers with drafts, and without"),
-    _step("switches", "server", SECOND_S, compared_steps.switches, "Greedy answers, with our kernels switched off"),
-    _step("against", "against", SECOND_S, compared_steps.against, "Greedy answers, against another image or settings"),
+    _step("second", "server", (AGAIN_S + 50, 0), compared_steps.second, "Another server: drafts, our kernels off"),
+    _step("drafts", "server", (60, 0), compared_steps.drafts, "Answers with drafts, and without"),
+    _step("switches", "server", (10, 0), compared_steps.switches, "Greedy answers, with our kernels switched off"),
+    _step("against", "against", (AGAIN_S + 50, 0), compared_steps.against, "Answers of another image or settings"),
 )
-WHOLE: Final = 5400.0
+WHOLE: Final = 3600.0
 QUICK: Final = 600.0
 
 
