@@ -141,8 +141,8 @@ def install_added(base: BaseImage | None, files: Sequence[Path], work: Path) -> 
         )
     place = work / "wheels"
     wheels(files)(place)
-    machine = "arm64" if base.platform == "linux/arm64" else "amd64"
-    platform = uv_platform(machine, min(int(base.glibc.partition(".")[2]), NEWEST_GLIBC))
+    newest = min(int(base.glibc.partition(".")[2]), NEWEST_GLIBC)
+    platform = uv_platform("arm64" if base.platform == "linux/arm64" else "amd64", newest)
     unpack_wheels(place, work / FILES, base, uv_platform=platform, cache=work / "cache")
     for folder in (place, work / "cache"):
         shutil.rmtree(folder)

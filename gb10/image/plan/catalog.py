@@ -43,8 +43,6 @@ class Catalog:
     def recipe(self, engine: str) -> Path:
         """The image recipe of an engine (``vllm``) or a recipe file; raises UsageError that lists the engines."""
         direct = Path(engine)
-        if direct.suffix in {".yaml", ".yml"} and direct.exists():
-            return direct
         path = direct if direct.suffix in {".yaml", ".yml"} else self.root / "recipes/images" / f"{engine}.yaml"
         if not path.exists():
             raise UsageError(f"no image recipe {engine!r}", where=str(path), hint=f"known: {', '.join(self.engines())}")

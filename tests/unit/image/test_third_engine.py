@@ -149,3 +149,13 @@ def test_its_layout_is_in_the_key_of_a_diff_by_hand_alone(recipe_file: Path, own
     pinned.write_text(pinned.read_text(encoding="utf-8").replace('"src/numpy"', '"src"'), encoding="utf-8")
     assert made(recipe_file, root, tmp_path) == series
     assert made(recipe_file, root, tmp_path, own_diff).step("graft-numpy").key != both.step("graft-numpy").key
+
+
+def test_a_recipe_is_named_by_its_engine_or_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yml"
+    with pytest.raises(UsageError, match="no image recipe") as caught:
+        SHIPPED.recipe(str(file))
+    assert (caught.value.where, "vllm" in (caught.value.hint or "")) == (str(file), True)
+    file.touch()
+    assert SHIPPED.recipe(str(file)) == file
+    assert SHIPPED.recipe("vllm") == SHIPPED.root / "recipes/images/vllm.yaml"
