@@ -161,6 +161,15 @@ def test_rows_of_other_families_need_other_keys() -> None:
     assert problems("x") == ["the row is 'x', no object"]
 
 
+def test_packed_weights_are_read_in_halves_and_spread_to_16_bits() -> None:
+    """Activations of 2 bytes, twice; weights of 8 bits take their bytes besides, those of 4 bits come with a pass."""
+    tile = row(16, 64, 128, num_stages=3)
+    both = 2 * 16 * 128 * 2 + 2 * 64 * 128
+    assert moe_bytes("int4_w4a16", None, tile) == both
+    assert moe_bytes("int8_w8a16", None, tile) == both + 64 * 128 * 2
+    assert moe_bytes("int8_w8a16", None, row(16, 64, 128, num_stages=1)) == 2 * 16 * 128 + 3 * 64 * 128
+
+
 def test_packed_weights_of_vllm_need_their_split_and_scales_that_divide() -> None:
     packed = {"dtype": "int4_w4a16"}
     with_split = (*PARAMETERS, "SPLIT_K")

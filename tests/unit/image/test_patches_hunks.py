@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from gb10.cli.patch.patches import print_fates
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store, file_sha256
 from gb10.errors import UsageError
@@ -80,6 +81,19 @@ def test_each_hunk_has_a_fate_of_its_own(library: Library, tmp_path: Path) -> No
     assert b"+seven" in fate.hunks[0].three_way
     assert not fate.fits
     assert len(series_troubles((fate,))) == 2
+
+
+def test_each_hunk_is_a_line_for_people(library: Library, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    far = changed((6, "six of theirs\n"))
+    made = diff(far, changed((7, "seven\n"), (30, "thirty\n"), start=far))
+    print_fates(judged(library, tmp_path / "d", {"1.diff": made, "2.diff": b"<html>"}))
+    first, conflict, applies, broken = capsys.readouterr().out.splitlines()
+    assert first == "1.diff  vllm 0.33.0"
+    assert conflict.startswith("  conflict          vllm/a.py:4  ")
+    assert conflict.endswith("; a three-way merge is clean")
+    assert applies == "  applies           vllm/a.py:27"
+    assert broken.startswith("2.diff")
+    assert "a web page" in broken
 
 
 def test_a_conflict_shows_both_sides(library: Library, tmp_path: Path) -> None:

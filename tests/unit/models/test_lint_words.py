@@ -42,6 +42,23 @@ def test_an_empty_variable_is_an_error_only_for_a_release_that_was_read(release:
     assert known.named in found.text
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "wrong"),
+    [
+        ("LOCAL_RANK", "1", False),
+        ("LOCAL_RANK", "1.5", True),
+        ("LOCAL_RANK", " 1 ", False),
+        ("VLLM_LOG_STATS_INTERVAL", "1.5", False),
+        ("VLLM_LOG_STATS_INTERVAL", "soon", True),
+        ("VLLM_LOG_STATS_INTERVAL", "$SOON", False),
+        ("VLLM_LOG_STATS_INTERVAL", "{soon}", False),
+    ],
+)
+def test_a_variable_holds_what_its_reader_takes(name: str, value: str, wrong: bool) -> None:
+    found = issues("wrong-variable", env={name: value})
+    assert [value in one.text for one in found] == [True] * wrong
+
+
 def test_what_no_release_decides_stays_an_error_beside_another_release() -> None:
     (found,) = issues("empty-variable", env={"FLASHINFER_CUDA_ARCH_LIST": ""}, container="vllm/vllm-openai:v0.13.0")
     assert found.level == "error"
