@@ -76,6 +76,11 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
     ('self._made = (float("-inf"), 0.0)', "0.0", "1.0"): "what was made so long ago is made anew",
     ('self._made: tuple[float, float] = (float("-inf"), 0.0)', "0.0", "1.0"): "what was made so long ago is made anew",
     (
+        "same, earlier = number == wanted, number < wanted",
+        "<",
+        "<=",
+    ): "the same capability is answered before an earlier one",
+    (
         "return len(os.sched_getaffinity(0))",
         "0",
         "1",

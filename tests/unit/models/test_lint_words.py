@@ -31,6 +31,20 @@ def test_no_fix_advises_a_value_of_other_hardware(value: str) -> None:
     assert not OTHER_HARDWARE & set(advised)
 
 
+@pytest.mark.parametrize(
+    ("command", "container", "wrong"),
+    [
+        ("vllm serve {model} --attention-backend flashinfer", "vllm/vllm-openai:v0.33.0", False),
+        ("vllm serve {model} --kv-cache-dtype fp8", "vllm/vllm-openai:v0.33.0", False),
+        ("vllm serve {model} --kv-cache-dtype FP8", "vllm/vllm-openai:v0.33.0", True),
+        ("sglang serve --model-path {model} --attention-backend flashinfer", "lmsysorg/sglang:v0.5.23", False),
+        ("sglang serve --model-path {model} --attention-backend FLASHINFER", "lmsysorg/sglang:v0.5.23", True),
+    ],
+)
+def test_a_choice_is_compared_as_its_engine_does(command: str, container: str, wrong: bool) -> None:
+    assert len(issues("wrong-choice", command=command, container=container)) == wrong
+
+
 @pytest.mark.parametrize("release", ["0.33.0", "0.13.0", "0.34.0"])
 def test_an_empty_variable_is_an_error_only_for_a_release_that_was_read(release: str) -> None:
     known = words_for("vllm", release)
