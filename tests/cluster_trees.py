@@ -119,7 +119,7 @@ def _gids(at: int, own: str, shift: int) -> dict[int, tuple[str, str]]:
 def said(spark: Spark) -> str:
     """What the probe says of a machine; `test_cluster.py` compares it with what the real one says of the folder."""
     lines: list[tuple[object, ...]] = [("probe", 1), ("kernel", KERNEL), ("machine", spark.machine)]
-    lines += [("clock", spark.clock), ("ssh", "-"), ("memlock", "unlimited"), ("disk", "/", 4000000, 3000000)]
+    lines += [("clock", spark.clock), ("memlock", "unlimited"), ("disk", "/", 4000000, 3000000)]
     lines += [("driver", DRIVER.format(spark.driver) if spark.driver else "-")]
     lines += [("gpu", "NVIDIA GB10")] if spark.driver else []
     lines += [("memory", *line.replace(":", "").split()[:2]) for line in MEMORY.splitlines() if "MemFree" not in line]

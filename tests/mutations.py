@@ -2,11 +2,11 @@
 
 ``python3 -m bootstrap tests/mutations.py --count 60 --seed 7`` copies the tree, changes one comparison, ``and``,
 ``not``, condition or number of ``gb10/`` at a time in the copy, and runs the unit and golden test files that import the
-changed module. The checkout itself is never changed. ``--neighbours`` tries a mutant that survived with more test
-files: those that import a module which imports the changed one. ``--integration`` tries what still survives with the
-files of tests/integration that name its module, but for tests marked ``slow`` or ``long``: what talks to a server, a
-registry or an engine is tested there, with the real one. It needs the network, and up to minutes for each survivor; the
-store is its own and filled anew.
+changed module. The checkout itself is never changed. What survives is tried with the files of tests/integration that
+name its module and start no container engine, each of them alone, but for tests marked ``slow`` or ``long``: what talks
+to a server, a registry or an index is tested there, with the real one. They need the network, and a store of their own.
+``--neighbours`` tries more test files before: those that import a module which imports the changed one.
+``--integration`` tries the other integration test files, too: minutes for each survivor.
 
 What no test could notice, or only by repeating a number, is not changed:
 
@@ -75,6 +75,11 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
     ): "without values nothing is laid out, so nothing is scaled",
     ('self._made = (float("-inf"), 0.0)', "0.0", "1.0"): "what was made so long ago is made anew",
     ('self._made: tuple[float, float] = (float("-inf"), 0.0)', "0.0", "1.0"): "what was made so long ago is made anew",
+    (
+        "same, earlier = number == wanted, number < wanted",
+        "<",
+        "<=",
+    ): "the same capability is answered before an earlier one",
     (
         "return len(os.sched_getaffinity(0))",
         "0",
@@ -293,6 +298,12 @@ def tests_by_module(suites: Iterable[str] = SUITES) -> dict[str, list[str]]:
     return found
 
 
+def starts_engine(test: str) -> bool:
+    """Whether a test file of tests/integration has a fixture that is, or opens, a container engine."""
+    named = {node.arg for node in ast.walk(ast.parse((ROOT / test).read_bytes(), test)) if isinstance(node, ast.arg)}
+    return not named.isdisjoint(("ctx", "docker", "engine"))
+
+
 def tests_of_importers(naming: dict[str, list[str]]) -> dict[str, list[str]]:
     """For each module, the test files that name a module which imports it, and not itself."""
     found: dict[str, set[str]] = {}
@@ -401,7 +412,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=120, metavar="S", help="seconds for the tests of one mutant")
     parser.add_argument("--only", default="", metavar="PREFIX", help="mutate files below this path alone")
     parser.add_argument("--neighbours", action="store_true", help="try survivors with the tests of what imports them")
-    parser.add_argument("--integration", action="store_true", help="try survivors with integration tests as well")
+    parser.add_argument("--integration", action="store_true", help="try survivors with tests that start an engine")
     parser.add_argument("--list", action="store_true", help="print the chosen mutants and run nothing")
     options = parser.parse_args()
     naming = tests_by_module()
@@ -418,7 +429,10 @@ def main() -> int:
         print(*chosen, sep="\n")
         return 0
     near = tests_of_importers(naming) if options.neighbours else {}
-    real = tests_by_module(INTEGRATION) if options.integration else {}
+    real = {
+        module: [test for test in tests if options.integration or not starts_engine(test)]
+        for module, tests in tests_by_module(INTEGRATION).items()
+    }
     with tempfile.TemporaryDirectory(prefix="gb10-mutations-", ignore_cleanup_errors=True) as folder:
         trial = Trial(copy=Copy(Path(folder)), limit=options.limit, naming=naming, near=near, real=real)
         used = {test for m in chosen for test in (*naming[m.path], *near.get(m.path, ()))}

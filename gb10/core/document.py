@@ -233,7 +233,10 @@ def _sentence(detail: ErrorDetails, at: Location, model: type[BaseModel]) -> str
     kind, name, context = detail["type"], _spell(at), detail.get("ctx", {})
     found = _found(detail["input"])
     if kind == "extra_forbidden":
-        return _unknown_key(str(at[-1]), valid_keys(model, at[:-1]))
+        key, valid = str(at[-1]), valid_keys(model, at[:-1])
+        close = difflib.get_close_matches(key[:LONGEST], valid, n=1, cutoff=0.5)
+        guess = f"; did you mean '{close[0]}'?" if close else ";"
+        return f"unknown key {shorten(key)}{guess} valid keys: {', '.join(valid)}"
     if kind == "missing":
         return f"the key '{name}' is missing"
     if kind == "string_pattern_mismatch":
@@ -265,12 +268,6 @@ def _spell(at: Location) -> str:
     """``layers[2].name``, as people write it."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in at)
     return text.removeprefix(".")
-
-
-def _unknown_key(key: str, valid: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(key[:LONGEST], valid, n=1, cutoff=0.5)
-    guess = f"; did you mean '{close[0]}'?" if close else ";"
-    return f"unknown key {shorten(key)}{guess} valid keys: {', '.join(valid)}"
 
 
 def valid_keys(model: type[BaseModel], at: Location) -> tuple[str, ...]:

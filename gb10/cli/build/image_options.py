@@ -190,7 +190,9 @@ def of_image(
     from_: FromOption = None,
 ) -> Request:
     """The request for the image: its wheels, and the layers on top of them."""
-    extent = extent_of(slim)
+    extent: Extent | None = next((one for one in get_args(Extent) if slim == one), None)
+    if extent is None:
+        raise UsageError(f"unknown value of --slim: {slim!r}", hint=f"valid: {', '.join(get_args(Extent))}")
     if from_ and recipe:
         raise UsageError("--from excludes --recipe", hint="--from keeps what the image holds; leave out one of them")
     if recipe:
@@ -211,11 +213,3 @@ def is_given(name: str) -> bool:
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr)
-
-
-def extent_of(text: str) -> Extent:
-    """The value of ``--slim``; raises UsageError for any other."""
-    found: Extent | None = next((extent for extent in get_args(Extent) if text == extent), None)
-    if found:
-        return found
-    raise UsageError(f"unknown value of --slim: {text!r}", hint=f"valid: {', '.join(get_args(Extent))}")

@@ -13,16 +13,17 @@ from gb10.cli.common import AllowUncheckedOption, JsonOption, print_json, report
 from gb10.cli.values import ArchOption, completer, fits
 from gb10.containers.reference import is_reference
 from gb10.core.checked import counted, documents_of, looked_at, refuse_unchecked, rows_of
+from gb10.core.printing import printable
 from gb10.core.reporter import NORMAL, terminal
 from gb10.errors import EmptySelectionError, UsageError
 from gb10.image.build.inspect import facts_of, inspect_image, try_imports
 from gb10.image.context import Context
 from gb10.image.proof.arch_match import judge, parse_fits
 from gb10.image.proof.check import DGX_OS, UNREADABLE, Subject, Target
-from gb10.image.proof.checking import all_checks, findings, refuse
+from gb10.image.proof.checking import all_checks, findings, of_severity, refuse
 from gb10.image.proof.left_out import LIMITS, PARTS, left_out
 from gb10.image.proof.reading import read_manifests, read_markers, scan_path
-from gb10.image.proof.report import document, render_notes, render_rows, render_summary, render_table
+from gb10.image.proof.report import document, render_rows, render_summary, render_table
 from gb10.image.proof.wheel_claims import SITE
 from gb10.image.recipe.arch import Arch, parse_arch
 
@@ -147,7 +148,9 @@ def verify(
             terminal(ctx.env, stderr=False).print(render_table(verdict, shown))
         else:
             print("\n".join((*render_rows(verdict, shown), str(render_summary(verdict)))))
-        for line in (*render_notes(found), *rows_of(unchecked)):
+        for _, problem in of_severity(found, "note"):
+            print(f"note: {printable(problem.file)}: {printable(problem.found)}")
+        for line in rows_of(unchecked):
             print(line)
         ctx.reporter.say(f"{len(subject.scan.binaries)} files{counted(unchecked)}; limits: {'; '.join(LIMITS)}")
     with reported(as_json):

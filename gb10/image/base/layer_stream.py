@@ -232,7 +232,8 @@ def members(stream: LayerStream) -> Iterator[Member]:
             if stream.read(BLOCK).strip(b"\0"):
                 raise damaged("a layer has a header behind its end")
             return
-        _check_sum(block)
+        if _number(block[148:156]) != sum(block) - sum(block[148:156]) + 8 * ord(" "):
+            raise damaged("a layer is no tar, or damaged: the checksum of a header is wrong")
         flag, size = block[156:157], _number(block[124:136])
         if flag in EXTENDED:
             _look_ahead(ahead, flag, _special(stream, size))
@@ -272,7 +273,9 @@ def _special(stream: LayerStream, size: int) -> bytes:
         raise damaged(f"a layer has more than {MOST_SPECIAL >> 20} MiB of extended headers")
     if size > SPECIAL:
         raise damaged(f"a layer has an extended header of {size:,} bytes")
-    text = _exactly(stream, size)
+    text = stream.read(size)
+    if len(text) < size:
+        raise damaged("a layer ends in the middle of a header")
     stream.skip(-size % BLOCK)
     return text
 
@@ -335,12 +338,6 @@ def _name(block: bytes) -> str:
     return f"{prefix}/{name}" if prefix else name
 
 
-def _check_sum(block: bytes) -> None:
-    found = sum(block) - sum(block[148:156]) + 8 * ord(" ")
-    if _number(block[148:156]) != found:
-        raise damaged("a layer is no tar, or damaged: the checksum of a header is wrong")
-
-
 def _number(field: bytes) -> int:
     """Octal digits, or GNU's binary form for what is larger."""
     if field[0] & 0x80:
@@ -356,13 +353,6 @@ def _number(field: bytes) -> int:
 
 def _text(field: bytes) -> str:
     return field.partition(b"\0")[0].decode(errors="surrogateescape")
-
-
-def _exactly(stream: LayerStream, count: int) -> bytes:
-    found = stream.read(count)
-    if len(found) < count:
-        raise damaged("a layer ends in the middle of a header")
-    return found
 
 
 def inside(path: str) -> str:

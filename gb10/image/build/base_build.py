@@ -141,7 +141,9 @@ def install_added(base: BaseImage | None, files: Sequence[Path], work: Path) -> 
         )
     place = work / "wheels"
     wheels(files)(place)
-    unpack_wheels(place, work / FILES, base, uv_platform=_uv_name(base), cache=work / "cache")
+    newest = min(int(base.glibc.partition(".")[2]), NEWEST_GLIBC)
+    platform = uv_platform("arm64" if base.platform == "linux/arm64" else "amd64", newest)
+    unpack_wheels(place, work / FILES, base, uv_platform=platform, cache=work / "cache")
     for folder in (place, work / "cache"):
         shutil.rmtree(folder)
 
@@ -170,11 +172,6 @@ def move_modules(root: Path, folder: str, *, there: bool) -> None:
         if line.startswith(began) or not line.startswith(own)
     ]
     (info / "RECORD").write_text("".join(f"{line}\n" for line in moved), encoding="utf-8")
-
-
-def _uv_name(base: BaseImage) -> str:
-    minor = min(int(base.glibc.partition(".")[2]), NEWEST_GLIBC)
-    return uv_platform("arm64" if base.platform == "linux/arm64" else "amd64", minor)
 
 
 def _entry(store: Store, step: Step) -> Path:

@@ -52,7 +52,9 @@ def check_cache(ctx: Context, plan: Plan, rebuild: Collection[str] = ()) -> Cach
 
     def stored(step: Step) -> bool:
         if step.kind == "base":
-            return _has_base(engine, plan)
+            from gb10.containers.images import find_image  # noqa: PLC0415 - for an image of others
+
+            return bool(engine and plan.base and find_image(engine, plan.base.reference))
         if step.kind in STORED:
             return ctx.store.entry(PLACES[step.kind], step.key).exists()
         return step.kind in IN_ENGINE and room is not None and ctx.store.entry(room, step.key).exists()
@@ -62,12 +64,6 @@ def check_cache(ctx: Context, plan: Plan, rebuild: Collection[str] = ()) -> Cach
         again = step.name in rebuild or (step.kind == "graft" and any(need in rebuild for need in step.needs))
         cached[step.name] = not again and stands and (image is not None or stored(step))
     return CacheStatus(engine=engine, cached=cached, needs=needs(ctx, plan, cached, engine), image=image)
-
-
-def _has_base(engine: Engine | None, plan: Plan) -> bool:
-    from gb10.containers.images import find_image  # noqa: PLC0415 - for an image of others
-
-    return bool(engine and plan.base and find_image(engine, plan.base.reference))
 
 
 def try_inputs(ctx: Context, plan: Plan) -> UncheckedError | None:

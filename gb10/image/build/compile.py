@@ -31,7 +31,8 @@ from gb10.image.build.package_errors import package_error
 from gb10.image.build.stage import log_path, run_build
 from gb10.image.context import Context
 from gb10.image.locked_files import fetch_files
-from gb10.image.patches.patched import adds_files
+from gb10.image.patches.diff import parse_diff
+from gb10.image.patches.patched import diffs_by_hand
 from gb10.image.plan.catalog import module_path
 from gb10.image.plan.compiles import INSTALLER
 from gb10.image.plan.render import Compilers
@@ -103,7 +104,8 @@ def reads_reviewed(inputs: Inputs) -> bool:
     Not with a new file: it can hide a header of the same name. ccache looks results up by the compiler's list of
     headers (CCACHE_DEPEND), which does not show that. Raises PatchError when a diff has changed since.
     """
-    return not adds_files([use for origin in inputs.origins for use in origin.patches])
+    diffs = diffs_by_hand([use for origin in inputs.origins for use in origin.patches]).values()
+    return not any(diff.kind == "add" for text in diffs for diff in parse_diff(text, "a diff"))
 
 
 @contextmanager

@@ -193,7 +193,11 @@ def check_disk_and_memory(ctx: Context, needed: Needs, engine: Engine | None) ->
             f"the file system of {ctx.store.root} has no hard links: what a step sends to the engine is copied for it, "
             "which takes longer and, for the time of the step, the size of its files once more"
         )
-    for folder, wanted in _disks(ctx.store.root, engine.data if engine else None, needed).items():
+    store, data = ctx.store.root, engine.data if engine else None
+    wanted_on = {store: needed.disk}
+    if data is not None and data.stat().st_dev != store.stat().st_dev:  # the engine keeps its data on another disk
+        wanted_on = {store: needed.download, data: needed.disk - needed.download}
+    for folder, wanted in wanted_on.items():
         if wanted > shutil.disk_usage(folder).free:
             raise BuildError(
                 f"not enough disk: {wanted / 1e9:.1f} GB needed, {shutil.disk_usage(folder).free / 1e9:.1f} GB free",
@@ -205,13 +209,6 @@ def check_disk_and_memory(ctx: Context, needed: Needs, engine: Engine | None) ->
             f"not enough memory: {needed.memory / 1e9:.1f} GB needed, {memory() / 1e9:.1f} GB available",
             hint="stop other programs, or let a larger machine compile (--builder)",
         )
-
-
-def _disks(store: Path, data: Path | None, needed: Needs) -> dict[Path, int]:
-    """Bytes by directory: all in the store, unless the engine keeps its data on another disk."""
-    if data is None or data.stat().st_dev == store.stat().st_dev:
-        return {store: needed.disk}
-    return {store: needed.download, data: needed.disk - needed.download}
 
 
 DOWNLOAD: Final = "downloads"

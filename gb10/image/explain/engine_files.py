@@ -157,7 +157,9 @@ def engine_files(host: Host, packages: Packages, parts: Parts, patching: Patchin
             unpack(found[wheel.sha256], work / SITE, (*SOURCES, *parts.sources))
         if patching:
             changes = patching.files(found[parts.image[0].sha256])
-            keep_originals(work / SITE, changes, work / ORIGINALS)
+            for name in filter(lambda name: (work / SITE / name).is_file(), changes):  # what they add has no original
+                (work / ORIGINALS / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(work / SITE / name, work / ORIGINALS / name)
             change(work / SITE, changes)
         operators = read_operators([found[wheel.sha256] for wheel in parts.image], parts.modules)
         (work / OPERATORS).write_text(json.dumps(operators), encoding="utf-8")
@@ -165,14 +167,6 @@ def engine_files(host: Host, packages: Packages, parts: Parts, patching: Patchin
     made = host.store.ensure("explain", key, make)
     note_use(made / OPERATORS)
     return made
-
-
-def keep_originals(site: Path, changes: Iterable[str], to: Path) -> None:
-    """Copy the files that patches are to change; what they add has none."""
-    for name in changes:
-        if (site / name).is_file():
-            (to / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(site / name, to / name)
 
 
 def change(site: Path, changes: Mapping[str, bytes | None]) -> None:

@@ -118,15 +118,10 @@ def document(one: ImageSummary) -> dict[str, Any]:
         "slim": [rule.model_dump() for rule in plan.slim] if plan else [],
         "gpu_code": {str(fit): count for fit, count in one.verdict.counts.items()} if one.verdict else {},
         "codes": codes_of(one),
-        **({"base": base_document(one.base)} if one.base else {}),
+        **({"base": {**asdict(one.base), "version": one.base.version}} if one.base else {}),
         "remarks": list(one.remarks),
         **({"engine": plan.engine, "version": plan.version, "arch": plan.arch, "key": plan.key} if plan else {}),
     }
-
-
-def base_document(one: BaseImage) -> dict[str, Any]:
-    """A base as data: every field of BaseImage, and the engine's version."""
-    return {**asdict(one), "version": one.version}
 
 
 def codes_of(one: ImageSummary) -> dict[str, int]:

@@ -104,7 +104,8 @@ def problems_of(name: str, files: Files) -> list[str]:
 def _link_problems(path: str, target: str) -> list[str]:
     if not target or not target.isprintable() or len(target) > LONGEST_LINK:
         return [f"the link {path} names no usable path: {target[:LONGEST_LINK]!a}"]
-    return [] if _stays_inside(path, target) else [f"the link {path} leads out of the mod, to {target}"]
+    inside = not posixpath.normpath(posixpath.join(posixpath.dirname(path), target)).startswith(("..", "/"))
+    return [] if inside else [f"the link {path} leads out of the mod, to {target}"]
 
 
 def _script_problems(files: Files) -> list[str]:
@@ -129,12 +130,6 @@ def remarks_of(files: Files) -> list[str]:
     if program not in INTERPRETERS:
         return [f"{SCRIPT} needs {program!r}; every image has {', '.join(INTERPRETERS)}"]
     return []
-
-
-def _stays_inside(path: str, target: str) -> bool:
-    if target.startswith("/"):
-        return False
-    return not posixpath.normpath(posixpath.join(posixpath.dirname(path), target)).startswith("..")
 
 
 TABLE: Final = "community.yaml"

@@ -188,8 +188,3 @@ def load_mod(path: Path) -> FoundMod:
     name = place.name.removesuffix(".zip") if place.is_file() else place.resolve().name
     files = read_files(place)
     return FoundMod(name=name, path=place, record=check_mod(name, files), files=files, digest=files_digest(files))
-
-
-def read_digest(path: Path) -> str:
-    """The digest of what lies at a path, even if it breaks the contract. Raises UsageError when it cannot be read."""
-    return files_digest(read_files(path.absolute()))

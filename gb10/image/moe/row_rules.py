@@ -8,7 +8,7 @@ from typing import Any, Final
 from gb10.image.moe.tuned_name import Family
 
 LIMIT: Final = 101_376
-"""Bytes that one block may have on compute capability 12.x."""
+"""Bytes that one block may have on compute capability 12.x: CUDA C++ programming guide, table of capabilities."""
 STAGES, WARPS = 3, 4
 """Triton's own, where a row has none."""
 SIZES: Final[Mapping[str | None, int]] = {None: 2, "float32": 4, "fp8_w8a8": 1, "int8_w8a8": 1}

@@ -11,7 +11,6 @@ from packaging.utils import parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
 from gb10.errors import PatchError
-from gb10.image.patches.diff import parse_diff
 from gb10.image.patches.foreign import Applied, Foreign, apply_foreign, load_foreign
 from gb10.image.patches.places import placed
 from gb10.image.patches.releases import PINS, load_releases, told_version
@@ -176,11 +175,6 @@ def diffs_by_hand(uses: Sequence[PatchUse]) -> dict[str, bytes]:
         if hashlib.sha256(text).hexdigest() != sha256:
             raise PatchError(f"{use.name} changed while it was used", where=use.path, hint=AGAIN)
     return {sha256: text for sha256, (_, text) in found.items()}
-
-
-def adds_files(uses: Sequence[PatchUse]) -> bool:
-    """Whether diffs given by hand bring files that the source has not. Raises PatchError as ``diffs_by_hand``."""
-    return any(diff.kind == "add" for text in diffs_by_hand(uses).values() for diff in parse_diff(text, "a diff"))
 
 
 def _unchanged(use: PatchUse) -> Foreign:

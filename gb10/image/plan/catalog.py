@@ -10,11 +10,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from gb10.core.document import parse_document
 from gb10.core.files import digest
 from gb10.core.installation import ROOT, package_of
 from gb10.errors import UsageError
 from gb10.image.plan.values import Toolkit
-from gb10.image.recipe.allowances import ALLOWANCES, Allowances, read_allowances
+from gb10.image.recipe.allowances import ALLOWANCES, Allowances
 from gb10.image.recipe.kernel_sets import COSTS, UNITS, read_sets
 from gb10.image.recipe.rehearsals import ANSWERS, FOLDER, Rehearsal, read_rehearsals
 from gb10.image.recipe.slim_rules import RULES, RuleFile, read_rules
@@ -43,8 +44,6 @@ class Catalog:
     def recipe(self, engine: str) -> Path:
         """The image recipe of an engine (``vllm``) or a recipe file; raises UsageError that lists the engines."""
         direct = Path(engine)
-        if direct.suffix in {".yaml", ".yml"} and direct.exists():
-            return direct
         path = direct if direct.suffix in {".yaml", ".yml"} else self.root / "recipes/images" / f"{engine}.yaml"
         if not path.exists():
             raise UsageError(f"no image recipe {engine!r}", where=str(path), hint=f"known: {', '.join(self.engines())}")
@@ -96,7 +95,11 @@ class Catalog:
     def allowances(self) -> Allowances:
         """What the checks of an image allow; nothing where the checkout has no such file."""
         path = self.root / ALLOWANCES
-        return read_allowances(path.read_text(encoding="utf-8")) if path.exists() else Allowances()
+        if not path.exists():
+            return Allowances()
+        return parse_document(
+            path.read_text(encoding="utf-8"), Allowances, where=ALLOWANCES, what="list of what checks allow"
+        )
 
     @cached_property
     def nested(self) -> str:

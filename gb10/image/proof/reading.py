@@ -14,7 +14,7 @@ from gb10.errors import UsageError, VerifyError
 from gb10.image.proof.wheel_files import Manifest, declares, read_manifest, wheel_binaries, wheel_distribution
 from gb10.inside.scan import linked
 from gb10.inside.scan.binary import is_binary, scan_file
-from gb10.inside.scan.installed import Distribution, read_distribution
+from gb10.inside.scan.installed import read_distribution
 from gb10.inside.scan.linked import Linked
 from gb10.inside.scan.scan import SCHEMA, Scan, scan_tree
 from gb10.inside.scan.tree import entries_below, is_link, is_regular
@@ -51,20 +51,15 @@ def scan_path(path: Path) -> Scan:
         raise UsageError(f"{path} is no ELF, fatbin, cubin or wheel", hint=HINT)
     binaries = [binary for prefix, wheel in wheels.items() for binary in wheel_binaries(wheel, prefix)]
     found = [wheel_distribution(wheel, prefix) for prefix, wheel in wheels.items()]
-    distributions = [*(one for one in found if one), *_installed_here(path)]
+    # The folder may itself be one of Python packages, as site-packages is.
+    installed = (one for one in sorted(path.glob("*.dist-info/METADATA")) if one.is_file() and not one.is_symlink())
+    here = [read_distribution(one, one.relative_to(path).as_posix()) for one in installed] if path.is_dir() else []
+    distributions = [*(one for one in found if one), *here]
     return replace(
         scan,
         binaries=tuple(sorted((*scan.binaries, *binaries), key=lambda one: one.path)),
         distributions=tuple(sorted((*scan.distributions, *distributions), key=lambda one: one.path)),
     )
-
-
-def _installed_here(path: Path) -> list[Distribution]:
-    """The distributions of a folder that is itself one of Python packages: ``site-packages`` by itself."""
-    if not path.is_dir():
-        return []
-    files = (one for one in sorted(path.glob("*.dist-info/METADATA")) if one.is_file() and not one.is_symlink())
-    return [read_distribution(one, one.relative_to(path).as_posix()) for one in files]
 
 
 def is_directory(path: Path) -> bool:

@@ -80,11 +80,6 @@ def _row(judged: Judged) -> list[str | Text]:
     ]
 
 
-def render_notes(found: Sequence[Finding]) -> list[str]:
-    """A line for each problem that fails nothing."""
-    return [f"note: {printable(problem.file)}: {printable(problem.found)}" for _, problem in of_severity(found, "note")]
-
-
 def document(verdict: Verdict, found: Sequence[Finding] = (), shown: Collection[Fit] = tuple(Fit)) -> dict[str, Any]:
     """The verdict as data: counts of files by best fit, each binary with its codes and units, problems and notes."""
     return {

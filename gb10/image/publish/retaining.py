@@ -1,7 +1,7 @@
 """Retaining: which images of a repository may go, by number or age; nothing goes that a tag or a node still needs."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -99,7 +99,10 @@ def retain(
         keep = {digest_of(text) for text in texts.values()} - going
         for digest in going:
             _delete(place, digest, keep)
-        _delete_orphans(place, filter(TAG.fullmatch, tags), keep)
+        # A deletion that broke off left lists of what is attached to manifests that are gone.
+        for digest in (tag.replace("-", ":") for tag in tags if TAG.fullmatch(tag)):
+            if place.text(f"{place.repository}@{digest}", GONE) is None:  # a refusal for another reason is raised
+                _delete(place, digest, keep)
         return tuple(replace(one, deleted=one.digest in going) for one in found)
 
 
@@ -169,14 +172,6 @@ def _delete(place: Referrers, digest: str, keep: Collection[str]) -> None:
 def superseded(attached: Sequence[Descriptor]) -> list[str]:
     """The lists before the present one: a registry keeps each, without a tag, and all that it names. Pure."""
     return [digest_of(write_index(tuple(attached[:count]))) for count in range(1, len(attached))]
-
-
-def _delete_orphans(place: Referrers, tags: Iterable[str], keep: Collection[str]) -> None:
-    """What a deletion that broke off left: lists of what is attached to manifests that are gone."""
-    for tag in tags:
-        digest = tag.replace("-", ":")
-        if place.text(f"{place.repository}@{digest}", GONE) is None:  # a refusal for another reason is raised
-            _delete(place, digest, keep)
 
 
 def _belongs(place: Referrers, referrer: str, digest: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Final
 
 from gb10.containers.connection import Engine
 from gb10.containers.reference import split_digest
-from gb10.containers.registry.referrers import CREATED, Artifact, Descriptor, Referrers, open_referrers
+from gb10.containers.registry.referrers import CREATED, Artifact, Descriptor, open_referrers
 from gb10.core.host import Host
 from gb10.core.proc import CommandFailedError, capture
 from gb10.errors import UsageError, VerifyError
@@ -105,14 +105,10 @@ def sign_image(host: Host, engine: Engine, name: str, digests: Sequence[str], ke
     """
     with open_referrers(host.store, host.env, engine, name) as place:
         for digest in digests:
-            _sign(host, place, digest, key)
-
-
-def _sign(host: Host, place: Referrers, digest: str, key: Path) -> None:
-    text = sign(signed_text(digest), key, host.env, meant=IMAGES)
-    if not any(one.annotations.get(SIGNATURE) == text for one in place.of(digest)):
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        place.attach(digest, Artifact(kind=KIND, annotations={SIGNATURE: text, CREATED: now}))
+            text = sign(signed_text(digest), key, host.env, meant=IMAGES)
+            if not any(one.annotations.get(SIGNATURE) == text for one in place.of(digest)):
+                now = datetime.now(UTC).isoformat(timespec="seconds")
+                place.attach(digest, Artifact(kind=KIND, annotations={SIGNATURE: text, CREATED: now}))
 
 
 def require_signer(host: Host, engine: Engine, name: str, signers: Path) -> str:
@@ -132,14 +128,10 @@ def signer_of(host: Host, name: str, digest: str, beside: Iterable[Descriptor], 
     reasons = []
     for one in found[:MOST]:
         try:
-            return _signer(host, one, digest, signers)
+            with host.store.folder("signature") as folder:
+                (folder / "sig").write_text(one.annotations[SIGNATURE], encoding="utf-8")
+                return verify(signed_text(digest), folder / "sig", signers, host.env, meant=IMAGES)
         except VerifyError as error:
             reasons.append(error.message)
     where = "\n".join(dict.fromkeys(reasons))
     raise VerifyError(f"{name} is not signed by anyone in {signers}", where=where, hint=UNSIGNED)
-
-
-def _signer(host: Host, found: Descriptor, digest: str, signers: Path) -> str:
-    with host.store.folder("signature") as folder:
-        (folder / "sig").write_text(found.annotations[SIGNATURE], encoding="utf-8")
-        return verify(signed_text(digest), folder / "sig", signers, host.env, meant=IMAGES)

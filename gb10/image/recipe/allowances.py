@@ -6,7 +6,6 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from gb10.core.document import parse_document
 from gb10.core.fields import Model, Name, Patterns, Sentence
 
 ALLOWANCES: Final = "recipes/verify.yaml"
@@ -75,8 +74,3 @@ class Allowances(Model):
 def fits(name: str, patterns: Iterable[str]) -> bool:
     """Whether one of the patterns matches the whole name."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def read_allowances(text: str) -> Allowances:
-    """The allowances; raises UsageError for a file that is not valid."""
-    return parse_document(text, Allowances, where=ALLOWANCES, what="list of what checks allow")

@@ -13,8 +13,6 @@ MEANING: Final = {
 }
 # flashinfer.compilation_context (0.7.2) does not compile plain 12.x targets; it uses these instead.
 FLASHINFER_PLAIN: Final = {"12.0": "12.0f", "12.1": "12.1a"}
-# CUDA C++ programming guide, table "Technical specifications per compute capability".
-SHARED_MEMORY_PER_BLOCK: Final = 101_376
 # nvcc release notes: sm_120 came with 12.8, sm_121 and the family targets with 12.9.
 MINIMUM_CUDA: Final = {("12.0", ""): "12.8", ("12.0", "a"): "12.8"}
 PLATFORMS: Final = {"12.1": "linux/arm64", "12.0": "linux/amd64"}
@@ -70,11 +68,6 @@ class Arch:
     def triton(self) -> tuple[str, int, int]:
         """Triton's GPUTarget: backend, capability as an integer, warp size."""
         return ("cuda", int(self.capability.replace(".", "")), 32)
-
-    @property
-    def shared_memory(self) -> int:
-        """Shared memory per block, opt-in maximum, in bytes; the same for the whole family."""
-        return SHARED_MEMORY_PER_BLOCK
 
     @property
     def minimum_cuda(self) -> str:

@@ -1,7 +1,7 @@
 """A request for an image on an image of others: what bars it, the base, the diffs that are laid over it."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -99,7 +99,8 @@ def plan_over(ctx: Context, given: OnImage, lock: Lock, over: Over) -> Plan:
             check_own_kernels(given, base, lock, toolkit)
         if given.kernels:
             _say_modules(ctx, base, lock)
-    names = [text for text in over.patches if is_series(ctx, text)]
+    ours = sources(ctx.catalog.patches)
+    names = [text for text in over.patches if text in ours and not Path(text).exists()]
     diffs = [text for text in over.patches if text not in names]
     series = _series(ctx, given, lock, toolkit=toolkit, names=names, without=over.without_patches)
     options = Options(
@@ -132,11 +133,6 @@ class Series:
 
     uses: tuple[PatchUse, ...]
     without: tuple[str, ...]
-
-
-def is_series(ctx: Context, text: str) -> bool:
-    """Whether ``--patch`` names a series of ours, and no file."""
-    return text in sources(ctx.catalog.patches) and not Path(text).exists()
 
 
 def _series(
@@ -312,14 +308,6 @@ def check_from(reference: str) -> str:
             f"--from {reference}: this names no image", hint="write NAME@sha256:…, or NAME:TAG, which is resolved now"
         )
     return reference
-
-
-def refuse_options(given: Mapping[str, bool]) -> None:
-    """Raise UsageError for an option that chooses what our own recipes build."""
-    wrong = next((name for name, there in given.items() if there), None)
-    if wrong is None:
-        return
-    raise UsageError(f"--from excludes {wrong}", hint="--from keeps what the image holds; leave out one of them")
 
 
 def release_of(base: BaseImage) -> tuple[str, str]:

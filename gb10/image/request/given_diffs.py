@@ -72,9 +72,15 @@ def by_source(ctx: Context, recipe: Recipe, lock: Lock, target: Architecture, te
     return Given(texts=tuple(dict.fromkeys(found)), origins=origins)
 
 
-def with_wholes(uses: Iterable[PatchUse], given: Given) -> tuple[PatchUse, ...]:
-    """The patches; the parts of a diff carry the sha256 of the whole."""
-    return tuple(replace(use, whole=_whole(given.origins.get(use.path or "", ""), use)) for use in uses)
+def with_origins(uses: Iterable[PatchUse], urls: Mapping[str, str], origins: Mapping[str, str]) -> tuple[PatchUse, ...]:
+    """The patches with where they are from: the sha256 of the whole diff with its parts, the URL with those of the web.
+
+    ``origins``: the diff that each part was made from; ``urls``: those of the files that were downloaded.
+    """
+    found = ((use, origins.get(use.path or "", "")) for use in uses)
+    return tuple(
+        replace(use, whole=_whole(origin, use), url=urls.get(origin or use.path or "", "")) for use, origin in found
+    )
 
 
 def _whole(origin: str, use: PatchUse) -> str:
@@ -98,18 +104,13 @@ def _parts(ctx: Context, recipe: Recipe, part: Part, place: Place | None, name: 
     if place.project in {recipe.project(one.cutlass_source) for one in recipe.built.values() if one.method != "aot"}:
         yield part
     around = next(source for source, known in releases.sources.items() if place.project in known.projects)
-    kept = _without_ours(ctx.catalog.patches, part, place)
+    # Files that only our own series adds are left out: the project that bundles the source has none of these.
+    ours = variants_for(load_series(ctx.catalog.patches, part.source), place.version)
+    added = {path for patch in ours if patch.applies_to(place.version) for path in patch.files}
+    kept = only(part, {diff.path for diff in part.diffs if diff.path not in added or diff.kind == "add"})
     if kept.diffs:
         ctx.reporter.detail(f"{name}: {around} brings {part.source} in {place.folder}, and is patched, too")
         yield below(kept, place.folder, around)
-
-
-def _without_ours(root: Path, part: Part, place: Place) -> Part:
-    """The part without files that only our own series adds: the project that bundles the source has none of these."""
-    ours = variants_for(load_series(root, part.source), place.version)
-    added = {path for patch in ours if patch.applies_to(place.version) for path in patch.files}
-    kept = {diff.path for diff in part.diffs if diff.path not in added or diff.kind == "add"}
-    return only(part, kept)
 
 
 def _say(host: Host, name: str, divided: Divided) -> None:
@@ -179,11 +180,6 @@ def from_web(host: Host, texts: Sequence[str]) -> tuple[tuple[str, ...], dict[st
         urls[str(path)] = public(named.url)
         found.append(f"{named.source}={path}" if named.source else str(path))
     return tuple(found), urls
-
-
-def with_urls(uses: Iterable[PatchUse], urls: Mapping[str, str], origins: Mapping[str, str]) -> tuple[PatchUse, ...]:
-    """The patches; those from the web carry their URL. ``origins``: the diff that each part was made from."""
-    return tuple(replace(use, url=urls.get(origins.get(use.path or "", use.path or ""), "")) for use in uses)
 
 
 def _named_url(source: str, text: str) -> Named:

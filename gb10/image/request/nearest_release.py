@@ -21,7 +21,6 @@ from gb10.image.patches.releases import load_releases
 from gb10.image.patches.source_tree import Tree
 from gb10.image.patches.write import Difference, compare
 from gb10.image.recipe.image_recipe import Layout, Recipe
-from gb10.image.request.checkout_files import Worktree
 from gb10.image.request.checkouts import GitCommit, open_commit
 from gb10.image.request.commit_requirements import Wanted, differences, required
 from gb10.image.request.commit_wheels import CommitWheel, Found, nearest_wheel
@@ -89,8 +88,11 @@ def _nearest(ctx: Context, recipe: Recipe, named: GitCommit, own: Found | None) 
     if not near:
         ctx.reporter.say(f"{named}: {past.why_none}; the releases with the same requirements are compared")
         near = _alike(ctx, offered, releases, wanted)
-    rows = [(release, _difference(ctx, recipe, release, worktree, tree)) for release in near[:MOST_COMPARED]]
     layout = load_releases(ctx.catalog.patches).source(recipe.engine).layout
+    rows = [
+        (release, compare(layout, _opened(ctx, recipe, release), tree, worktree.files, bundled=worktree.modules))
+        for release in near[:MOST_COMPARED]
+    ]
     best, found = min(rows, key=lambda row: (len(compiled_of(row[1], layout)), len(row[1].differ)))
     distance = len(compiled_of(found, layout)), len(found.differ)
     if own and (len(own.compiled), len(own.compiled) + len(own.installed)) < distance:
@@ -144,11 +146,6 @@ def compiled_of(found: Difference, layout: Layout) -> tuple[str, ...]:
     """The compiled files that differ, also those that only the release has."""
     gone = (path for path in found.gone if not installed(path, layout))
     return tuple(sorted({*found.compiled, *gone}))
-
-
-def _difference(ctx: Context, recipe: Recipe, release: Version, worktree: Worktree, tree: Tree) -> Difference:
-    layout = load_releases(ctx.catalog.patches).source(recipe.engine).layout
-    return compare(layout, _opened(ctx, recipe, release), tree, worktree.files, bundled=worktree.modules)
 
 
 def _alike(ctx: Context, offered: Offered, releases: Sequence[Version], wanted: Wanted) -> list[Version]:

@@ -26,7 +26,7 @@ from gb10.image.recipe.image_recipe import Recipe, WheelBuild
 from gb10.image.recipe.locked import Lock
 from gb10.image.recipe.on_image import ImageBase, OnImage, derived
 from gb10.image.request.checkouts import START, GitCommit, OwnSource, marked, own_sources, parse_commit, split_refs
-from gb10.image.request.given_diffs import by_source, from_web, with_urls, with_wholes
+from gb10.image.request.given_diffs import by_source, from_web, with_origins
 from gb10.image.request.image_request import Request
 from gb10.image.request.kernel_probe import fitting_sets, for_engine
 from gb10.image.request.optional_layers import drop_optional_layers
@@ -150,14 +150,15 @@ def _plan_on(ctx: Context, request: Request, given: OnImage, lock: Lock, named: 
     from gb10.image.request.from_image import (  # noqa: PLC0415 - the same
         Over,
         plan_over,
-        refuse_options,
         release_of,
         require_engine,
         split_sets,
     )
     from gb10.image.request.kernel_choice import served_model  # noqa: PLC0415 - the same
 
-    refuse_options(_of_recipes(request))
+    wrong = next((name for name, given in _of_recipes(request).items() if given), None)
+    if wrong is not None:
+        raise UsageError(f"--from excludes {wrong}", hint="--from keeps what the image holds; leave out one of them")
     base = lock.base
     if base is None:
         raise UsageError("the lock names no image", hint="lock it again: ./build.py lock --engine FILE")
@@ -263,7 +264,7 @@ def _with_patches(
         gone = tuple(sorted({*gone, *had}))
     planned = planning(diffs.texts, without=gone)
     require_stand_in(recipe, gone, planned)
-    patches = with_wholes(with_urls(marked(planned, own, diffs.origins), urls, diffs.origins), diffs)
+    patches = with_origins(marked(planned, own, diffs.origins), urls, diffs.origins)
     if change:
         patches = tuple(sorted(patches, key=lambda use: use.taken != change.own.taken))
     return replace(options, patches=patches, unpatched=gone)

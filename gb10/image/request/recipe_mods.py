@@ -8,10 +8,11 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from gb10.core.checked import NotChecked
+from gb10.core.folder_files import files_digest
 from gb10.core.installation import ROOT
 from gb10.errors import UsageError
 from gb10.image.mods.declaration import CommunityMod, community_mods, unfit
-from gb10.image.mods.read import find_mod, mod_names, read_digest
+from gb10.image.mods.read import find_mod, mod_names, read_files
 from gb10.models.issue import Issue, in_order
 from gb10.models.launches.launch_forms import launches_of
 from gb10.models.lint.engine_words import own_releases
@@ -103,7 +104,7 @@ def _same_as(folder: Path | None) -> str | None:
     if folder is None:
         return None
     try:
-        digest = read_digest(folder)
+        digest = files_digest(read_files(folder.absolute()))
     except UsageError:  # it breaks the contract: whoever runs it says so
         return None
     return _digests().get(digest)

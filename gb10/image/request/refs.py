@@ -17,8 +17,8 @@ from gb10.core.store import note_use
 from gb10.errors import FetchError, Gb10Error, UsageError
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import check_lock, input_digest, load_lock, load_recipe, write_lock
-from gb10.image.lock.moves import Demand, Next, pin_of, pins
-from gb10.image.lock.offered import Offered, demanded, links_of, newest_of, require_release, require_wheel
+from gb10.image.lock.moves import Next, pin_of, pins
+from gb10.image.lock.offered import demanded, links_of, newest_of, require_release, require_wheel
 from gb10.image.lock.relock import NONE, TORCH, main_index, own_index, resolve_lock
 from gb10.image.lock.resolver import MISFIT
 from gb10.image.patches.release_files import version_of
@@ -276,7 +276,9 @@ def _of_engine(host: Host, recipe: Recipe, asked: Recipe, refs: Mapping[str, str
     found, newer = links_of(host, recipe, old), links_of(host, asked, new)
     require_release(newer.links, recipe.engine, str(new))
     require_wheel(newer, new)
-    release = Next(engine=recipe.engine, version=new, old=_demands_of(host, found, old), new=demanded(host, newer, new))
+    offered = any(version_of(link) == old for link in found.links)  # the index may have the recipe's release no longer
+    demands = demanded(host, found, old) if offered else ()
+    release = Next(engine=recipe.engine, version=new, old=demands, new=demanded(host, newer, new))
     chosen = {project_of(recipe, name) for name in refs} | {
         requirement_name(one.requirement) for one in asked.overrides
     }
@@ -290,12 +292,6 @@ def _of_engine(host: Host, recipe: Recipe, asked: Recipe, refs: Mapping[str, str
         releases={move.what: move.after for move in moves if move.at[0] == "requirements" and move.what not in chosen},
         left_out=dict(_not_known(recipe, release, free)),
     )
-
-
-def _demands_of(host: Host, found: Offered, version: Version) -> tuple[Demand, ...]:
-    """What the recipe's own release requires; nothing when the index has it no longer."""
-    has = any(version_of(link) == version for link in found.links)
-    return demanded(host, found, version) if has else ()
 
 
 def _not_known(recipe: Recipe, release: Next, requirements: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -33,7 +33,10 @@ def edited(text: str, recipe: Recipe, moves: Sequence[Move], where: str) -> tupl
     for start, end, move in spans:
         text = text[:start] + _replaced(text[start:end], move, where) + text[end:]
     made = parse_document(text, Recipe, where=where, what="image recipe")
-    if made != _expected(recipe, moves):
+    expected: object = recipe.model_dump(by_alias=True)
+    for move in moves:
+        expected = _with(expected, move.at, move)
+    if made != Recipe.model_validate(expected):
         raise UsageError(f"{where}: the pins cannot be changed in place", hint=BY_HAND)
     return text, made
 
@@ -71,13 +74,6 @@ def _swapped(value: str, move: Move) -> str | None:
     before = f"=={move.before}" if f"=={move.before}" in value else move.before
     after = before.removesuffix(move.before) + move.after
     return value.replace(before, after) if value.count(before) == 1 else None
-
-
-def _expected(recipe: Recipe, moves: Iterable[Move]) -> Recipe:
-    document: object = recipe.model_dump(by_alias=True)
-    for move in moves:
-        document = _with(document, move.at, move)
-    return Recipe.model_validate(document)
 
 
 def _with(value: object, at: Location, move: Move) -> object:

@@ -12,6 +12,7 @@ from gb10.models.load.model_recipe import At, ModelRecipe
 
 DEFAULT_PORTS: Final = {"vllm": 8000, "sglang": 30000, "trtllm": 8000, "llama-cpp": 8080}
 MODEL_OPTIONS: Final = ("--model", "--model-path")
+STARTS_SERVER: Final = re.compile(r"\bvllm\s+serve\b|launch_server\b|sglang\s+serve\b|api_server\b|trtllm-serve\b")
 NGC: Final = re.compile(r"nvcr\.io/")
 FILES: Final = ("--env-file", "env_file", "envFrom", "extends")
 ENGINES_OWN: Final = re.compile(r"(?:--env )?(?:VLLM|SGLANG|FLASHINFER|CUDA|NVIDIA)_")
@@ -22,17 +23,13 @@ OF_RECIPES: Final = frozenset(("no-revision", "unused-default", "missing-key", "
 
 def served_words(launch: ContainerLaunch) -> tuple[str, ...]:
     """The words of the server's command; those inside of ``bash -c '…'`` where a shell starts it."""
-    inner = next((word for word in launch.words if " " in word and _starts_server(word)), None)
+    inner = next((word for word in launch.words if " " in word and STARTS_SERVER.search(word)), None)
     if inner is None:
         return launch.words
     try:
         return tuple(shlex.split(inner))
     except ValueError:
         return launch.words
-
-
-def _starts_server(text: str) -> bool:
-    return re.search(r"\bvllm\s+serve\b|launch_server\b|sglang\s+serve\b|api_server\b|trtllm-serve\b", text) is not None
 
 
 def model_of(launch: ContainerLaunch) -> str:

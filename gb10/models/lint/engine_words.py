@@ -244,7 +244,7 @@ def releases(engine: str) -> list[str]:
 @cache
 def _known_releases(engine: str) -> tuple[str, ...]:
     found = (path.stem.removeprefix(f"{engine}-") for path in FLAGS.glob(f"{engine}-*.json"))
-    return tuple(sorted(filter(_is_version, found), key=Version))
+    return tuple(sorted(filter(is_version, found), key=Version))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -273,7 +273,7 @@ def words_for(engine: str, release: str) -> ReleaseWords | None:
     own = known_words(engine, release)
     if own is not None:
         return ReleaseWords(words=own, engine=engine, asked=release, found=release)
-    known = [Version(one) for one in releases(engine)] if _is_version(release) else []
+    known = [Version(one) for one in releases(engine)] if is_version(release) else []
     if not known:
         return None
     wanted = Version(release)
@@ -299,7 +299,7 @@ def own_releases() -> dict[str, str]:
     return {engine: known[-1] for engine in ENGINES if (known := releases(engine))}
 
 
-def _is_version(text: str) -> bool:
+def is_version(text: str) -> bool:
     try:
         return bool(Version(text))
     except InvalidVersion:

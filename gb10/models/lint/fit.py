@@ -184,7 +184,8 @@ def _vllm(options: Options, release: str, environment: Mapping[str, str], *, own
     fraction = fraction or share(options, "--device-memory-utilization")
     limits = json_object(next(iter(options.get("--limit-mm-per-prompt", ())), ""))
     drafts, logits = vllm_drafts(options), environment.get(INDEXER_LOGITS, "")
-    ranks, prefill_ranks = _ranks(options, experts="--enable-expert-parallel" in options), _prefill_ranks(options)
+    ranks = _ranks(options, experts="--enable-expert-parallel" in options)
+    prefill_ranks = whole(options, "--prefill-context-parallel-size") or 1
     tier = _connector(options)[0]
     if tier is not None and tier.size is not None and not tier.option.endswith(PER_RANK):
         tier = replace(tier, size=ceil(tier.size / (ranks.tensor * ranks.stages * prefill_ranks)))
@@ -280,10 +281,6 @@ def _offloaded(options: Options) -> int:
 def _quantization(options: Options) -> str:
     found = word(options, "--quantization")
     return "" if found.lower() in ("none", "auto") else found
-
-
-def _prefill_ranks(options: Options) -> int:
-    return whole(options, "--prefill-context-parallel-size") or 1
 
 
 def _host_pools(options: Options) -> HostTier | None:

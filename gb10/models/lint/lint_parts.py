@@ -4,12 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from packaging.version import InvalidVersion, Version
-
 from gb10.core.checked import NotChecked
 from gb10.errors import UsageError
 from gb10.models.issue import Issue
-from gb10.models.lint.engine_words import ENGINES, declared
+from gb10.models.lint.engine_words import ENGINES, declared, is_version
 from gb10.models.lint.fit import estimate_of_case, uncounted_options
 from gb10.models.lint.served import SERVE, LintCase
 from gb10.models.lint.word_checks import words_of_case
@@ -57,7 +55,7 @@ def unchecked_parts(case: LintCase) -> Iterator[NotChecked]:
     reason = _no_memory(case)
     if reason:
         yield NotChecked(what="memory", reason=reason)
-    if case.engine in ENGINES and not case.unknown and not _is_release(case.release):
+    if case.engine in ENGINES and not case.unknown and not is_version(case.release):
         yield NotChecked(what="rules", reason=f"the release of {case.engine} is not known")
 
 
@@ -117,10 +115,3 @@ def _no_memory(case: LintCase) -> str:
     names = [row.reason.partition(":")[0] for row in uncounted_options(case.engine or "", case.release, case.options)]
     more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
     return f"{', '.join(names[:FEW])}{more} not counted; `recipe memory` says why" if names else ""
-
-
-def _is_release(text: str) -> bool:
-    try:
-        return bool(Version(text))
-    except InvalidVersion:
-        return False

@@ -153,7 +153,9 @@ UNSURE: Final = "; it is taken by its name: recipe lint --weights PATH reads its
 def fp8_experts(case: LintCase) -> Iterator[Finding]:
     """Experts in FP8 without blocks, served by Triton's default tiles; a warning where only the name says so."""
     runner = case.options.get("--moe-runner-backend", ("",))[-1]
-    if runner.lower() not in TRITON or _brings_tiles(case):
+    # A mod or a folder of its own may bring tuned files, in place of the default.
+    tuned = TILES_FOLDER in case.recipe.env or any(TILES_MOD.search(str(name)) for name in case.recipe.mods)
+    if runner.lower() not in TRITON or tuned:
         return
     name = case.recipe.model or ""
     model, asked = case.sizes or known_model(name), case.options.get("--quantization", ("",))[-1].lower()
@@ -180,11 +182,6 @@ def _of_sizes(model: Model, *, asked: bool) -> bool | None:
     if found is None:
         return asked
     return found.name.startswith("fp8") and not found.block
-
-
-def _brings_tiles(case: LintCase) -> bool:
-    """Whether a mod or a folder of its own brings tuned files, in place of the default."""
-    return TILES_FOLDER in case.recipe.env or any(TILES_MOD.search(str(name)) for name in case.recipe.mods)
 
 
 def _of_name(name: str, *, asked: bool) -> bool:

@@ -187,16 +187,12 @@ def wrong_variables(case: LintCase) -> Iterator[Finding]:
     """Variables of the engine with a text that their reader refuses."""
     known = words_of_case(case)
     for name, given in case.recipe.env.items() if known else ():
-        kind, value = known.words.variables.get(name, ()) if known else (), _as_text(given)
+        kind = known.words.variables.get(name, ()) if known else ()
+        value = "" if given is None else str(given).strip()  # as the launchers hand it on
         if known and kind and value and "$" not in value and "{" not in value and not _reads(kind, value):
             level: Level | None = "warning" if case.foreign_image or not known.exact else None
             line = case.recipe.line("env", name)
             yield Finding(line=line, value=value, name=name, release=known.named, more=_kind(kind), level=level)
-
-
-def _as_text(value: object) -> str:
-    """A variable's value as the launchers hand it on."""
-    return "" if value is None else str(value).strip()
 
 
 def _kind(kind: Sequence[str]) -> str:

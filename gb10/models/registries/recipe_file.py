@@ -138,13 +138,6 @@ def _whole(file: RecipeFile) -> str:
     return file.shown.partition("/")[2].rpartition(".")[0]
 
 
-def find_registry_mod(root_of: Roots, registries: Sequence[Registry], text: str) -> Path | None:
-    """The folder of the mod ``@REGISTRY/NAME``; None when that registry, or the mod in it, is unknown."""
-    name, _, mod = text.removeprefix("@").partition("/")
-    registry = next((one for one in registries if one.name == name), None)
-    return mod_in(root_of(registry), registry, mod) if registry else None
-
-
 def mod_in(root: Path, registry: Registry, written: str) -> Path | None:
     """The folder of a mod in the registry's own folder of mods; None when there is none."""
     name = written.rstrip("/").rpartition("/")[2]
@@ -176,16 +169,11 @@ def root_here(registry: Registry) -> Path:
     return root_of(Host(env=settings, store=open_store(settings), reporter=reporter), registry)
 
 
-def registry_recipe(name: str) -> RecipeFile:
-    """The recipe of ``@REGISTRY/NAME``; raises UsageError, FetchError."""
-    if not name.partition("/")[2]:
-        raise UsageError(f"{name[:80]} is a registry, not a recipe", hint=f"./build.py recipe list {name[:80]}")
-    return find_in_registry(root_here, registries(), name)
-
-
 def registry_mod(written: str) -> Path | None:
     """The folder of a mod ``@REGISTRY/NAME``; None when that registry, or the mod in it, is unknown."""
-    return find_registry_mod(root_here, registries(), written)
+    name, _, mod = written.removeprefix("@").partition("/")
+    registry = next((one for one in registries() if one.name == name), None)
+    return mod_in(root_here(registry), registry, mod) if registry else None
 
 
 def models_folder() -> Path:
@@ -204,7 +192,9 @@ def find_recipe(name: str) -> RecipeFile:
     Raises UsageError with the closest names.
     """
     if name.startswith("@"):
-        return registry_recipe(name)
+        if not name.partition("/")[2]:
+            raise UsageError(f"{name[:80]} is a registry, not a recipe", hint=f"./build.py recipe list {name[:80]}")
+        return find_in_registry(root_here, registries(), name)
     own = models_folder() / f"{name}.yaml"
     places = [Path(name), *(Path(name + suffix) for suffix in SUFFIXES), *([own] if "/" not in name else [])]
     found = next((place for place in places if place.is_file()), None)

@@ -72,7 +72,6 @@ def read_facts(text: str) -> NodeFacts | None:
         kernel=one(rows, "kernel", name_in),
         machine=one(rows, "machine", name_in),
         clock=one(rows, "clock", _clock),
-        reached_at=one(rows, "ssh", _server),
         memlock=one(rows, "memlock", lambda text: -1 if text == "unlimited" else count_in(text)),
         driver=one(rows, "driver", lambda text: found[1] if (found := DRIVER.search(text)) else None),
         gpus=each(rows, "gpu", 1, lambda row: row[0] if GPU.fullmatch(row[0]) else None),
@@ -93,12 +92,6 @@ def _names(rows: Rows, key: str) -> tuple[str, ...]:
 
 def _clock(text: str) -> float | None:
     return float(text) if re.fullmatch(r"\d{9,11}(?:\.\d{1,9})?", text) else None
-
-
-def _server(text: str) -> str | None:
-    """The third of the four fields of SSH_CONNECTION."""
-    words = text.split(" ")
-    return words[2] if len(words) == 4 and _address(f"{words[2]}/32") else None
 
 
 def _address(text: str) -> IPv4Interface | None:
@@ -152,7 +145,7 @@ def _addresses(netdev: str, rows: Rows) -> tuple[IPv4Interface, ...]:
 
 
 def _pcie(row: Row) -> Pcie | None:
-    pci, speed, width, max_speed, max_width, virtual = row
+    pci, speed, width, max_speed, max_width, _ = row
     if name_in(pci) is None:
         return None
     return Pcie(
@@ -161,7 +154,6 @@ def _pcie(row: Row) -> Pcie | None:
         width=count_in(width),
         max_speed=_transfers(max_speed),
         max_width=count_in(max_width),
-        virtual_functions=count_in(virtual),
     )
 
 

@@ -57,7 +57,6 @@ class Pcie:
     width: int | None = None
     max_speed: float | None = None
     max_width: int | None = None
-    virtual_functions: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,8 +97,6 @@ class NodeFacts:
     """``aarch64``, ``x86_64``."""
     clock: float | None = None
     """Its own time, in seconds since 1970."""
-    reached_at: str | None = None
-    """Its address on the way by which ssh came."""
     memlock: int | None = None
     """KiB that a login there may lock; -1 is no limit."""
     driver: str | None = None

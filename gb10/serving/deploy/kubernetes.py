@@ -36,6 +36,7 @@ def pod_spec(deployment: Deployment, rank: Rank, options: ContainerOptions, affi
     several, own_network = len(deployment.containers) > 1, deployment.fabric.own_network
     host = options.host
     refuse_host_side(host)
+    aliases = [{"ip": address.strip("[]"), "hostnames": [name]} for name, address in host.extra_hosts.items()]
     on_host = {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if several and not own_network else {}
     return {
         **({"runtimeClassName": "nvidia"} if options.gpus else {}),
@@ -43,7 +44,7 @@ def pod_spec(deployment: Deployment, rank: Rank, options: ContainerOptions, affi
         "terminationGracePeriodSeconds": 30,
         **({"affinity": affinity} if affinity else {}),
         **({"hostname": host.hostname} if host.hostname else {}),
-        **({"hostAliases": aliases} if (aliases := _aliases(host)) else {}),
+        **({"hostAliases": aliases} if aliases else {}),
         "containers": [_container(deployment, rank, options)],
         "volumes": [
             *({"name": name, "hostPath": _folder(target)} for name, target in options.volumes.items()),
@@ -137,10 +138,6 @@ def refuse_host_side(host: HostAccess) -> None:
             f"Kubernetes cannot give a pod what the recipe asks of its host: {', '.join(asked)}",
             hint="remove it from a copy of the recipe, or take another form: --as docker, --as compose",
         )
-
-
-def _aliases(host: HostAccess) -> list[dict[str, object]]:
-    return [{"ip": address.strip("[]"), "hostnames": [name]} for name, address in host.extra_hosts.items()]
 
 
 def _mounts(options: ContainerOptions) -> Iterator[tuple[str, dict[str, str], HostMount]]:

@@ -141,12 +141,6 @@ BLANKS_OF_TOKENS: Final = re.compile("[\u0120\u010a]")
 """What byte-level tokenizers write for a blank and a line end, where nobody turned them back."""
 
 
-def commonest(text: str) -> tuple[str, float]:
-    """The commonest character of a text and its share."""
-    sign, count = Counter(text).most_common(1)[0]
-    return sign, count / len(text)
-
-
 def commonest_pieces(text: str, most: int = 8, size: int = 4) -> float:
     """The share of the commonest pieces of ``size`` characters: a token over and over, with other tokens in it.
 
@@ -163,12 +157,6 @@ PLAIN_PIECE: Final = re.compile(r"[\d\s,.;:|&=_*#~+/\\\-·•…\u2500-\u25ff]+|
 def plain(sign: str) -> bool:
     """Whether people draw, count or fill with a character: its share alone says nothing."""
     return PLAIN_PIECE.fullmatch(sign) is not None
-
-
-def blank_share(text: str) -> tuple[float, float]:
-    """The share of blanks, tabs and line ends, and that of line ends alone."""
-    lines = text.count("\n") + text.count("\r")
-    return (lines + text.count(" ") + text.count("\t")) / len(text), lines / len(text)
 
 
 def commonest_word(text: str, last: int) -> tuple[str, float]:

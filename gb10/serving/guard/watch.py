@@ -1,5 +1,7 @@
 """Watches one text as it arrives: cheap signs every 64 characters, dearer ones less often, the rest at its end."""
 
+from collections import Counter
+
 from gb10.serving.guard import signs
 from gb10.serving.guard.finding import Finding, Verdict
 from gb10.serving.guard.limits import Limits
@@ -130,8 +132,10 @@ class Watch:
         text = self._tail[-limits.few_window :]
         if len(text) < limits.few_window or self._pieces > limits.share_pieces:
             return None
-        sign, share = signs.commonest(text)
-        blanks, lines = signs.blank_share(text)
+        [(sign, count)] = Counter(text).most_common(1)
+        share = count / len(text)
+        ends = text.count("\n") + text.count("\r")
+        blanks, lines = (ends + text.count(" ") + text.count("\t")) / len(text), ends / len(text)
         one_line = text.count("\n") <= limits.share_lines and signs.numeric(text) < limits.numeric
         least = limits.share_letter if sign.isascii() and sign.isalpha() else limits.share
         what = ""

@@ -54,9 +54,8 @@ def _of_kind(
         case "compare" if isinstance(names, list) and len(names) == 2:
             # Each launch gets its block: as many as were planned for the last launch.
             order = schedule(max((one.number for one in lines), default=1) // 2 + 1)
-            known = [one for one in lines if one.number < len(order)]
             return compare_launches(
-                [one.model_copy(update={"block": order[one.number][1]}) for one in known],
+                [one.model_copy(update={"block": order[one.number][1]}) for one in lines],
                 (str(names[0]), str(names[1])),
                 margin=margin,
                 unit=UNITS.get(str(head.get("unit")), "launches"),

@@ -47,6 +47,14 @@ def test_an_old_plugin_gives_way_to_our_own(store: Store, tmp_path: Path) -> Non
     assert open_buildx(engine("user"), {"PATH": str(tmp_path / "bin")}, store).command == ("docker", "buildx")
 
 
+def test_our_own_engine_is_reached_without_the_users_docker(store: Store) -> None:
+    own = {"DOCKER_CONTEXT": "far", "DOCKER_CONFIG": "/home/me/.docker", "BUILDX_BUILDER": "mine", "HTTPS_PROXY": "p"}
+    found = open_buildx(engine("embedded"), own, store).env
+    assert (found["DOCKER_HOST"], found["HTTPS_PROXY"]) == ("unix:///nowhere", "p")
+    assert found["DOCKER_CONFIG"].startswith(str(store.root))
+    assert not {"DOCKER_CONTEXT", "BUILDX_BUILDER"} & found.keys()
+
+
 def test_an_old_plugin_alone_is_an_error_with_the_way_out(tmp_path: Path) -> None:
     program(tmp_path / "bin" / "docker", "github.com/docker/buildx v0.11.2 x")
     with pytest.raises(EngineError, match=r"0\.11 is too old: gb10 needs 0\.13") as caught:

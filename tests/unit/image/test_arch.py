@@ -26,10 +26,6 @@ def test_spellings(  # noqa: PLR0917 - a row of the table
     assert str(arch) == arch.flashinfer == text
 
 
-def test_gb10_has_99_kib_of_shared_memory() -> None:
-    assert {arch.shared_memory for arch in ARCHES} == {99 * 1024}
-
-
 @pytest.mark.parametrize(
     ("written", "meant"),
     [

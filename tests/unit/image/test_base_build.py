@@ -76,8 +76,9 @@ def test_programs_start_by_the_image_s_python_whatever_the_path_of_ours(
     assert rows["../../../bin/ab"] == [f"sha256={sha256}", str(len(text))]
 
 
-def test_a_script_by_a_shell_starts_the_python_that_it_names(tmp_path: Path) -> None:
-    folder = tmp_path / f"it's a {'y' * 150}"
+@pytest.mark.parametrize("name", [f"it's a {'y' * 150}", "y" * 150, "a b", "plain"])
+def test_a_script_starts_the_python_that_it_names(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / name
     subprocess.run([uv.find_uv_bin(), "venv", "-q", "--python", sys.executable, str(folder)], check=True)
     script = tmp_path / "script"
     script.write_bytes(script_start(f"{folder}/bin/python") + b"import sys\nprint(sys.prefix, sys.argv[1:])\n")

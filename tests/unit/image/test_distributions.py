@@ -1,6 +1,7 @@
 """What METADATA and WHEEL say, held against importlib.metadata; what a release of an engine asks for."""
 
 import sys
+import zipfile
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from gb10.errors import FetchError
 from gb10.image.lock.moves import LARGEST, Demand, demands, extras_of, metadata_of
 from gb10.image.patches.release_files import _best, parse_version, version_of
-from gb10.image.patches.source_tree import Folder
+from gb10.image.patches.source_tree import Folder, open_tree
 from gb10.inside.scan import installed
 from gb10.inside.scan.installed import Distribution, cuda_of, described, is_metadata, read_distribution, read_head
 from gb10.sources.index.page import Link
@@ -148,6 +149,21 @@ def test_the_metadata_of_an_archive(tmp_path: Path) -> None:
     (tmp_path / "PKG-INFO").write_bytes(bytes(LARGEST + 1))
     with pytest.raises(FetchError, match="engine 1 has no usable metadata"):
         metadata_of(Folder(tmp_path), "engine 1")
+
+
+def test_the_metadata_of_a_wheel_lies_in_its_one_folder_for_them(tmp_path: Path) -> None:
+    path = tmp_path / "a-1-py3-none-any.whl"
+
+    def read(*names: str) -> bytes:
+        with zipfile.ZipFile(path, "w") as wheel:
+            for name in names:
+                wheel.writestr(name, METADATA)
+        return metadata_of(open_tree(path), "a 1")
+
+    assert read("a-1.dist-info/METADATA", "a/vendored/b-2.dist-info/METADATA") == METADATA
+    for names in (("a/a.py",), ("a-1.dist-info/METADATA", "b-2.dist-info/METADATA"), ("a/a-1.dist-info/METADATA",)):
+        with pytest.raises(FetchError, match="a 1 has no usable metadata"):
+            read(*names)
 
 
 @pytest.mark.parametrize(

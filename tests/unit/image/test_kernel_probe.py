@@ -13,6 +13,7 @@ FILES = {
     "flashinfer/jit/__init__.py": "from .norm import gen_norm_module as gen_norm\nfrom .round import *\n",
     "flashinfer/jit/norm.py": "def gen_norm_module():\n    return gen_jit_spec('norm', [])\n",
     "flashinfer/jit/acts.py": "def gen_act(name: str, fast=False):\n    return gen_jit_spec(f'{name}_and_mul', [])\n",
+    "flashinfer/jit/more.py": "def gen_more():\n    log.note('b')\n    log('c')\n    return gen_jit_spec('more', [])\n",
     "flashinfer/jit/round.py": "from .about import gen_lost\n",
     "flashinfer/jit/about.py": "from .round import gen_lost\n",
     "flashinfer/jit/broken.py": "def gen_broken(:\n",
@@ -53,6 +54,7 @@ def test_a_factory_is_found_where_it_is_defined(tree: Folder, factory: str, name
     [
         ({"name": "norm", "factory": "flashinfer.jit.norm:gen_norm_module"}, ""),
         ({"name": "layernorm", "factory": "flashinfer.jit.norm:gen_norm_module"}, "gen_norm_module makes norm"),
+        ({"name": "b", "factory": "flashinfer.jit.more:gen_more"}, "gen_more makes more"),
         ({"name": "silu_and_mul", "factory": "flashinfer.jit.acts:gen_act", "arguments": ["silu"]}, ""),
         ({"name": "x", "factory": "flashinfer.jit.acts:gen_act"}, "gen_act takes 1 to 2 arguments, the set gives 0"),
         (

@@ -6,7 +6,7 @@ import pytest
 
 from gb10.cli.look.moe_show import print_names, read_asked, refuse_names
 from gb10.errors import UsageError, VerifyError
-from gb10.image.moe.asked_names import ADVICE, AskedName, asked_names, compare_names
+from gb10.image.moe.asked_names import ADVICE, MOST, AskedName, asked_names, compare_names
 from gb10.image.moe.file_verdict import FileVerdict, TunedRow
 from gb10.image.moe.left_out_rows import left_out
 
@@ -51,6 +51,12 @@ def test_a_name_counts_once_and_other_files_are_none() -> None:
     line = LINES["an engine's own words"][0]
     found = asked_names([line, "Config file not found at /etc/other.json", line, "x" * 10_000])
     assert [(one.name, one.count) for one in found] == [(PLAIN, 2)]
+
+
+def test_a_log_names_at_most_so_many_files() -> None:
+    line = LINES["an engine's own words"][0]
+    found = asked_names(line.replace("E=256", f"E={number}") for number in range(1, MOST + 2))
+    assert len(found) == MOST
 
 
 DIFFERS = {

@@ -135,6 +135,9 @@ def test_a_good_row_has_no_problem_at_its_limits() -> None:
         ({"num_warps": True}, "num_warps is True, no whole number"),
         ({"BLOCK_SIZE_K": 0}, "BLOCK_SIZE_K=0 is no power of two"),
         ({"BLOCK_SIZE_K": 8}, "BLOCK_SIZE_K=8 is less than 16"),
+        ({"BLOCK_SIZE_K": 1}, "BLOCK_SIZE_K=1 is less than 16"),
+        ({"BLOCK_SIZE_N": -64}, "BLOCK_SIZE_N=-64 is no power of two"),
+        ({"BLOCK_SIZE_N": 96}, "BLOCK_SIZE_N=96 is no power of two"),
         ({"num_stages": 0}, "num_stages is less than 1"),
         ({"num_warps": 64}, "num_warps=64 is none of 1, 2, 4, 8, 16, 32"),
         ({"waves_per_eu": 2}, "the kernel takes no waves_per_eu"),
@@ -159,6 +162,15 @@ def test_rows_of_other_families_need_other_keys() -> None:
     ]
     assert "BLOCK_N is missing" in problems({}, family="lora")
     assert problems("x") == ["the row is 'x', no object"]
+
+
+def test_packed_weights_are_read_in_halves_and_spread_to_16_bits() -> None:
+    """Activations of 2 bytes, twice; weights of 8 bits take their bytes besides, those of 4 bits come with a pass."""
+    tile = row(16, 64, 128, num_stages=3)
+    both = 2 * 16 * 128 * 2 + 2 * 64 * 128
+    assert moe_bytes("int4_w4a16", None, tile) == both
+    assert moe_bytes("int8_w8a16", None, tile) == both + 64 * 128 * 2
+    assert moe_bytes("int8_w8a16", None, row(16, 64, 128, num_stages=1)) == 2 * 16 * 128 + 3 * 64 * 128
 
 
 def test_packed_weights_of_vllm_need_their_split_and_scales_that_divide() -> None:

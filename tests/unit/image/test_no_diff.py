@@ -11,7 +11,7 @@ from gb10.image.patches.diff import check_diff
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import PatchUse
 from gb10.image.plan.plan_record import labels
-from gb10.image.request.given_diffs import with_urls
+from gb10.image.request.given_diffs import with_origins
 from gb10.image.request.planning import Request, make_plan
 from gb10.sources.web import check_url, name_of, public
 from tests.unit.image.test_mods_plan import inputs, plan
@@ -106,9 +106,9 @@ def test_a_pin_is_a_sha256(tmp_path: Path) -> None:
 
 def test_the_url_is_in_record_and_label_and_in_no_key() -> None:
     use = PatchUse(source="vllm", project="vllm", name="12.diff", sha256="d" * 64, path="/x/12.diff")
-    (named,) = with_urls([use], {"/x/12.diff": "https://h.invalid/pull/12.diff"}, {})
+    (named,) = with_origins([use], {"/x/12.diff": "https://h.invalid/pull/12.diff"}, {})
     other = PatchUse(source="vllm", project="vllm", name="o.diff", sha256="e" * 64, path="/x/o.diff")
-    assert with_urls([other], {"/x/12.diff": "https://h.invalid"}, {}) == (other,)
+    assert with_origins([other], {"/x/12.diff": "https://h.invalid"}, {}) == (other,)
     plans = [plan_image(*inputs(), replace(plan().options, patches=(one,))) for one in (use, named)]
     assert plans[0].key == plans[1].key
     assert plans[1].document()["patches"][0]["url"] == named.url  # type: ignore[index]

@@ -188,3 +188,19 @@ def test_the_project_that_bundles_a_source_gets_the_same_change_in_its_folder(tm
 )
 def test_the_one_path_that_a_pair_of_names_means(old: str, new: str, path: str | None) -> None:
     assert _plain(old, new, {"vllm", "flashinfer"}) == path
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        (diff(MLA), True),
+        (diff(MLA, "vllm/b.py"), True),
+        (diff(MLA, KERNELS), False),
+        (diff(f"{SITE}/{MLA}"), False),
+        (diff(MLA, "tests/test_a.py"), True),
+        (diff(MLA, "docker/Dockerfile"), False),
+        (f"--- a/{MLA}.bak\n+++ b/{MLA}\n{HUNK}".encode(), False),
+    ],
+)
+def test_a_diff_is_whole_when_its_one_part_is_what_was_given(text: bytes, whole: bool) -> None:
+    assert divide(text, "pr.diff", RELEASES).whole is whole

@@ -32,6 +32,13 @@ def test_each_cause_is_one_error_with_what_to_do(line: str, says: str, hint: str
     assert "/logs/conv.log" in (found.where or "")
 
 
+def test_of_many_downloads_the_last_two_are_shown() -> None:
+    lines = [f"host{number}: Temporary failure in name resolution" for number in range(4)]
+    found = package_error(LOG, lines)
+    assert found is not None
+    assert (found.where or "").splitlines() == [*lines[2:], "log: /logs/conv.log"]
+
+
 def test_what_the_stage_states_is_the_error() -> None:
     text = "package: the wheel does not fit:\na needs libx.so\nb: nothing offers y\nhint: name them\nin headers\n+ next"
     found = package_error(LOG, [*text.splitlines(), "more"])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from gb10.cli.patch.patches import print_fates
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store, file_sha256
 from gb10.errors import UsageError
@@ -82,14 +83,49 @@ def test_each_hunk_has_a_fate_of_its_own(library: Library, tmp_path: Path) -> No
     assert len(series_troubles((fate,))) == 2
 
 
+def test_each_hunk_is_a_line_for_people(library: Library, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    far = changed((6, "six of theirs\n"))
+    made = diff(far, changed((7, "seven\n"), (30, "thirty\n"), start=far))
+    print_fates(judged(library, tmp_path / "d", {"1.diff": made, "2.diff": b"<html>"}))
+    first, conflict, applies, broken = capsys.readouterr().out.splitlines()
+    assert first == "1.diff  vllm 0.33.0"
+    assert conflict.startswith("  conflict          vllm/a.py:4  ")
+    assert conflict.endswith("; a three-way merge is clean")
+    assert applies == "  applies           vllm/a.py:27"
+    assert broken.startswith("2.diff")
+    assert "a web page" in broken
+
+
 def test_a_conflict_shows_both_sides(library: Library, tmp_path: Path) -> None:
     theirs = changed((10, "ten of theirs\n"))
     (fate,) = judged(library, tmp_path / "d", {"1.diff": diff(theirs, changed((10, "ten of mine\n")))})
     (hunk,) = fate.hunks
     assert (hunk.outcome, hunk.clean) == ("conflict", False)
-    text = hunk.three_way.decode()
-    assert text.startswith("<<<<<<< the release, vllm/a.py:7\n")
-    assert text.index("line 10\n") < text.index("=======") < text.index("ten of mine\n") < text.index(">>>>>>>")
+    around = [f"line {number}" for number in range(7, 14)]
+    assert hunk.three_way.decode().splitlines() == [
+        "<<<<<<< the release, vllm/a.py:7", *around, "=======", *around[:3], "ten of mine", *around[4:],
+        ">>>>>>> the diff",
+    ]  # fmt: skip
+
+
+def test_both_sides_of_a_files_end_are_lines(library: Library, tmp_path: Path) -> None:
+    before, after = changed((40, "theirs")), changed((40, "mine"))
+    (fate,) = judged(library, tmp_path / "d", {"1.diff": diff(before, after)})
+    text = fate.hunks[0].three_way.decode()
+    assert text.endswith("line 39\n=======\nline 37\nline 38\nline 39\nmine\n>>>>>>> the diff\n")
+
+
+def test_a_line_that_is_still_there_is_not_gone(library: Library, tmp_path: Path) -> None:
+    around = [(number, f"another {number}\n") for number in (7, 8, 9, 11, 12, 13)]
+    before = changed(*around)
+    (fate,) = judged(library, tmp_path / "d", {"1.diff": diff(before, changed((10, "mine\n"), start=before))})
+    assert outcomes(fate) == ["conflict"]
+    (fate,) = judged(
+        library,
+        tmp_path / "e",
+        {"1.diff": diff(changed((10, "theirs\n"), start=before), changed((10, "mine\n"), start=before))},
+    )
+    assert outcomes(fate) == ["gone"]
 
 
 def test_what_the_release_has_is_not_needed(library: Library, tmp_path: Path) -> None:

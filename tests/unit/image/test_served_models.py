@@ -35,6 +35,9 @@ def model(tmp_path: Path) -> str:
         ("attention_backend=FLASHINFER", ("attention_backend", "FLASHINFER")),
         ("moe-backend=flashinfer-cutlass", ("moe_backend", "flashinfer-cutlass")),
         ("max-num-seqs=8", ("max_num_seqs", 8)),
+        ("max-num-seqs=1", ("max_num_seqs", 1)),
+        (f"max-num-seqs={1 << 24}", ("max_num_seqs", 1 << 24)),
+        (f"moe-backend={'a' * 40}", ("moe_backend", "a" * 40)),
         ("block-size=128", ("block_size", 128)),
     ],
 )

@@ -10,7 +10,7 @@ from gb10.core.reporter import Reporter
 from gb10.core.store import Store
 from gb10.errors import UsageError
 from gb10.image.build.cache_status import selected
-from gb10.image.context import Context
+from gb10.image.context import Context, open_context
 from gb10.image.lock.lockfile import base_digest, input_digest, load_lock, load_recipe, lock_path, write_lock
 from gb10.image.patches.patched import patched_files
 from gb10.image.patches.releases import PINS
@@ -149,3 +149,22 @@ def test_its_layout_is_in_the_key_of_a_diff_by_hand_alone(recipe_file: Path, own
     pinned.write_text(pinned.read_text(encoding="utf-8").replace('"src/numpy"', '"src"'), encoding="utf-8")
     assert made(recipe_file, root, tmp_path) == series
     assert made(recipe_file, root, tmp_path, own_diff).step("graft-numpy").key != both.step("graft-numpy").key
+
+
+@pytest.mark.parametrize(
+    ("overlay", "why"), [(Path(), "the overlay is the current directory"), (Path("/nope"), "is not a directory")]
+)
+def test_an_overlay_is_a_folder_that_somebody_named(overlay: Path, why: str, tmp_path: Path) -> None:
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=-1)
+    with pytest.raises(UsageError, match=why):
+        make_plan(ctx, Request(engine="vllm", arch="12.1f", overlay=overlay))
+
+
+def test_a_recipe_is_named_by_its_engine_or_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yml"
+    with pytest.raises(UsageError, match="no image recipe") as caught:
+        SHIPPED.recipe(str(file))
+    assert (caught.value.where, "vllm" in (caught.value.hint or "")) == (str(file), True)
+    file.touch()
+    assert SHIPPED.recipe(str(file)) == file
+    assert SHIPPED.recipe("vllm") == SHIPPED.root / "recipes/images/vllm.yaml"

@@ -8,10 +8,22 @@ from pathlib import Path
 import pytest
 
 from gb10.cli.app import MODULES
+from gb10.core.host import open_host
 from gb10.errors import UsageError, VerifyError
 from gb10.image.plan.catalog import ROOT
-from gb10.image.publish.sharing import REPO, SIGNERS, Listed, named_cache, read_listing, wheel_cache, write_listing
+from gb10.image.publish.sharing import (
+    REPO,
+    SIGNERS,
+    Listed,
+    named_cache,
+    read_listing,
+    take_missing,
+    wheel_cache,
+    write_listing,
+)
 from gb10.sources.hub import open_hub
+from tests.golden.small import plan_for
+from tests.golden.test_render import options
 
 KEY, SHA256 = "a" * 64, "b" * 64
 WHEELS = {KEY: Listed(file="flashinfer_jit_cache-0.7+gb10.aaaaaaaa-py3-none-any.whl", sha256=SHA256, size=5)}
@@ -41,6 +53,17 @@ def test_a_listing_of_another_kind_is_refused(change: dict[str, object]) -> None
         read_listing(json.dumps({**json.loads(write_listing(WHEELS)), **change}))
     with pytest.raises(VerifyError):
         read_listing("{")
+
+
+def test_a_cache_is_asked_for_what_the_store_lacks_alone(tmp_path: Path) -> None:
+    """A cache without signers is a mistake, so this tells when one would be asked."""
+    host = open_host(
+        {"HOME": str(tmp_path), "GB10_CACHE_DIR": str(tmp_path / "store"), REPO: "me/wheels"}, verbosity=-1
+    )
+    plan = plan_for(options("12.1f"))
+    with pytest.raises(UsageError, match="who may sign the wheels of me/wheels"):
+        take_missing(host, plan, ())
+    take_missing(host, plan, [step.name for step in plan.of_kind("wheel")])
 
 
 def test_a_cache_needs_somebody_who_is_trusted(tmp_path: Path) -> None:

@@ -198,6 +198,11 @@ def test_links_in_a_circle_lead_nowhere() -> None:
     assert loader.real("/usr/bin/../lib/./libc.so.6") == "/usr/lib/libc.so.6"
 
 
+def test_a_link_may_lead_through_several_folders() -> None:
+    loader = Loader(Symbols(libraries=[C], links={"usr/lib/a": "../share/deep/b", "usr/share/deep/b": "/opt/c/d"}))
+    assert loader.real("/usr/lib/a/x") == "/opt/c/d/x"
+
+
 def test_a_later_layer_hides_and_removes(tmp_path: Path) -> None:
     below = Symbols(libraries=[library("a.so", "one"), library("b.so"), library("c.so")], links={"l": "a.so"})
     above = Symbols(libraries=[library("a.so", "two")], links={"c.so": "a.so"}, gone=("b.so",))

@@ -31,6 +31,20 @@ def test_no_fix_advises_a_value_of_other_hardware(value: str) -> None:
     assert not OTHER_HARDWARE & set(advised)
 
 
+@pytest.mark.parametrize(
+    ("command", "container", "wrong"),
+    [
+        ("vllm serve {model} --attention-backend flashinfer", "vllm/vllm-openai:v0.33.0", False),
+        ("vllm serve {model} --kv-cache-dtype fp8", "vllm/vllm-openai:v0.33.0", False),
+        ("vllm serve {model} --kv-cache-dtype FP8", "vllm/vllm-openai:v0.33.0", True),
+        ("sglang serve --model-path {model} --attention-backend flashinfer", "lmsysorg/sglang:v0.5.23", False),
+        ("sglang serve --model-path {model} --attention-backend FLASHINFER", "lmsysorg/sglang:v0.5.23", True),
+    ],
+)
+def test_a_choice_is_compared_as_its_engine_does(command: str, container: str, wrong: bool) -> None:
+    assert len(issues("wrong-choice", command=command, container=container)) == wrong
+
+
 @pytest.mark.parametrize("release", ["0.33.0", "0.13.0", "0.34.0"])
 def test_an_empty_variable_is_an_error_only_for_a_release_that_was_read(release: str) -> None:
     known = words_for("vllm", release)
@@ -40,6 +54,23 @@ def test_an_empty_variable_is_an_error_only_for_a_release_that_was_read(release:
     assert found.level == ("error" if known.exact else "warning")
     assert known.exact is (release == "0.33.0")
     assert known.named in found.text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wrong"),
+    [
+        ("LOCAL_RANK", "1", False),
+        ("LOCAL_RANK", "1.5", True),
+        ("LOCAL_RANK", " 1 ", False),
+        ("VLLM_LOG_STATS_INTERVAL", "1.5", False),
+        ("VLLM_LOG_STATS_INTERVAL", "soon", True),
+        ("VLLM_LOG_STATS_INTERVAL", "$SOON", False),
+        ("VLLM_LOG_STATS_INTERVAL", "{soon}", False),
+    ],
+)
+def test_a_variable_holds_what_its_reader_takes(name: str, value: str, wrong: bool) -> None:
+    found = issues("wrong-variable", env={name: value})
+    assert [value in one.text for one in found] == [True] * wrong
 
 
 def test_what_no_release_decides_stays_an_error_beside_another_release() -> None:

@@ -189,3 +189,10 @@ def test_the_table_of_community_mods_names_mods_of_ours() -> None:
     assert table["exp-b12x"].holds("vllm", "0.33.0")
     assert not table["exp-b12x"].holds("vllm", "0.32.0")
     assert not table["exp-b12x"].holds("sglang", "0.5.23")
+
+
+def test_the_words_of_a_recipe_are_all_that_may_name_kernels() -> None:
+    found = need(f"{VLLM} --kv-cache-dtype nvfp4", env={"VLLM_USE_B12X_MOE": 1}, defaults={"backend": "flashinfer"})
+    assert found.words.split() == [
+        *VLLM.split(), "--kv-cache-dtype", "nvfp4", "VLLM_USE_B12X_MOE", "flashinfer",
+    ]  # fmt: skip

@@ -64,6 +64,11 @@ def test_sglang_has_one_address_for_all_nodes() -> None:
         assert words.endswith(f"--tp 3 --dist-init-addr a:{PORT} --nnodes 3 --node-rank {rank}")
 
 
+def test_replicas_of_sglang_on_one_node_each_meet_nobody() -> None:
+    found = options(rendered(SGLANG, "ab", tensor_parallel=1, data_parallel=2))
+    assert found == [SGLANG.format(model="org/m", port=8000, tensor_parallel=1)] * 2
+
+
 def test_llama_lends_the_gpus_of_all_nodes_but_the_first() -> None:
     found = rendered("llama-server -hf {model}", "abc", "llama-cpp", tensor_parallel=3)
     head, *workers = options(found)

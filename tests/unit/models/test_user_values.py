@@ -72,6 +72,16 @@ def test_several_words_stay_where_the_recipe_itself_has_several() -> None:
     assert started("vllm serve m {options}", "options", "--a 'b c' --d")[2:5] == ["--a", "b c", "--d"]
 
 
+@pytest.mark.parametrize(
+    ("own", "taken"),
+    [('{ "a": 1 }', ["c d"]), ("[1, 2]", ["c d"]), ("a {b}", ["c", "d"]), ("--y", ["c", "d"]), ("one", ["c d"])],
+)
+def test_json_of_the_recipe_is_one_word_whatever_blanks_it_has(own: str, taken: list[str]) -> None:
+    text = f"{HEAD.replace('x: 1', f'x: {json.dumps(own)}')}command: vllm serve m --x {{x}}\n"
+    found = render_recipe(load_model_recipe(text, "x.yaml"), RenderRequest(overrides=(("x", "c d"),)))
+    assert words(found.ranks[0].command)[2:-2] == ["--x", *taken]
+
+
 def test_another_launcher_fills_values_in_as_they_are() -> None:
     asked = RenderRequest(peer="sparkrun", overrides=(("x", "a b"),))
     assert "--x a b" in (render_recipe(recipe("vllm serve m --x {x}"), asked).serve or "")

@@ -298,10 +298,6 @@ def test_a_clock_is_known_as_exactly_as_it_was_read(ahead: float | None, within:
 @pytest.mark.parametrize(
     ("line", "field", "value"),
     [
-        ("ssh\t10.0.0.9 55000 10.0.0.1 22", "reached_at", "10.0.0.1"),
-        ("ssh\t10.0.0.9 55000 10.0.0.1", "reached_at", None),
-        ("ssh\t10.0.0.9 55000 10.0.0.1 22 5", "reached_at", None),
-        ("ssh\ta b c d", "reached_at", None),
         ("memlock\tunlimited", "memlock", -1),
         ("memlock\t64", "memlock", 64),
         ("memlock\tx", "memlock", None),

@@ -115,6 +115,13 @@ def test_kubernetes_on_one_node_is_a_deployment() -> None:
     assert next(one for one in container["volumeMounts"] if one["name"] == "secrets")["mountPath"] == "/gb10/secrets"
 
 
+def test_kubernetes_has_the_names_of_hosts_that_a_recipe_sets() -> None:
+    host = {"hostname": "spark", "extra_hosts": {"hub.local": "10.0.0.9"}}
+    named = pod(deployment("k8s", recipe=odd_recipe(gb10={"host": host})))
+    assert (named["hostname"], named["hostAliases"]) == ("spark", [{"ip": "10.0.0.9", "hostnames": ["hub.local"]}])
+    assert not {"hostname", "hostAliases"} & pod(deployment("k8s")).keys()
+
+
 def test_kubernetes_without_a_device_plugin_is_privileged_on_the_hosts_network() -> None:
     made = deployment("k8s", "me@one", "two", options=OPTIONS)
     spec = pod(made, 1)

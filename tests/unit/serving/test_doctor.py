@@ -385,9 +385,10 @@ def test_logs_are_files_with_or_without_a_name(tmp_path: Path) -> None:
     path = tmp_path / "head.log"
     path.write_text(WORKER, encoding="utf-8")
     assert [read_log(text, None).name for text in (str(path), f"spark-2={path}")] == ["head.log", "spark-2"]
-    for wrong in (tmp_path / "none.log", tmp_path):
-        with pytest.raises(UsageError):
+    for wrong, why in ((tmp_path / "none.log", "No such file or directory"), (tmp_path, None)):
+        with pytest.raises(UsageError) as caught:
             read_log(str(wrong), None)
+        assert caught.value.where == why
 
 
 CASES: dict[str, Any] = yaml.safe_load((DATA / "cases.yaml").read_text(encoding="utf-8"))

@@ -15,7 +15,7 @@ from gb10.serving.load.exchange import Exchange, Usage, flaws, summed
 from gb10.serving.load.results import Level, LoadRun, LoadStream, ServeResult, mean_of, place
 from gb10.serving.load.saved import judge_saved
 from gb10.serving.load.server_pages import ACCEPTED, DRAFTS, POSITION, ServerCounts, counter_gains
-from gb10.serving.load.stream_client import LONGEST, EventReader, TooLongError, message_of
+from gb10.serving.load.stream_client import LONGEST, EventReader, TooLongError, message_of, payload
 from gb10.serving.load.validity import load_doubts, start_doubts, warm_up_doubt
 
 
@@ -238,3 +238,10 @@ def test_a_result_names_a_level_by_what_its_levels_differ_in(answers: tuple[int,
     assert result.place(levels[0]) == name
     assert result.doubts == ("cold", f"{name}: hot")
     assert result.lengths == answers
+
+
+def test_a_request_is_streamed_with_its_usage_and_takes_more_of_a_server() -> None:
+    plain = payload("m", "p", 5)
+    assert plain["stream_options"] == {"include_usage": True}
+    assert (plain["stream"], plain["temperature"], plain["max_tokens"]) == (True, 0, 5)
+    assert payload("m", "p", 5, {"seed": 1, "temperature": 1}) == {**plain, "seed": 1, "temperature": 1}

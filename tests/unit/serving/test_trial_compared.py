@@ -178,6 +178,14 @@ def test_saved_results_are_compared(tmp_path: Path) -> None:
     assert "".join(launch.name for launch in found.launches) == "ABABABABAB"
 
 
+def test_two_launches_are_compared_as_far_as_they_go(tmp_path: Path) -> None:
+    a, b = sides(1.05)
+    one, two = write(tmp_path / "a", a[:1]), write(tmp_path / "b", b[:1])
+    found = compare_launches(saved_launches(one, two), (one, two), margin=0.02)
+    assert [launch.name for launch in found.launches] == ["A", "B"]
+    assert found.verdict == "not resolved"
+
+
 def test_saved_results_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
     a, b = sides(1.0)
     other = [{**one, "settings": {**one["settings"], "prompt": 2048}} for one in b]

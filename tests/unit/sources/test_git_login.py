@@ -4,7 +4,7 @@ import pytest
 
 from gb10.core.proc import capture
 from gb10.errors import FetchError
-from gb10.sources.git.address import HELPER, without_login
+from gb10.sources.git.address import HELPER, split_git_url, without_login
 
 HELP = [("credential.https://h.invalid:8443.helper", ""), ("credential.https://h.invalid:8443.helper", HELPER)]
 
@@ -32,6 +32,24 @@ def test_the_users_own_settings_stay() -> None:
 def test_a_user_name_alone_leaves_the_password_to_the_users_own_helper() -> None:
     url, env = without_login("http://token@h.invalid/a", {})
     assert (url, settings(env)) == ("http://h.invalid/a", [("credential.http://h.invalid.username", "token")])
+
+
+@pytest.mark.parametrize(
+    ("url", "read"),
+    [
+        ("https://h.invalid/a", True),
+        ("ssh://git@h.invalid/a", True),
+        ("file:///upstream", True),
+        ("http://127.0.0.1:80/a", True),
+        ("http://h.invalid/a", False),
+        ("git://127.0.0.1/a", False),
+        ("ext::sh -c id", False),
+        ("https://h.invalid/a b", False),
+        ("https://h.invalid/a\x1b", False),
+    ],
+)
+def test_http_is_for_this_machine_alone(url: str, read: bool) -> None:
+    assert (split_git_url(url) is not None) is read
 
 
 @pytest.mark.parametrize(
