@@ -21,7 +21,7 @@ def run() -> int:
         from tests.integration.test_pipeline import small_plan  # noqa: PLC0415
 
         setattr(  # noqa: B010 - in place of the recipe's
-            image, "make_plan", lambda ctx, _: small_plan(ctx, overlay=Path(os.environ["GB10_TEST_OVERLAY"]))
+            image, "planned", lambda ctx, _, *, shown: small_plan(ctx, overlay=Path(os.environ["GB10_TEST_OVERLAY"]))
         )
         return main(sys.argv[1:])
     except KeyboardInterrupt:

@@ -355,7 +355,7 @@ def test_image_publishes_what_it_built_or_found(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(verb, "make_plan", lambda ctx, request: small_plan(ctx))
+    monkeypatch.setattr(verb, "planned", lambda ctx, request, *, shown: small_plan(ctx))
     arguments = ["image", "--push", f"{place.host}/by/image", "--push", f"{place.host}/by/image:mine", "--json"]
     names = [f"{place.host}/by/image:{tag.rpartition(':')[2]}" for tag in (image.tags[1], image.tags[0], ":mine")]
     place.forget()

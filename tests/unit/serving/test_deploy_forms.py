@@ -257,7 +257,7 @@ def test_ansible_starts_only_what_differs() -> None:
 @pytest.mark.parametrize("name", model_names())
 def test_sparkrun_would_run_our_recipes_with_the_very_command(name: str) -> None:
     recipe = load_file(RecipeFile(models_folder() / f"{name}.yaml"))
-    nodes = tuple(f"node-{number}" for number in range(4))
+    nodes = tuple(f"node-{number}" for number in range(16))
     for variant in (None, *own_section(recipe).variants):
         request = RenderRequest(variant=variant)
         several = render_recipe(recipe, request).ranks == ()
@@ -269,7 +269,7 @@ def test_sparkrun_would_run_our_recipes_with_the_very_command(name: str) -> None
 
 
 def _world(recipe: ModelRecipe, request: RenderRequest) -> int:
-    found = render_recipe(recipe, RenderRequest(variant=request.variant, nodes=("a", "b", "c", "d")))
+    found = render_recipe(recipe, RenderRequest(variant=request.variant, nodes=tuple("abcdefghijklmnop")))
     return max(1, len(found.ranks))
 
 
