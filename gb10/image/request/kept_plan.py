@@ -69,7 +69,7 @@ def _read(place: Path, inputs: str) -> Plan | None:
         with place.open("rb") as kept:
             head, _, text = kept.read(LARGEST).partition(b"\n")
         return _plans().validate_json(text) if head == _head(inputs, text).encode() else None
-    except (FileNotFoundError, ValidationError):
+    except (OSError, ValidationError):  # none yet, or another user's: the plan is made anew
         return None
 
 
