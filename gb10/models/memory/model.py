@@ -136,7 +136,8 @@ def _cache_on(model: Model, ranks: Ranks, stage: int, kept: Kept, *, own: bool) 
     count = len(model.layers)
     mine = [layer for layer in model.layers if stage_of(layer.number, count, ranks.stages) == stage]
     if own and stage == ranks.stages - 1:
-        mine += [layer for layer in reversed(model.layers) if layer.mixer in ("full", "latent", "compressed")][:1]
+        like = [layer for layer in reversed(model.layers) if layer.mixer in ("full", "latent", "compressed")][:1]
+        mine += [replace(layer, number=count) for layer in like]  # DeepSeek-V4 lists its ratio behind the others
     return cache_of(model.fields, mine, ranks.tensor, kept)
 
 
