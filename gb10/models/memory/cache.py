@@ -35,7 +35,7 @@ of 4 bytes, 64 numbers of two bytes for the positions; or 256 in FP4, 32 scales,
 SMALL_LATENT: Final = 584
 """The same for DeepSeek-V4: 448 in FP8, 64 of two bytes, 8 scales."""
 FOUR_BIT_LATENT: Final = 288
-"""The same of a compressed token of DeepSeek-V4.1 in nvfp4_ds_mla: 512 in FP4, 32 scales. V4 has it in forks alone."""
+"""The same of a compressed token of DeepSeek-V4.1 in nvfp4_ds_mla: 512 in FP4, 32 scales."""
 PAGE_STEP: Final = 576
 """Bytes that a page of DeepSeek-V4 is a multiple of."""
 
@@ -213,11 +213,11 @@ def _compressed(fields: Fields, layer: Layer, number: float) -> Cache:
     ratio = ratio_of(fields, layer)
     window = ((float(SMALL_LATENT), fields.number("sliding_window", default=128)),)
     newer = fields.kind == "deepseek_v41"
-    pages = () if newer else tuple(_pages_of(fields, ratio, number))
+    pages = () if newer else tuple(_pages_of(fields, ratio))
     if not ratio:
         return Cache(windows=window, pages=pages)
     index = fields.number("index_head_dim") + 4 if ratio == 4 or newer else 0
-    latent = FOUR_BIT_LATENT if number < 1 else SMALL_LATENT
+    latent = FOUR_BIT_LATENT if newer and number < 1 else SMALL_LATENT
     return Cache(token=(latent + index) / ratio, windows=window, pages=pages)
 
 
@@ -225,14 +225,14 @@ COMPRESSED_BLOCK: Final = 256
 """Tokens of a block of compressed entries."""
 
 
-def _pages_of(fields: Fields, ratio: int, number: float) -> Iterator[PagedLayer]:
+def _pages_of(fields: Fields, ratio: int) -> Iterator[PagedLayer]:
     """A window of whole tokens, and for a compressed layer its entries, the compressor's state in FP32 (a key and a
     score of each token that is not yet compressed, twice for the low ratio), and the same of its index."""
     yield PagedLayer(block=64, window=fields.number("sliding_window", default=128), size=_up(64 * SMALL_LATENT))
     if not ratio:
         return
     halves, block = (2, 4) if ratio == 4 else (1, 8)
-    sizes = [(fields.number("head_dim", default=512), FOUR_BIT_LATENT if number < 1 else SMALL_LATENT)]
+    sizes = [(fields.number("head_dim", default=512), SMALL_LATENT)]
     if ratio == 4:
         sizes.append((fields.number("index_head_dim"), fields.number("index_head_dim") + 4))
     for width, entry in sizes:

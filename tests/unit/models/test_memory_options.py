@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from math import ceil
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,7 @@ from gb10.models.memory.weights.weight import Ranks
 from tests.unit.models.test_launch_options import changed
 
 MACHINE = Machine(figures=load_figures())
+CONFIGS = Path(__file__).parents[1] / "data/memory/configs"
 OLDER = {"vllm": {"--swap-space"}, "sglang": set[str]()}
 """Options of releases whose wheels were not read, which recipes still have."""
 READ = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FLAGS.glob("*.json"))]
@@ -389,3 +391,17 @@ def test_the_type_of_states_is_the_launchs() -> None:
     states = [HYBRID.cache_on(replace(VLLM, state_type=word), 0).state for word in ("auto", "float32", "bfloat16")]
     assert states[0] == states[1]
     assert 0.5 <= states[2] / states[1] < 0.55  # the convolution's inputs stay
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [({}, True), ({"jobs": 4}, False), ({"experts": "triton"}, False), ({"own_image": True}, False)],
+)
+def test_compilers_of_kernels_for_experts_stand_beside_the_weights(change: dict[str, object], told: bool) -> None:  # noqa: FBT001 - a row
+    """vllm#46307: Gemma 4 26B in BF16, share 0.70, took 112 GiB while it profiled, and the Spark hung."""
+    model = read_known(CONFIGS / "google--gemma-4-26B-A4B.json")
+    launch = replace(VLLM, fraction=0.7, length=8192, **change)  # type: ignore[arg-type]
+    found = problems(model, launch)
+    assert ("compile-jobs" in found) is told
+    text = found["compile-jobs"].text if told else ""
+    assert not told or ("20 jobs" in text and "vllm-project/vllm#46307" in text and "MAX_JOBS=" in text)

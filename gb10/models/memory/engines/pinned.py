@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from gb10.models.memory.model import Model
-from gb10.models.memory.shapes.decoder import model_tensors
+from gb10.models.memory.shapes.decoder import FAMILIES, model_tensors
 from gb10.models.memory.weights.weight import Ranks, Weight, of_rank, weight_of
 
 ROUNDED: Final = "rounding of pinned memory"
@@ -24,7 +24,7 @@ def taken(size: int) -> int:
 @lru_cache(maxsize=64)
 def share_of_weights(model: Model, ranks: Ranks) -> float:
     """How many times its size a rank's layers take with each tensor pinned; 1 where the tensors are not known."""
-    if model.fields is None or model.scheme is None:
+    if model.fields is None or model.scheme is None or model.fields.kind not in FAMILIES:
         return 1.0
     merged: dict[str, list[Weight]] = {}
     for tensor in model_tensors(model.fields.config, model.name):

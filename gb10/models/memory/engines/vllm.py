@@ -246,6 +246,7 @@ def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> B
             *_cache_type_problem(launch),
             *sleeping(model, launch, items),
             *_pictures(model, launch),
+            *_compile_jobs(model, launch, machine, sum(item.size for item in (*outside, *own, work))),
             *load_problems(model, launch, machine, weights),
         ),
     )
@@ -308,7 +309,7 @@ def _rounding(model: Model, launch: Launch, own: Sequence[Item]) -> list[Item]:
     """What --cpu-offload-gb takes beyond what it is told: vLLM 0.33.0 pins each tensor (model_executor/offloader/uva.py)
     and counts the tensor's own bytes."""
     moved = size_of(own, OFFLOADED)
-    more = ceil(moved * (share_of_weights(model, launch.ranks) - 1))
+    more = ceil(moved * (share_of_weights(model, launch.ranks) - 1)) if moved else 0
     if not more:
         return []
     source = "each offloaded tensor takes a power of two of host memory (vllm-project/vllm#56410)"
@@ -361,6 +362,36 @@ def _pictures(model: Model, launch: Launch) -> Sequence[Problem]:
         "--mm-processor-cache-gb in the front end and in the engine"
     )
     return (Problem(code="pictures", text=text, warning=True),)
+
+
+CPUS: Final = 20
+FULL: Final = 0.9
+"""Of the memory: with 112 GiB in use a Spark hung (vllm-project/vllm#46307)."""
+
+
+def _compile_jobs(model: Model, launch: Launch, machine: Machine, before: int) -> Sequence[Problem]:
+    """FlashInfer's kernels for experts, which are compiled while vLLM profiles, outside of its share.
+
+    vLLM 0.33.0 takes them for experts of 16 bits and of NVFP4 (model_executor/layers/fused_moe/oracle). Our images hold
+    them compiled.
+    """
+    fields, rules = model.fields, model.scheme.rules if model.scheme else ()
+    plain = not rules or any(one.name == "nvfp4" for _, one in rules)
+    if launch.own_image or fields is None or not fields.experts or not plain:
+        return ()
+    if launch.experts != "auto" and "flashinfer" not in launch.experts:
+        return ()
+    jobs, each = launch.jobs or CPUS, machine.figures["compile_job"].size
+    peak = before + jobs * each
+    if peak < FULL * machine.total:
+        return ()
+    fewer = max(int((FULL * machine.total - before) // each), 1)
+    text = (
+        f"a first start may have {gib(peak)} of {gib(machine.total)} in use: {jobs} jobs compile FlashInfer's kernels "
+        f"for experts beside the weights, outside of the share (vllm-project/vllm#46307); MAX_JOBS={min(fewer, 8)} "
+        f"takes {gib(before + min(fewer, 8) * each)}"
+    )
+    return (Problem(code="compile-jobs", text=text, warning=True),)
 
 
 def _share(model: Model, launch: Launch, machine: Machine, stage: int, fixed: int) -> _Share:
