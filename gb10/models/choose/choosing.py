@@ -244,7 +244,9 @@ def _fewer_bits(files: ModelFiles, nodes: int, machine: Machine) -> str:
     bits = now * room / max(files.sizes.total, 1)
     if not known or not FEWEST_BITS <= bits < now:
         return f"choose a smaller model: {nodes} nodes have about {gib(room)} for weights and cache"
-    return f"choose files with less than {bits:.1f} bits for each weight (these have {now:.1f}): about {gib(room)} in all"
+    return (
+        f"choose files with less than {bits:.1f} bits for each weight (these have {now:.1f}): about {gib(room)} in all"
+    )
 
 
 def _why_not(fields: Fields, nodes: int) -> str:

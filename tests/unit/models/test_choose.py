@@ -303,11 +303,21 @@ def test_a_whole_step_that_does_not_fit_gives_a_shorter_text_or_an_error() -> No
 
 @pytest.mark.parametrize(
     ("hidden", "hint"),
-    [(16384, r"less than \d\.\d bits for each weight \(these have 16\.0\)"), (65536, "choose a smaller model: 16 nodes")],
+    [
+        (16384, r"less than \d\.\d bits for each weight \(these have 16\.0\)"),
+        (65536, "choose a smaller model: 16 nodes"),
+    ],
 )
 def test_files_that_no_number_of_nodes_holds_get_the_bits_that_would_fit(hidden: int, hint: str) -> None:
-    large = {"hidden_size": hidden, "intermediate_size": 65536, "num_hidden_layers": 512, "num_attention_heads": 128}
-    files = files_of("Qwen/Qwen3-0.6B", **large, num_key_value_heads=16)
+    name = "Qwen/Qwen3-0.6B"
+    files = files_of(
+        name,
+        hidden_size=hidden,
+        intermediate_size=65536,
+        num_hidden_layers=512,
+        num_attention_heads=128,
+        num_key_value_heads=16,
+    )
     with pytest.raises(UsageError, match="does not fit on up to 16 nodes") as caught:
         choose(files, MACHINE, CONTAINERS)
     assert re.search(hint, str(caught.value.hint)), caught.value.hint

@@ -245,7 +245,7 @@ def test_a_pinned_tensor_takes_a_power_of_two() -> None:
 
 
 @pytest.mark.parametrize(("release", "twice"), [("0.5.11", True), ("0.5.12", False), ("0.5.23", False), ("", False)])
-def test_old_releases_of_sglang_keep_scales_of_experts_twice(release: str, twice: bool) -> None:  # noqa: FBT001 - a row
+def test_old_releases_of_sglang_keep_scales_of_experts_twice(release: str, twice: bool) -> None:
     model = read_known(FOLDER / "nvidia--MiniMax-M3-NVFP4.json")
     launch = Launch(engine="sglang", release=release, ranks=Ranks(tensor=4), fraction=0.8, length=8192)
     found = sglang_budget(model, launch, MACHINE, 0)
@@ -397,7 +397,7 @@ def test_the_type_of_states_is_the_launchs() -> None:
     ("change", "told"),
     [({}, True), ({"jobs": 4}, False), ({"experts": "triton"}, False), ({"own_image": True}, False)],
 )
-def test_compilers_of_kernels_for_experts_stand_beside_the_weights(change: dict[str, object], told: bool) -> None:  # noqa: FBT001 - a row
+def test_compilers_of_kernels_for_experts_stand_beside_the_weights(change: dict[str, object], told: bool) -> None:
     """vllm#46307: Gemma 4 26B in BF16, share 0.70, took 112 GiB while it profiled, and the Spark hung."""
     model = read_known(CONFIGS / "google--gemma-4-26B-A4B.json")
     launch = replace(VLLM, fraction=0.7, length=8192, **change)  # type: ignore[arg-type]

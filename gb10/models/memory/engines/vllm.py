@@ -287,8 +287,8 @@ def _host_tier(model: Model, launch: Launch, stage: int) -> list[Item]:
         tensors = _cache_tensors(model.cache_on(launch, stage), launch)
         size = tensors * taken(tier.size // tensors)
         source = (
-            f"{tier.option}: {gib(tier.size)} on this node in {tensors} pinned tensors, each of which takes up to twice "
-            "its size before vLLM 0.27 (vllm-project/vllm#53042, #48436; mended by #50094)"
+            f"{tier.option}: {gib(tier.size)} on this node in {tensors} pinned tensors, each of which takes up to "
+            "twice its size before vLLM 0.27 (vllm-project/vllm#53042, #48436; mended by #50094)"
         )
         return [Item(name=HOST_TIER, size=size, known="computed", source=source)]
     whole = tier.size * launch.ranks.tensor * launch.ranks.stages * launch.prefill_ranks
@@ -306,8 +306,8 @@ def _cache_tensors(cache: Cache, launch: Launch) -> int:
 
 
 def _rounding(model: Model, launch: Launch, own: Sequence[Item]) -> list[Item]:
-    """What --cpu-offload-gb takes beyond what it is told: vLLM 0.33.0 pins each tensor (model_executor/offloader/uva.py)
-    and counts the tensor's own bytes."""
+    """What --cpu-offload-gb takes beyond what it is told: vLLM 0.33.0 pins each tensor, and counts its own bytes
+    (model_executor/offloader/uva.py)."""
     moved = size_of(own, OFFLOADED)
     more = ceil(moved * (share_of_weights(model, launch.ranks) - 1)) if moved else 0
     if not more:
