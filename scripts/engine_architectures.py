@@ -22,7 +22,8 @@ from packaging.utils import parse_wheel_filename
 ROOT: Final = Path(__file__).resolve().parents[1]
 LARGEST: Final = 8 << 20
 """Bytes of one Python file."""
-GENERATES: Final = ("_TEXT_GENERATION_MODELS", "_MULTIMODAL_MODELS")
+GENERATES: Final = ("_TEXT_GENERATION_MODELS", "_MULTIMODAL_MODELS", "_TRANSFORMERS_SUPPORTED_MODELS")
+"""The last are served by transformers' own classes."""
 POOLS: Final = (
     "_EMBEDDING_MODELS",
     "_LATE_INTERACTION_MODELS",

@@ -21,6 +21,7 @@ from tests.integration.test_run import image as image  # noqa: PLC0414
 from tests.integration.test_run import store as store  # noqa: PLC0414
 
 pytestmark = pytest.mark.integration
+NOBODYS = b'{"model_type": "nobody", "architectures": ["NobodyForCausalLM"], "hidden_size": 8, "num_hidden_layers": 1}'
 
 
 @pytest.fixture
@@ -87,13 +88,15 @@ def test_a_folder_is_served(hub: FakeHub, engine: Engine, tmp_path: Path) -> Non
         ({"config.json": None, "a-Q4_K_M.gguf": b"x", "a-F16.gguf": b"x"}, "has 2 kinds of GGUF files"),
         ({"model.safetensors": None}, "has no weights in safetensors files"),
         ({"tokenizer_config.json": b"{"}, "is not JSON"),
+        ({"config.json": NOBODYS}, "has the architecture NobodyForCausalLM"),
     ],
 )
 def test_a_repository_that_is_no_model_is_one_error(hub: FakeHub, change: dict[str, bytes | None], error: str) -> None:
     hub.put(MODEL, change)
     with pytest.raises(CommandFailedError) as caught:
         asked(hub, "recipe", "new", MODEL)
-    assert error in caught.value.tail
+    said = [line for line in caught.value.tail.splitlines() if line.startswith(("error:", "hint:"))]
+    assert (len(said), error in said[0]) == (2, True), caught.value.tail
 
 
 def test_a_gated_model_without_a_token_and_one_that_is_nowhere(hub: FakeHub) -> None:

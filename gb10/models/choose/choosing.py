@@ -10,11 +10,12 @@ from gb10.models.choose.served_models import Containers, Served, format_of, reas
 from gb10.models.memory.cache import Cache
 from gb10.models.memory.engines.budget import Machine, gib
 from gb10.models.memory.engines.vllm import FEW_LOGITS, INDEXER_LOGITS
-from gb10.models.memory.estimating import NEARLY_FULL, Estimate, estimate
+from gb10.models.memory.estimating import MOST_NODES, NEARLY_FULL, Estimate, estimate
 from gb10.models.memory.gguf import GgufFile
 from gb10.models.memory.launch import Drafts, Engine, Launch
 from gb10.models.memory.model import ENCODERS, Model
 from gb10.models.memory.shapes.config_fields import Fields
+from gb10.models.memory.shapes.decoder import FAMILIES, model_tensors
 from gb10.models.memory.weights.weight import Ranks
 
 Purpose = Literal["chat", "agents", "batch"]
@@ -199,6 +200,10 @@ def engine_for(name: str, fields: Fields, asked: str | None) -> tuple[Served, Re
     return chosen, Reason(what="engine", value=f"{chosen.engine} {chosen.release}", why=why)
 
 
+FEWEST_BITS: Final = 2.5
+"""For each weight: fewer are rarely published."""
+
+
 def _launch(
     files: ModelFiles, served: Served, machine: Machine, wanted: Wanted, nodes: int | None
 ) -> tuple[Launch, Estimate, tuple[Reason, ...]]:
@@ -221,11 +226,26 @@ def _launch(
                     return _longest(files, found, machine, longest, cache, whole=whole)
         nearest = _of_length(_base(files, served, count, "auto", 1), least, whole=whole)
     remedies = estimate(files.sizes, nearest, machine).remedies if nearest else ()
-    hint = remedies[-1] if remedies else "choose files with fewer bits"
+    fewer = _fewer_bits(files, counts[-1], machine)
     raise UsageError(
         f"{files.name} does not fit on {f'{nodes} nodes' if nodes else f'up to {counts[-1]} nodes'}: its weights take "
         f"{gib(files.sizes.total)}",
-        hint=hint,
+        hint=fewer if not remedies or f"fit on {MOST_NODES}" in remedies[-1] else remedies[-1],
+    )
+
+
+def _fewer_bits(files: ModelFiles, nodes: int, machine: Machine) -> str:
+    """What would fit in place of files that no number of nodes holds."""
+    kept = sum(machine.figures[name].size for name in ("reserve", "system", "processes", "vllm_network", "vllm_share"))
+    room = max(nodes * (machine.total - machine.services - kept), 0)
+    known = files.fields.kind in FAMILIES
+    tensors = model_tensors(files.fields.config, files.name) if known else ()
+    now = 8 * files.sizes.total / max(sum(tensor.elements for tensor in tensors), 1)
+    bits = now * room / max(files.sizes.total, 1)
+    if not known or not FEWEST_BITS <= bits < now:
+        return f"choose a smaller model: {nodes} nodes have about {gib(room)} for weights and cache"
+    return (
+        f"choose files with less than {bits:.1f} bits for each weight (these have {now:.1f}): about {gib(room)} in all"
     )
 
 

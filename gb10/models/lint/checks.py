@@ -275,6 +275,15 @@ def long_prompts(case: LintCase) -> Iterator[Finding]:
             yield Finding(line=case.line_of("--max-model-len"), value=problem.text)
 
 
+def compile_jobs(case: LintCase) -> Iterator[Finding]:
+    """Experts whose kernels are compiled at the start, by more jobs than the node has memory for."""
+    found = estimate_of_case(case)
+    problems = found.tightest.problems if isinstance(found, Estimate) else ()
+    for problem in problems:
+        if problem.code == "compile-jobs":
+            yield Finding(line=case.recipe.line("env", "MAX_JOBS") or case.recipe.line("command"), value=problem.text)
+
+
 LENGTH: Final = {"vllm": "--max-model-len", "sglang": "--context-length"}
 LONGER: Final = ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
 """Variables that let a context be longer than the model's."""
@@ -339,6 +348,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "other-model-served": other_models,
     "does-not-fit": too_large,
     "long-prompt": long_prompts,
+    "compile-jobs": compile_jobs,
     "longer-than-model": too_long,
     "wrong-number": wrong_numbers,
     "fp8-moe-shared-memory": fp8_experts,

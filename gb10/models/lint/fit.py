@@ -183,7 +183,7 @@ def _vllm(options: Options, release: str, environment: Mapping[str, str], *, own
     fraction = fixed / total if fixed else share(options, "--gpu-memory-utilization")
     fraction = fraction or share(options, "--device-memory-utilization")
     limits = json_object(next(iter(options.get("--limit-mm-per-prompt", ())), ""))
-    drafts, logits = vllm_drafts(options), environment.get(INDEXER_LOGITS, "")
+    drafts, logits, jobs = vllm_drafts(options), environment.get(INDEXER_LOGITS, ""), environment.get("MAX_JOBS", "")
     ranks = _ranks(options, experts="--enable-expert-parallel" in options)
     prefill_ranks = whole(options, "--prefill-context-parallel-size") or 1
     tier = _connector(options)[0]
@@ -219,6 +219,7 @@ def _vllm(options: Options, release: str, environment: Mapping[str, str], *, own
         block=whole(options, "--block-size"),
         experts=word(options, "--moe-backend"),
         text_only="--language-model-only" in options,
+        jobs=int(jobs) if re.fullmatch(r"[1-9]\d{0,2}", jobs) else None,
         indexer_logits=int(logits) if re.fullmatch(r"[1-9]\d{0,5}", logits) else None,
         pictures=not (limits.get("image") == 0 and limits.get("video", 0) == 0),
         own_image=own_image,

@@ -3,7 +3,7 @@
 Sizes are those of vLLM 0.33 (v1/kv_cache_interface.py) and SGLang 0.5.23 (model_executor/pool_configurator.py).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import Final, Literal
@@ -36,6 +36,8 @@ SMALL_LATENT: Final = 584
 """The same for DeepSeek-V4: 448 in FP8, 64 of two bytes, 8 scales."""
 FOUR_BIT_LATENT: Final = 288
 """The same of a compressed token of DeepSeek-V4.1 in nvfp4_ds_mla: 512 in FP4, 32 scales."""
+PAGE_STEP: Final = 576
+"""Bytes that a page of DeepSeek-V4 is a multiple of."""
 
 
 Kind = Literal["full", "window", "chunk", "state"]
@@ -58,15 +60,28 @@ class CacheLayer:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PagedLayer:
+    """What a layer of DeepSeek-V4 keeps of one kind: a page of ``size`` bytes holds ``block`` tokens; of ``window``
+    tokens, 0 for all of them. vLLM 0.33.0: models/deepseek_v4/attention.py and compressor.py,
+    v1/attention/backends/mla/sparse_swa.py."""
+
+    block: int
+    window: int
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Cache:
     """Bytes of one rank. ``token``: of each token, in layers that keep all. ``windows``: bytes of a token and tokens
     kept, for layers with a window. ``state``: of a sequence, whatever its length. ``layers``: the same one by one,
-    empty where an engine does not keep layers of one size in equal pages (DeepSeek-V4), or where it is published."""
+    empty where an engine does not keep layers of one size in equal pages (DeepSeek-V4: ``pages``), or where it is
+    published."""
 
     token: float = 0.0
     windows: tuple[tuple[float, int], ...] = ()
     state: float = 0.0
     layers: tuple[CacheLayer, ...] = ()
+    pages: tuple[PagedLayer, ...] = ()
 
     def of_request(
         self, tokens: int, *, ahead: int = 0, copies: int = 1, block: int = 16, sequence_ranks: int = 1
@@ -137,6 +152,7 @@ def merge_caches(found: Iterable[Cache]) -> Cache:
         windows=tuple((each, window) for window, each in windows.items()),
         state=sum(part.state for part in parts),
         layers=tuple(layer for part in parts for layer in part.layers) if alike else (),
+        pages=tuple(page for part in parts for page in part.pages),
     )
 
 
@@ -196,12 +212,36 @@ def _compressed(fields: Fields, layer: Layer, number: float) -> Cache:
     """
     ratio = ratio_of(fields, layer)
     window = ((float(SMALL_LATENT), fields.number("sliding_window", default=128)),)
-    if not ratio:
-        return Cache(windows=window)
     newer = fields.kind == "deepseek_v41"
+    pages = () if newer else tuple(_pages_of(fields, ratio))
+    if not ratio:
+        return Cache(windows=window, pages=pages)
     index = fields.number("index_head_dim") + 4 if ratio == 4 or newer else 0
     latent = FOUR_BIT_LATENT if newer and number < 1 else SMALL_LATENT
-    return Cache(token=(latent + index) / ratio, windows=window)
+    return Cache(token=(latent + index) / ratio, windows=window, pages=pages)
+
+
+COMPRESSED_BLOCK: Final = 256
+"""Tokens of a block of compressed entries."""
+
+
+def _pages_of(fields: Fields, ratio: int) -> Iterator[PagedLayer]:
+    """A window of whole tokens, and for a compressed layer its entries, the compressor's state in FP32 (a key and a
+    score of each token that is not yet compressed, twice for the low ratio), and the same of its index."""
+    yield PagedLayer(block=64, window=fields.number("sliding_window", default=128), size=_up(64 * SMALL_LATENT))
+    if not ratio:
+        return
+    halves, block = (2, 4) if ratio == 4 else (1, 8)
+    sizes = [(fields.number("head_dim", default=512), SMALL_LATENT)]
+    if ratio == 4:
+        sizes.append((fields.number("index_head_dim"), fields.number("index_head_dim") + 4))
+    for width, entry in sizes:
+        yield PagedLayer(block=COMPRESSED_BLOCK, window=0, size=_up(max(COMPRESSED_BLOCK // ratio, 1) * entry))
+        yield PagedLayer(block=block, window=halves * ratio, size=_up(block * 2 * halves * width * 4))
+
+
+def _up(size: int) -> int:
+    return ceil(size / PAGE_STEP) * PAGE_STEP
 
 
 def _state(fields: Fields, layer: Layer, tensor: int, width: int | None) -> tuple[float, float]:

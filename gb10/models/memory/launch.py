@@ -98,6 +98,8 @@ class Launch:
     """SGLang: memory of states as a share of that of the KV cache."""
     indexer_logits: int | None = None
     """vLLM: MiB of VLLM_SPARSE_INDEXER_MAX_LOGITS_MB."""
+    jobs: int | None = None
+    """MAX_JOBS: compilers that run at once; None for one for each CPU."""
     own_image: bool = False
     """The image holds compiled kernels."""
 

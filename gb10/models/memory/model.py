@@ -50,6 +50,8 @@ class Model:
     layers: tuple[Layer, ...] = ()
     scheme: Scheme | None = None
     cache: Cache | None = None
+    cache_ranks: int = 1
+    """Ranks of the launch whose cache was published: fewer keep more of each token; more are not known to keep less."""
     cache_source: str = LAYERS
     kind: str = ""
     """The config's model type, where its layers are not known."""
@@ -93,7 +95,8 @@ class Model:
         Raises UsageError.
         """
         if self.cache is not None:
-            return self.cache
+            more = max(self.cache_ranks / launch.ranks.tensor, 1.0)
+            return replace(self.cache, token=self.cache.token * more, state=self.cache.state * more)
         drafts = launch.drafts
         heads_over = launch.ranks.tensor // launch.sequence_ranks if launch.engine == "sglang" else None
         kept = replace(
@@ -136,7 +139,8 @@ def _cache_on(model: Model, ranks: Ranks, stage: int, kept: Kept, *, own: bool) 
     count = len(model.layers)
     mine = [layer for layer in model.layers if stage_of(layer.number, count, ranks.stages) == stage]
     if own and stage == ranks.stages - 1:
-        mine += [layer for layer in reversed(model.layers) if layer.mixer in ("full", "latent", "compressed")][:1]
+        like = [layer for layer in reversed(model.layers) if layer.mixer in ("full", "latent", "compressed")][:1]
+        mine += [replace(layer, number=count) for layer in like]  # DeepSeek-V4 lists its ratio behind the others
     return cache_of(model.fields, mine, ranks.tensor, kept)
 
 
@@ -243,7 +247,7 @@ class _Part(Record):
 
 
 class Published(_Part):
-    """Sizes that are not computed: of all weights, and on each node bytes of a token and MiB of a state.
+    """Sizes that are not computed: of all weights, and on each of ``ranks`` nodes bytes of a token and MiB of a state.
 
     ``table_gib`` and ``repeated_gib`` are parts of ``weights_gib``: a table of embeddings that an engine can leave in
     a file, and what each rank keeps whole.
@@ -255,6 +259,7 @@ class Published(_Part):
     repeated_gib: Number | None = None
     token_bytes: Number
     state_mib: Number | None = None
+    ranks: Annotated[int, Field(ge=1, le=64)] = 1
 
 
 class KnownModel(_Part):
@@ -310,7 +315,7 @@ def published(model: Model, sizes: Published | None, source: str) -> Model:
     if sizes is None:
         return model
     cache = Cache(token=float(sizes.token_bytes), state=(sizes.state_mib or 0) * MIB)
-    model = replace(model, cache=cache, cache_source=source)
+    model = replace(model, cache=cache, cache_ranks=sizes.ranks, cache_source=source)
     if sizes.weights_gib is None:
         return model
     whole, drafts = round(sizes.weights_gib * GIB), round((sizes.draft_gib or 0) * GIB)

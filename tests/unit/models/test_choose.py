@@ -1,6 +1,7 @@
 """A model by its files: what is chosen fits, is clean for lint, names parsers that the release has, and says why."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -298,6 +299,28 @@ def test_a_whole_step_that_does_not_fit_gives_a_shorter_text_or_an_error() -> No
     for engine in ENGINES:
         with pytest.raises(UsageError, match="does not fit on 1 nodes"):
             choose(files, little, CONTAINERS, engine=engine, nodes=1)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "hint"),
+    [
+        (16384, r"less than \d\.\d bits for each weight \(these have 16\.0\)"),
+        (65536, "choose a smaller model: 16 nodes"),
+    ],
+)
+def test_files_that_no_number_of_nodes_holds_get_the_bits_that_would_fit(hidden: int, hint: str) -> None:
+    name = "Qwen/Qwen3-0.6B"
+    files = files_of(
+        name,
+        hidden_size=hidden,
+        intermediate_size=65536,
+        num_hidden_layers=512,
+        num_attention_heads=128,
+        num_key_value_heads=16,
+    )
+    with pytest.raises(UsageError, match="does not fit on up to 16 nodes") as caught:
+        choose(files, MACHINE, CONTAINERS)
+    assert re.search(hint, str(caught.value.hint)), caught.value.hint
 
 
 def test_what_no_engine_has_is_said() -> None:

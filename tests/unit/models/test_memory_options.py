@@ -2,6 +2,8 @@
 
 import json
 from dataclasses import replace
+from math import ceil
+from pathlib import Path
 
 import pytest
 
@@ -9,17 +11,19 @@ from gb10.models.lint.engine_words import FLAGS, own_releases
 from gb10.models.lint.fit import uncounted_options
 from gb10.models.lint.served import options_of
 from gb10.models.memory.engines.budget import HOST_TIER, OFFLOADED, Machine, Problem, gib, size_of
-from gb10.models.memory.engines.sglang import sglang_budget
+from gb10.models.memory.engines.pinned import ROUNDED, share_of_weights, taken
+from gb10.models.memory.engines.sglang import SECOND_SCALES, sglang_budget
 from gb10.models.memory.engines.vllm import vllm_budget
 from gb10.models.memory.estimating import container_memory, estimate
 from gb10.models.memory.figures import GIB, load_figures
 from gb10.models.memory.launch import Drafts, HostTier, Launch
 from gb10.models.memory.memory_options import load_options
-from gb10.models.memory.model import Model, known_model
+from gb10.models.memory.model import FOLDER, Model, known_model, read_known
 from gb10.models.memory.weights.weight import Ranks
 from tests.unit.models.test_launch_options import changed
 
 MACHINE = Machine(figures=load_figures())
+CONFIGS = Path(__file__).parents[1] / "data/memory/configs"
 OLDER = {"vllm": {"--swap-space"}, "sglang": set[str]()}
 """Options of releases whose wheels were not read, which recipes still have."""
 READ = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FLAGS.glob("*.json"))]
@@ -228,10 +232,26 @@ def test_a_connector_is_counted_or_named(config: dict[str, object], size: int | 
 def test_offloaded_weights_stay_on_the_node_and_in_vllms_share() -> None:
     plain, moved = (vllm_budget(SMALL, replace(VLLM, offloaded=size), MACHINE, 0) for size in (0, GIB // 2))
     assert size_of(moved.items, OFFLOADED) == GIB // 2
-    assert (moved.serving, moved.pool, moved.load) == (plain.serving, plain.pool, plain.load)
+    rounded = ceil(GIB // 2 * (share_of_weights(SMALL, VLLM.ranks) - 1))
+    assert size_of(moved.items, ROUNDED) == rounded > 0
+    assert (moved.serving, moved.pool, moved.load) == (plain.serving + rounded, plain.pool, plain.load)
     whole = vllm_budget(SMALL, replace(VLLM, offloaded=900 * GIB), MACHINE, 0)
     assert size_of(whole.items, "weights") == 0
-    assert whole.serving == plain.serving
+    assert whole.serving == plain.serving + size_of(whole.items, ROUNDED)
+
+
+def test_a_pinned_tensor_takes_a_power_of_two() -> None:
+    assert [taken(size) for size in (0, 1, 3, 4, 5, 40 * GIB, 64 * GIB)] == [0, 1, 4, 4, 8, 64 * GIB, 64 * GIB]
+
+
+@pytest.mark.parametrize(("release", "twice"), [("0.5.11", True), ("0.5.12", False), ("0.5.23", False), ("", False)])
+def test_old_releases_of_sglang_keep_scales_of_experts_twice(release: str, twice: bool) -> None:
+    model = read_known(FOLDER / "nvidia--MiniMax-M3-NVFP4.json")
+    launch = Launch(engine="sglang", release=release, ranks=Ranks(tensor=4), fraction=0.8, length=8192)
+    found = sglang_budget(model, launch, MACHINE, 0)
+    experts = model.parts(launch, 0)["experts"]
+    assert size_of(found.items, SECOND_SCALES) == (experts // 9 if twice else 0)
+    assert 5.5 * GIB < experts // 9 < 6.5 * GIB
 
 
 def test_sglang_copies_a_layer_of_offloaded_weights_at_a_time() -> None:
@@ -371,3 +391,17 @@ def test_the_type_of_states_is_the_launchs() -> None:
     states = [HYBRID.cache_on(replace(VLLM, state_type=word), 0).state for word in ("auto", "float32", "bfloat16")]
     assert states[0] == states[1]
     assert 0.5 <= states[2] / states[1] < 0.55  # the convolution's inputs stay
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [({}, True), ({"jobs": 4}, False), ({"experts": "triton"}, False), ({"own_image": True}, False)],
+)
+def test_compilers_of_kernels_for_experts_stand_beside_the_weights(change: dict[str, object], told: bool) -> None:
+    """vllm#46307: Gemma 4 26B in BF16, share 0.70, took 112 GiB while it profiled, and the Spark hung."""
+    model = read_known(CONFIGS / "google--gemma-4-26B-A4B.json")
+    launch = replace(VLLM, fraction=0.7, length=8192, **change)  # type: ignore[arg-type]
+    found = problems(model, launch)
+    assert ("compile-jobs" in found) is told
+    text = found["compile-jobs"].text if told else ""
+    assert not told or ("20 jobs" in text and "vllm-project/vllm#46307" in text and "MAX_JOBS=" in text)

@@ -28,6 +28,7 @@ Code = Literal[
     "host-tier",
     "asleep",
     "pictures",
+    "compile-jobs",
 ]
 
 

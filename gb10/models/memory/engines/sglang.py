@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from packaging.version import InvalidVersion, Version
+
 from gb10.models.memory.cache import Cache
 from gb10.models.memory.engines.budget import (
     HOST_TIER,
@@ -22,6 +24,7 @@ from gb10.models.memory.engines.budget import (
     loaded_size,
     machine_items,
     over_reserve,
+    size_of,
     sleeping,
     start_peak,
     weight_items,
@@ -54,13 +57,13 @@ class _Pools:
 
 def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> Budget:
     """The budget of a node; raises UsageError when the model's cache is not known."""
-    own = weight_items(model, launch, stage)
-    loaded = loaded_size(own)
+    own = (*weight_items(model, launch, stage), *_second_scales(model, launch, stage))
+    loaded = loaded_size(own) + size_of(own, SECOND_SCALES)
     free = machine.total - sum(item.size for item in machine_items(machine))
     share = launch.fraction or FRACTION
     cache = model.cache_on(launch, stage)
     own = (*own, *_layer_copy(model, launch, loaded))
-    pools = _pools(cache, launch, machine, round(free * share) - loaded)
+    pools = _pools(cache, launch, machine, round(free * share) - loaded - draft_copies(model, launch))
     requests = launch.requests or 32
     work = activations(model, launch, machine, launch.batched or CHUNK, min(requests, 64))
     graphs = [machine.item("CUDA graphs", "sglang_graphs")] if launch.graphs else []
@@ -105,6 +108,44 @@ def _pools(cache: Cache, launch: Launch, machine: Machine, rest: int) -> _Pools:
     if launch.cache_tokens and launch.cache_tokens < tokens:
         tokens, pool = launch.cache_tokens, round(launch.cache_tokens * cell)
     return _Pools(rest=rest, states=states, slots=slots, pool=pool, tokens=tokens, cell=cell)
+
+
+ALIASED: Final = Version("0.5.12")
+"""From here on the kernels' form of the scales takes the place of the files'. By the wheels of 0.5.11 and 0.5.12."""
+SECOND_SCALES: Final = "scales of experts, twice"
+
+
+def _second_scales(model: Model, launch: Launch, stage: int) -> list[Item]:
+    """The block scales of NVFP4 experts, which older releases keep in both forms (w13_blockscale_swizzled and
+    w2_blockscale_swizzled in layers/quantization/modelopt_quant.py): a byte beside each eight of weights."""
+    rules = model.scheme.rules if model.scheme else ()
+    experts = model.parts(launch, stage).get("experts", 0) if any(one.name == "nvfp4" for _, one in rules) else 0
+    if not experts or not _is_before(launch.release, ALIASED):
+        return []
+    source = f"SGLang {launch.release} keeps the scales of NVFP4 experts as the files and as the kernels have them"
+    return [Item(name=SECOND_SCALES, size=experts // 9, known="computed", source=source)]
+
+
+def draft_copies(model: Model, launch: Launch) -> int:
+    """Bytes of a rank that are there while the cache is sized and not when the server answers: the model's own draft
+    layer has an embedding and an output of its own, which then become the model's.
+
+    SGLang 0.5.23: models/qwen3_5_mtp.py, set_embed_and_head, called behind alloc_memory_pool in
+    speculative/eagle_worker_v2.py; sgl-project/sglang#36452.
+    """
+    fields = model.fields
+    if fields is None or launch.drafts is None or not launch.drafts.own:
+        return 0
+    tied = bool(fields.text.get("tie_word_embeddings", fields.config.get("tie_word_embeddings", False)))
+    return (1 if tied else 2) * fields.vocabulary * fields.hidden * 2 // launch.ranks.tensor
+
+
+def _is_before(release: str, first: Version) -> bool:
+    """Whether a release is known to be older."""
+    try:
+        return bool(release) and Version(release) < first
+    except InvalidVersion:
+        return False
 
 
 def _layer_copy(model: Model, launch: Launch, loaded: int) -> list[Item]:

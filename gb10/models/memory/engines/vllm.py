@@ -12,9 +12,10 @@ from typing import Final
 
 from packaging.version import InvalidVersion, Version
 
-from gb10.models.memory.cache import Cache, CacheLayer
+from gb10.models.memory.cache import Cache, CacheLayer, PagedLayer
 from gb10.models.memory.engines.budget import (
     HOST_TIER,
+    OFFLOADED,
     Budget,
     Item,
     Machine,
@@ -27,10 +28,12 @@ from gb10.models.memory.engines.budget import (
     loaded_size,
     machine_items,
     over_reserve,
+    size_of,
     sleeping,
     start_peak,
     weight_items,
 )
+from gb10.models.memory.engines.pinned import ROUNDED, share_of_weights, taken
 from gb10.models.memory.launch import Launch
 from gb10.models.memory.model import Model
 
@@ -58,16 +61,41 @@ class _Kind:
 
 def request_bytes(cache: Cache, launch: Launch, length: int, batched: int) -> int:
     """Bytes of the pages that one request of ``length`` tokens takes."""
+    if cache.pages:
+        return _packed_bytes(cache.pages, launch, length, batched)
     kinds = _with_equal_pages(_kinds(cache, launch)) if cache.layers else ()
     if not kinds:
         drafts = launch.drafts.tokens if launch.drafts else 0
         return cache.of_request(
             length, ahead=min(batched, length), copies=1 + drafts, sequence_ranks=launch.sequence_ranks
         )
-    fewest, most = min(kind.count for kind in kinds), max(kind.count for kind in kinds)
-    group = most if most < fewest * CLOSE else fewest
+    group = _group(kinds)
     pages = sum(ceil(kind.count / group) * _pages(kind, launch, length, batched) for kind in kinds)
     return ceil(pages * group * kinds[0].page)
+
+
+def _packed_bytes(pages: tuple[PagedLayer, ...], launch: Launch, length: int, batched: int) -> int:
+    """DeepSeek-V4: layers that keep tokens alike are a group, or several with as many layers as the others have; every
+    block of the pool is as large as the largest group's pages, whoever takes it. So windows and states, which need
+    small blocks, cost a request gigabytes whatever its length (tonyd2wild/DeepSeek-v4-Flash-Vision-Exp#57).
+
+    vLLM 0.33.0: v1/core/kv_cache_planning.py, _get_packed_kv_cache_groups; v1/kv_cache_interface.py.
+    """
+    buckets: dict[tuple[int, int], Counter[int]] = {}
+    for page in pages:
+        buckets.setdefault((page.block, page.window), Counter())[page.size] += 1
+    balanced = {key: max(sizes.values()) for key, sizes in buckets.items() if len(set(sizes.values())) == 1}
+    least = max((count for key, count in balanced.items() if len(buckets[key]) > 1), default=0)
+    widths = range(least, max(balanced.values(), default=0) + 1) if least else ()
+    repeats = min(widths, key=lambda width: (sum(-count % width for count in balanced.values()), -width), default=0)
+    flying = batched * _steps(launch)
+    largest, blocks = 0, 0
+    for (block, window), sizes in buckets.items():
+        groups = ceil(balanced[block, window] / repeats) if repeats and (block, window) in balanced else 1
+        largest = max(largest, sum(size * ceil(count / groups) for size, count in sizes.items()))
+        kept = min(window - 1 + flying, length)
+        blocks += groups * (ceil(kept / block) + 1 if window else ceil(length / block))
+    return largest * blocks
 
 
 def padding_share(cache: Cache, launch: Launch) -> float:
@@ -75,9 +103,14 @@ def padding_share(cache: Cache, launch: Launch) -> float:
     kinds = _kinds(cache, launch) if cache.layers else ()
     if len(kinds) < 2:
         return 0.0
-    fewest, most = min(kind.count for kind in kinds), max(kind.count for kind in kinds)
-    group = most if most < fewest * CLOSE else fewest
+    group = _group(kinds)
     return max((ceil(kind.count / group) * group - kind.count) / kind.count for kind in kinds)
+
+
+def _group(kinds: Sequence[_Kind]) -> int:
+    """Layers of a group."""
+    fewest, most = min(kind.count for kind in kinds), max(kind.count for kind in kinds)
+    return most if most < fewest * CLOSE else fewest
 
 
 def _kinds(cache: Cache, launch: Launch) -> tuple[_Kind, ...]:
@@ -119,15 +152,19 @@ def _pages(kind: _Kind, launch: Launch, length: int, batched: int) -> int:
     if layer.kind == "state":
         kept = 2 + _keeps_checkpoint(layer, launch) if launch.prefix_caching else 1
         return kept + (launch.drafts.tokens if launch.drafts else 0)
-    steps = 1  # that are scheduled and not yet settled
-    if _may_be_from(launch.release, TWO_STEPS):
-        steps = launch.ranks.stages if launch.ranks.stages > 1 else 1 + launch.scheduled_ahead
-    flying = batched * steps
+    flying = batched * _steps(launch)
     if layer.kind == "window":
         return ceil(min(layer.window - 1 + flying, length) / kind.block) + 1
     if layer.kind == "chunk":
         return ceil(min(layer.window + flying, length) / kind.block)
     return ceil(length / (kind.block * launch.sequence_ranks))
+
+
+def _steps(launch: Launch) -> int:
+    """Steps that are scheduled and not yet settled."""
+    if not _may_be_from(launch.release, TWO_STEPS):
+        return 1
+    return launch.ranks.stages if launch.ranks.stages > 1 else 1 + launch.scheduled_ahead
 
 
 def _keeps_checkpoint(layer: CacheLayer, launch: Launch) -> bool:
@@ -181,7 +218,8 @@ def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> B
     inside = [*own, work, *counts, *_workspaces(model, launch, machine, batched)]
     share = _share(model, launch, machine, stage, sum(item.size for item in inside))
     outside = machine_items(machine)
-    items = (*outside, *inside, *late, cache_item("KV cache", share.pool, model), *_host_tier(launch))
+    pool = cache_item("KV cache", share.pool, model)
+    items = (*outside, *inside, *late, pool, *_host_tier(model, launch, stage), *_rounding(model, launch, own))
     weights = loaded_size(own)
     # What system and processes may take less: at 0.95 launches had 6.1 GiB for both, and ran.
     figures = machine.figures
@@ -208,6 +246,7 @@ def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> B
             *_cache_type_problem(launch),
             *sleeping(model, launch, items),
             *_pictures(model, launch),
+            *_compile_jobs(model, launch, machine, sum(item.size for item in (*outside, *own, work))),
             *load_problems(model, launch, machine, weights),
         ),
     )
@@ -228,7 +267,14 @@ def _workspaces(model: Model, launch: Launch, machine: Machine, batched: int) ->
     return items
 
 
-def _host_tier(launch: Launch) -> list[Item]:
+SHARED_REGION: Final = Version("0.27")
+"""From here on the tier is a region of exactly its size (#50094, merged behind 0.26.0). Before, it was a pinned tensor
+for each tensor of the cache: as many as a group of layers has."""
+PINNED_TENSORS: Final = ("--kv-offloading-size", "--kv-transfer-config cpu_bytes_to_use")
+"""The tiers of which this is so: SimpleCPUOffloadConnector registers memory of its own."""
+
+
+def _host_tier(model: Model, launch: Launch, stage: int) -> list[Item]:
     """The region of /dev/shm that vLLM's offloading connector fills with pages of the cache, on each node its part.
 
     vLLM 0.33.0: v1/kv_offload/cpu/spec.py and shared_offload_region.py divide the whole over all ranks, and each node's
@@ -237,12 +283,37 @@ def _host_tier(launch: Launch) -> list[Item]:
     tier = launch.host_tier
     if tier is None or tier.size is None:
         return []
+    if tier.option in PINNED_TENSORS and not _may_be_from(launch.release, SHARED_REGION):
+        tensors = _cache_tensors(model.cache_on(launch, stage), launch)
+        size = tensors * taken(tier.size // tensors)
+        source = (
+            f"{tier.option}: {gib(tier.size)} on this node in {tensors} pinned tensors, each of which takes up to "
+            "twice its size before vLLM 0.27 (vllm-project/vllm#53042, #48436; mended by #50094)"
+        )
+        return [Item(name=HOST_TIER, size=size, known="computed", source=source)]
     whole = tier.size * launch.ranks.tensor * launch.ranks.stages * launch.prefill_ranks
     source = (
         f"{tier.option}: {gib(whole)} in all, divided over the ranks, and a /dev/shm of as much on each node (vLLM "
         "0.33.0, v1/kv_offload/cpu). CPU and GPU share the memory: a larger cache holds as many tokens without a copy"
     )
     return [Item(name=HOST_TIER, size=tier.size, known="computed", source=source)]
+
+
+def _cache_tensors(cache: Cache, launch: Launch) -> int:
+    """Tensors of the cache: layers of several kinds share as many as a group has."""
+    kinds = _kinds(cache, launch) if cache.layers else ()
+    return _group(kinds) if kinds else max(len(cache.pages), 1)
+
+
+def _rounding(model: Model, launch: Launch, own: Sequence[Item]) -> list[Item]:
+    """What --cpu-offload-gb takes beyond what it is told: vLLM 0.33.0 pins each tensor, and counts its own bytes
+    (model_executor/offloader/uva.py)."""
+    moved = size_of(own, OFFLOADED)
+    more = ceil(moved * (share_of_weights(model, launch.ranks) - 1)) if moved else 0
+    if not more:
+        return []
+    source = "each offloaded tensor takes a power of two of host memory (vllm-project/vllm#56410)"
+    return [Item(name=ROUNDED, size=more, known="computed", source=source)]
 
 
 def _context_problems(model: Model, launch: Launch) -> Sequence[Problem]:
@@ -291,6 +362,36 @@ def _pictures(model: Model, launch: Launch) -> Sequence[Problem]:
         "--mm-processor-cache-gb in the front end and in the engine"
     )
     return (Problem(code="pictures", text=text, warning=True),)
+
+
+CPUS: Final = 20
+FULL: Final = 0.9
+"""Of the memory: with 112 GiB in use a Spark hung (vllm-project/vllm#46307)."""
+
+
+def _compile_jobs(model: Model, launch: Launch, machine: Machine, before: int) -> Sequence[Problem]:
+    """FlashInfer's kernels for experts, which are compiled while vLLM profiles, outside of its share.
+
+    vLLM 0.33.0 takes them for experts of 16 bits and of NVFP4 (model_executor/layers/fused_moe/oracle). Our images hold
+    them compiled.
+    """
+    fields, rules = model.fields, model.scheme.rules if model.scheme else ()
+    plain = not rules or any(one.name == "nvfp4" for _, one in rules)
+    if launch.own_image or fields is None or not fields.experts or not plain:
+        return ()
+    if launch.experts != "auto" and "flashinfer" not in launch.experts:
+        return ()
+    jobs, each = launch.jobs or CPUS, machine.figures["compile_job"].size
+    peak = before + jobs * each
+    if peak < FULL * machine.total:
+        return ()
+    fewer = max(int((FULL * machine.total - before) // each), 1)
+    text = (
+        f"a first start may have {gib(peak)} of {gib(machine.total)} in use: {jobs} jobs compile FlashInfer's kernels "
+        f"for experts beside the weights, outside of the share (vllm-project/vllm#46307); MAX_JOBS={min(fewer, 8)} "
+        f"takes {gib(before + min(fewer, 8) * each)}"
+    )
+    return (Problem(code="compile-jobs", text=text, warning=True),)
 
 
 def _share(model: Model, launch: Launch, machine: Machine, stage: int, fixed: int) -> _Share:

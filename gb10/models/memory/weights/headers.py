@@ -91,7 +91,7 @@ def json_object(text: bytes, file: str) -> dict[str, Any]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{file} is not JSON", where=str(error)[:200]) from error
+        raise UsageError(f"{file} is not JSON", where=str(error)[:200], hint="download the file again") from error
     if not isinstance(content, dict):
         raise UsageError(f"{file} is not a JSON object", hint="download the file again")
     return content
