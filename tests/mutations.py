@@ -299,9 +299,16 @@ def tests_by_module(suites: Iterable[str] = SUITES) -> dict[str, list[str]]:
 
 
 def starts_engine(test: str) -> bool:
-    """Whether a test file of tests/integration has a fixture that is, or opens, a container engine."""
-    named = {node.arg for node in ast.walk(ast.parse((ROOT / test).read_bytes(), test)) if isinstance(node, ast.arg)}
-    return not named.isdisjoint(("ctx", "docker", "engine"))
+    """Whether a test file of tests/integration names what opens a container engine: a fixture, a class, a function.
+
+    A parameter ``engine`` is vLLM or SGLang as well, and a context opens no engine by itself.
+    """
+    named = set[str]()
+    for node in ast.walk(ast.parse((ROOT / test).read_bytes(), test)):
+        match node:
+            case ast.arg(arg=name) | ast.Name(id=name):
+                named.add(name)
+    return not named.isdisjoint(("docker", "Engine", "connect_or_start", "ready_engine"))
 
 
 def tests_of_importers(naming: dict[str, list[str]]) -> dict[str, list[str]]:
