@@ -2,9 +2,10 @@
 
 ``python3 -m bootstrap tests/mutations.py --count 60 --seed 7`` copies the tree, changes one comparison, ``and``,
 ``not``, condition or number of ``gb10/`` at a time in the copy, and runs the unit and golden test files that import the
-changed module. The checkout itself is never changed. What survives is tried with the files of tests/integration that
-name its module and start no container engine, each of them alone, but for tests marked ``slow`` or ``long``: what talks
-to a server, a registry or an index is tested there, with the real one. They need the network, and a store of their own.
+changed module, or name it in a constant DRIVES because their requests reach it through others. The checkout itself is
+never changed. What survives is tried with the files of tests/integration that name its module and start no container
+engine, each of them alone, but for tests marked ``slow`` or ``long``: what talks to a server, a registry or an index is
+tested there, with the real one. They need the network, and a store of their own.
 ``--neighbours`` tries more test files before: those that import a module which imports the changed one.
 ``--integration`` tries the other integration test files, too: minutes for each survivor.
 
