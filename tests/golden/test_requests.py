@@ -174,6 +174,14 @@ KERNELS_IN: Final = base(versions={**HELD, "gb10-kernels": "0.1.0"})
 CORE: Final = {"kernels": "core"}
 BOTH: Final = {"kernels": "core", "own_kernels": "moe"}
 Case = tuple[BaseImage, Mapping[str, object], Callable[[Lock], Lock] | None, Mapping[str, Any]]
+EXCLUDED: Final[dict[str, Case]] = {
+    "with --ref": (PLAIN, {}, None, {"refs": {"vllm": "1"}}),
+    "with --source": (PLAIN, {}, None, {"sources": ("a=b",)}),
+    "with --targets": (PLAIN, {}, None, {"targets": ("x",)}),
+    "with --without": (PLAIN, {}, None, {"without": ("x",)}),
+    "with --recipe": (PLAIN, {}, None, {"serves": "x"}),
+    "with --slim all": (PLAIN, {}, None, {"slim": "all"}),
+}
 OTHERS: Final[Mapping[str, Case]] = {
     "nothing over it": (PLAIN, {}, None, {}),
     "for amd64": (base(platform="linux/amd64"), {"platform": "linux/amd64"}, None, {}),
@@ -227,17 +235,7 @@ OTHERS: Final[Mapping[str, Case]] = {
     "two sets": (PLAIN, CORE, with_sources, {"kernels": "core,moe"}),
     "a model": (PLAIN, CORE, with_sources, {"model": "model"}),
     "a model and a set": (PLAIN, CORE, with_sources, {"kernels": "core", "model": "model"}),
-    **{
-        f"with {name}": (PLAIN, {}, None, given)
-        for name, given in {
-            "--ref": {"refs": {"vllm": "1"}},
-            "--source": {"sources": ("a=b",)},
-            "--targets": {"targets": ("x",)},
-            "--without": {"without": ("x",)},
-            "--recipe": {"serves": "x"},
-            "--slim all": {"slim": "all"},
-        }.items()
-    },
+    **EXCLUDED,
 }
 
 

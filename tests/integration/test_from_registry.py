@@ -10,7 +10,8 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Final
 
 import pytest
 import yaml
@@ -44,6 +45,8 @@ DRIVES: Final = (
     "gb10.image.base.pythons",
     "gb10.image.request.from_image",
 )
+PLAIN: Final[Mapping[str, object]] = MappingProxyType({})
+BOTH: Final = {"kernels": "core", "own_kernels": "moe"}
 SITE: Final = "usr/lib/python3.12/site-packages"
 LOADER: Final = "for one in flashinfer_jit_cache.get_jit_cache_providers(): FLASHINFER_AOT_DIR = one\n"
 LIBC: Final = "GNU C Library (Debian GLIBC 2.41-12) stable release version 2.41.\n"
@@ -99,7 +102,7 @@ class Place:
     folder: Path
     names: list[str] = field(default_factory=list)
 
-    def push(self, files: list[list[File]], tag: str = "1", **changed: Any) -> str:  # noqa: ANN401 - as JSON has them
+    def push(self, files: list[list[File]], tag: str = "1", changed: Mapping[str, object] = PLAIN) -> str:
         """An image; returns its name with the tag. ``changed``: fields of the config, or of the manifest's layers."""
         tars = [packed(*layer) for layer in files]
         blobs = [gzip.compress(tar, mtime=0) for tar in tars]
@@ -124,7 +127,9 @@ class Place:
             self.registry.manifests[name] = (kind, content)
         return digest_of(content)
 
-    def locked(self, name: str, upgrade: tuple[str, ...] = (), **recipe: object) -> tuple[Path, Lock]:
+    def locked(
+        self, name: str, recipe: Mapping[str, object] = PLAIN, upgrade: tuple[str, ...] = ()
+    ) -> tuple[Path, Lock]:
         """A recipe file on an image, and its lock, written beside it."""
         path = self.folder / "my.yaml"
         path.write_text(yaml.safe_dump({"base": {"image": name}, **recipe}), encoding="utf-8")
@@ -154,10 +159,10 @@ def place(tmp_path: Path) -> Iterator[Place]:
         yield Place(registry=registry, ctx=open_context(env, verbosity=0), folder=tmp_path)
 
 
-def refused(place: Place, name: str, **recipe: object) -> str:
+def refused(place: Place, name: str, recipe: Mapping[str, object] = PLAIN) -> str:
     """The error of a lock, without digests and ports."""
     with pytest.raises(Gb10Error) as caught:
-        place.locked(name, **recipe)
+        place.locked(name, recipe)
     text = f"{caught.value.code}: {caught.value}".replace(place.registry.host, "HOST")
     return re.sub(r"sha256:[0-9a-f]{64}", "DIGEST", text)
 
@@ -206,7 +211,7 @@ def test_an_image_is_read_once_and_its_digest_asks_nobody(place: Place) -> None:
 
 def test_kernels_are_compiled_from_what_the_image_holds(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     name = place.push(layers())
-    path, lock = place.locked(name, kernels="core", own_kernels="moe")
+    path, lock = place.locked(name, BOTH)
     part = lock.sdists["flashinfer-python"]
     assert lock.base and isinstance(part, LockedPart)
     assert (part.version, part.cutlass, part.modules, part.base) == ("0.7.2.post1", "4.5.1", "", lock.base.digest)
@@ -233,7 +238,7 @@ def test_kernels_are_compiled_from_what_the_image_holds(place: Place, capsys: py
     assert own <= {one.name for one in lock.wheels.tools["amd64"]}
     assert len(lock.wheels.tools["arm64"]) == len({one.name for one in lock.wheels.tools["arm64"]})
     place.blobs_asked()
-    assert place.locked(name, kernels="core", own_kernels="moe")[1] == lock
+    assert place.locked(name, BOTH)[1] == lock
     assert place.registry.asked == []
     plan = plan_of(place, path, patches=("vllm",))
     assert [step.name for step in plan.of_kind("added")] == ["layer-flashinfer-jit-cache", "layer-gb10-kernels"]
@@ -261,10 +266,10 @@ def test_a_tag_that_moves_is_followed_only_when_it_is_asked_for(place: Place) ->
     name = place.push(layers())
     old = place.locked(name)[1].base
     place.push([*layers(), [("etc/new", "1", "f")]])
-    assert place.locked(name, env={"A": "b"})[1].base == old
-    new = place.locked(name, ("base",))[1].base
+    assert place.locked(name, {"env": {"A": "b"}})[1].base == old
+    new = place.locked(name, upgrade=("base",))[1].base
     assert old and new and old.digest != new.digest
-    assert place.locked(name, engine="vllm")[1].base == new  # asked otherwise, the digest stays
+    assert place.locked(name, {"engine": "vllm"})[1].base == new  # asked otherwise, the digest stays
 
 
 def without(files: list[list[File]], *parts: str) -> list[list[File]]:
@@ -330,11 +335,11 @@ OTHER_CUDA: Final = f"2: error: kernels are compiled by CUDA 13.0, and the torch
 def test_an_image_that_kernels_or_wheels_cannot_be_made_for(
     place: Place, files: list[list[File]], recipe: Mapping[str, object], said: str
 ) -> None:
-    assert refused(place, place.push(files), **recipe) == said
+    assert refused(place, place.push(files), recipe) == said
 
 
 def test_a_later_cuda_of_the_same_major_will_do(place: Place) -> None:
-    assert place.locked(place.push(layers(cuda="13.2")), kernels="core")[1].base
+    assert place.locked(place.push(layers(cuda="13.2")), CORE)[1].base
 
 
 @pytest.mark.parametrize(
@@ -358,7 +363,7 @@ def test_a_later_cuda_of_the_same_major_will_do(place: Place) -> None:
     ],
 )
 def test_an_image_that_contradicts_itself_or_is_for_others(place: Place, changed: dict[str, object], said: str) -> None:
-    assert refused(place, place.push(layers(), **changed)).startswith(said)
+    assert refused(place, place.push(layers(), changed=changed)).startswith(said)
 
 
 def test_of_an_index_the_platform_is_read_and_a_damaged_layer_is_refused(place: Place) -> None:

@@ -1,8 +1,9 @@
 """What is compiled of a commit, and what is printed of it; with and without the compiler's lists."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, cast
 
 import pytest
@@ -31,6 +32,7 @@ if(VLLM_GPU_LANG STREQUAL "HIP")
   define_extension_target(_rocm_C SOURCES csrc/rocm.cu)
 endif()
 """
+NONE: Final[Mapping[str, str]] = MappingProxyType({})
 HIP: Final = "csrc/rocm.cu"
 ALL: Final = "6,634 CPU s"
 
@@ -49,7 +51,9 @@ def ctx(tmp_path: Path) -> Context:
     return Context(env={}, store=Store(tmp_path / "s"), reporter=Reporter({}, verbosity=0), catalog=SHIPPED)
 
 
-def change(folder: Path, *compiled: str, installed: tuple[str, ...] = (), **files: str) -> CommitChange:
+def change(
+    folder: Path, *compiled: str, installed: tuple[str, ...] = (), files: Mapping[str, str] = NONE
+) -> CommitChange:
     """A commit of the small project that changes these files."""
     texts = {"CMakeLists.txt": CMAKE, **{f"csrc/{name}.cu": "" for name in ("a", "b", "c", "d", "rocm")}, **files}
     for name, text in texts.items():
@@ -132,7 +136,7 @@ def test_the_compiler_s_lists_count_units(
     units = {"a.o": ["csrc/a.cu"], "b.o": ["csrc/b.cu", "csrc/h.h"], "c.o": ["csrc/h.h"], "d.o": ["csrc/d.cu"]}
     listed(ctx, recipe, lock, {"_C_stable_libtorch": units, "_new_C": {"a.o": ["csrc/a.cu"]}})
     cached = "; the compile cache has the others, unless it was cleared"
-    targets, said = asked(change(tmp_path, "csrc/h.h", **{"csrc/h.h": ""}))
+    targets, said = asked(change(tmp_path, "csrc/h.h", files={"csrc/h.h": ""}))
     assert targets == ("_C_stable_libtorch",)
     own = "2 of 4 units of _C_stable_libtorch read it, by the compiler's own list, about 113 CPU s (b.o, c.o)"
     assert said[1:] == [f"{own}{cached}"]
@@ -178,7 +182,7 @@ def test_a_pin_that_moves_is_refused_for_the_targets_that_read_it(
     tmp_path, targets = ctx.store.root.parent, (target,) if target else ()
     accepted = next(wheel.cutlass.instead_of for wheel in recipe.wheels.values() if wheel.cutlass)
     files = {QUTLASS: NAMES_IT, "CMakeLists.txt": f'set(CUTLASS_REVISION "{cutlass or accepted}")\n'}
-    made = change(tmp_path, *files, **files)
+    made = change(tmp_path, *files, files=files)
     qutlass = (f"qutlass {'b' * 40}", recipe.sources["qutlass"].pin, QUTLASS)
     pin, before, place = {"qutlass": qutlass, "": qutlass}.get(
         moved, (f"CUTLASS of the engine {cutlass}", accepted, "CMakeLists.txt")
