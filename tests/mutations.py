@@ -2,9 +2,10 @@
 
 ``python3 -m bootstrap tests/mutations.py --count 60 --seed 7`` copies the tree, changes one comparison, ``and``,
 ``not``, condition or number of ``gb10/`` at a time in the copy, and runs the unit and golden test files that import the
-changed module. The checkout itself is never changed. What survives is tried with the files of tests/integration that
-name its module and start no container engine, each of them alone, but for tests marked ``slow`` or ``long``: what talks
-to a server, a registry or an index is tested there, with the real one. They need the network, and a store of their own.
+changed module, or name it in a constant DRIVES because their requests reach it through others. The checkout itself is
+never changed. What survives is tried with the files of tests/integration that name its module and start no container
+engine, each of them alone, but for tests marked ``slow`` or ``long``: what talks to a server, a registry or an index is
+tested there, with the real one. They need the network, and a store of their own.
 ``--neighbours`` tries more test files before: those that import a module which imports the changed one.
 ``--integration`` tries the other integration test files, too: minutes for each survivor.
 
@@ -299,9 +300,16 @@ def tests_by_module(suites: Iterable[str] = SUITES) -> dict[str, list[str]]:
 
 
 def starts_engine(test: str) -> bool:
-    """Whether a test file of tests/integration has a fixture that is, or opens, a container engine."""
-    named = {node.arg for node in ast.walk(ast.parse((ROOT / test).read_bytes(), test)) if isinstance(node, ast.arg)}
-    return not named.isdisjoint(("ctx", "docker", "engine"))
+    """Whether a test file of tests/integration names what opens a container engine: a fixture, a class, a function.
+
+    A parameter ``engine`` is vLLM or SGLang as well, and a context opens no engine by itself.
+    """
+    named = set[str]()
+    for node in ast.walk(ast.parse((ROOT / test).read_bytes(), test)):
+        match node:
+            case ast.arg(arg=name) | ast.Name(id=name):
+                named.add(name)
+    return not named.isdisjoint(("docker", "Engine", "connect_or_start", "ready_engine"))
 
 
 def tests_of_importers(naming: dict[str, list[str]]) -> dict[str, list[str]]:

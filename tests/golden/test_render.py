@@ -10,7 +10,7 @@ from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import GEMM, plan_program
 from gb10.image.plan.options import Mod, Options, Overlay, PatchUse
 from gb10.image.plan.plan_record import labels
-from gb10.image.plan.render import bake, dockerfile, environment, program_dockerfile, scan_dockerfile, wheel_dockerfile
+from gb10.image.plan.render import bake, dockerfile, environment, part_dockerfile, program_dockerfile, wheel_dockerfile
 from gb10.image.recipe.arch import parse_arch
 from tests.golden.conftest import Golden
 from tests.golden.small import plan_for
@@ -80,7 +80,9 @@ def test_a_program(golden: Golden) -> None:
 
 
 def test_scan_dockerfile(golden: Golden) -> None:
-    text = scan_dockerfile(plan_for(options("12.1f")), "some/image:1", "linux/arm64", SHIPPED.templates)
+    text = part_dockerfile(
+        plan_for(options("12.1f")), "scan", SHIPPED.templates, reference="some/image:1", platform="linux/arm64"
+    )
     golden("render/scan.Dockerfile", text)
 
 

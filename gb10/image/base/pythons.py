@@ -145,7 +145,8 @@ def _library(tree: FileTree, own: str, folders: Sequence[str]) -> tuple[str, str
             libraries = [
                 match[1]
                 for name in tree.names(f"{above}/lib")
-                if (match := VERSIONED.fullmatch(name)) and _has_library(tree, f"{above}/lib/{name}")
+                if (match := VERSIONED.fullmatch(name))
+                and any(isinstance(tree.find(f"{above}/lib/{name}/{file}"), File) for file in ("os.py", "os.pyc"))
             ]
             if named:
                 if named[1] in libraries:
@@ -153,10 +154,6 @@ def _library(tree: FileTree, own: str, folders: Sequence[str]) -> tuple[str, str
             elif len(libraries) == 1:
                 return str(above), libraries[0]
     return None
-
-
-def _has_library(tree: FileTree, folder: str) -> bool:
-    return any(isinstance(tree.find(f"{folder}/{name}"), File) for name in ("os.py", "os.pyc"))
 
 
 def _folders(tree: FileTree, prefix: str, base: str, version: str, *, environment: bool = False) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from gb10.image.build.kept_by_engine import engine_folder, one_by_one
 from gb10.image.build.stage import run_build
 from gb10.image.context import Context
 from gb10.image.locked_files import absent_files
-from gb10.image.plan.render import base_dockerfile, build_args, epoch
+from gb10.image.plan.render import build_args, epoch, part_dockerfile
 from gb10.image.plan.steps import USER_HOME, USER_ID, USER_NAME
 from gb10.image.plan.values import Plan, Step
 from gb10.image.rootfs.configure import User
@@ -208,7 +208,7 @@ class Bases:
 
     def _built(self, step: Step) -> ImageInfo:
         platform = _platform(self.plan, step.name)
-        text = base_dockerfile(self.plan, step.name, platform, self.ctx.catalog.templates)
+        text = part_dockerfile(self.plan, "base", self.ctx.catalog.templates, base=step.name, platform=platform)
         files: dict[str, Path | bytes] = {
             "Dockerfile": text.encode(),
             f"{step.name}.tar": rootfs_path(self.ctx.store, step),

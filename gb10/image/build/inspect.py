@@ -23,7 +23,7 @@ from gb10.image.moe.image_files import ENGINES, read_image
 from gb10.image.moe.input_files import Sizes
 from gb10.image.plan.catalog import DEFAULT_ENGINE
 from gb10.image.plan.plan_record import NAMESPACE, SLIM, RecordedPlan
-from gb10.image.plan.render import scan_dockerfile
+from gb10.image.plan.render import part_dockerfile
 from gb10.image.plan.values import Plan, Step
 from gb10.image.proof.check import Facts
 from gb10.image.proof.reading import ImageScan
@@ -175,7 +175,9 @@ def _scanned(ctx: Context, engine: Engine, reference: str, image: ImageInfo) -> 
     plan = make_plan(ctx, Request(engine=DEFAULT_ENGINE, arch="12.1f"))  # for its build base alone
     search = next((one.removeprefix(SEARCH) for one in image.environment if one.startswith(SEARCH)), "")
     files: dict[str, bytes] = {
-        "Dockerfile": scan_dockerfile(plan, reference, image.platform, ctx.catalog.templates).encode(),
+        "Dockerfile": part_dockerfile(
+            plan, "scan", ctx.catalog.templates, reference=reference, platform=image.platform
+        ).encode(),
         "search.txt": search.encode(),
         **scanner_files(ctx.catalog.contents),
     }

@@ -35,7 +35,7 @@ from gb10.image.build.mod_layers import naming_mods, note_build, ready_emulation
 from gb10.image.build.stage import run_build
 from gb10.image.build.upstream import UpstreamLayers, forget_sent
 from gb10.image.context import Context
-from gb10.image.plan.render import differ_dockerfile, scanned
+from gb10.image.plan.render import part_dockerfile, scanned
 from gb10.image.plan.values import Plan
 from gb10.image.proof.scans import PLAN
 from gb10.image.request.plan_replay import LARGEST, Record, read_record
@@ -204,7 +204,7 @@ def different_files(
 
 def _read_files(ctx: Context, plan: Plan, engine: Engine, before: str, after: str) -> str:
     files = {
-        "Dockerfile": differ_dockerfile(plan, before, after, ctx.catalog.templates).encode(),
+        "Dockerfile": part_dockerfile(plan, "differ", ctx.catalog.templates, before=before, after=after).encode(),
         "differ.py": ctx.catalog.contents["inside/scan/differ.py"],
     }
     out = ctx.store.scratch("differ")

@@ -18,7 +18,7 @@ from gb10.image.build.bases import STAGES, Bases, base_tag, layers_tag, made_ima
 from gb10.image.build.contexts import build_context, scanner_files, wheels
 from gb10.image.build.estimate import UPSTREAM, outlook
 from gb10.image.context import Context
-from gb10.image.plan.render import build_args, layer_dockerfile
+from gb10.image.plan.render import build_args, part_dockerfile
 from gb10.image.plan.values import Plan, Step
 from gb10.image.proof.scans import SCAN, SCANS, SYMBOLS, kept_scan, require_scanned
 
@@ -127,7 +127,7 @@ class UpstreamLayers:
         folders = {f"{step.name}-wheels": wheels(store_paths(ctx.store, step.files)) for step in steps}
         images = {"base-build": base_tag(plan, "base-build", self.rebuild_id), "below": link.below}
         files = {
-            "Dockerfile": layer_dockerfile(plan, link.step, ctx.catalog.templates).encode(),
+            "Dockerfile": part_dockerfile(plan, "layer", ctx.catalog.templates, layer=link.step.name).encode(),
             "install.py": own["inside/install/install.py"],
             **slim_files(own, [link.step]),
             **scanner_files(own),

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Final, TypedDict, Unpack
+from typing import Final, Literal, TypedDict, Unpack
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 
@@ -114,16 +114,17 @@ def placed(plan: Plan) -> list[str]:
     return [*(step.name for step in steps), *(["overlay"] if plan.options.overlay else [])]
 
 
-def layer_dockerfile(plan: Plan, layer: Step, templates: Mapping[str, str]) -> str:
-    """The Dockerfile that adds one of upstream's layers to an image, and scans it."""
-    return _render(
-        templates, "layer.Dockerfile.j2", plan, platform=plan.options.platform, layer=layer.name, slimmed=_slimmed(plan)
-    )
+def part_dockerfile(
+    plan: Plan, part: Literal["base", "differ", "layer", "scan"], templates: Mapping[str, str], **values: str
+) -> str:
+    """The Dockerfile of a build beside the image's own: it makes a ``base`` an image, adds a ``layer`` of upstream's to
+    one and scans it, makes a ``scan`` of an image of the engine, or says where two of them ``differ``.
 
-
-def base_dockerfile(plan: Plan, base: str, platform: str, templates: Mapping[str, str]) -> str:
-    """The Dockerfile that makes a base an image."""
-    return _render(templates, "base.Dockerfile.j2", plan, base=base, platform=platform)
+    ``values`` are the template's own: ``base``; ``layer``; ``reference``; ``before``, ``after``. ``platform`` is that
+    of the image in question, left out the plan's.
+    """
+    own = {"platform": plan.options.platform, **values}
+    return _render(templates, f"{part}.Dockerfile.j2", plan, slimmed=_slimmed(plan), **own)
 
 
 def _slimmed(plan: Plan) -> list[str]:
@@ -227,16 +228,6 @@ def program_dockerfile(
         cutlass=CUTLASS_FOLDER,
         native=plan.options.build == plan.options.target,
     )
-
-
-def scan_dockerfile(plan: Plan, reference: str, platform: str, templates: Mapping[str, str]) -> str:
-    """The Dockerfile that scans an image of the engine, of whatever platform, on the build platform."""
-    return _render(templates, "scan.Dockerfile.j2", plan, reference=reference, platform=platform)
-
-
-def differ_dockerfile(plan: Plan, before: str, after: str, templates: Mapping[str, str]) -> str:
-    """The Dockerfile that compares two images of the engine, on the build platform."""
-    return _render(templates, "differ.Dockerfile.j2", plan, before=before, after=after, platform=plan.options.platform)
 
 
 def trial_dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:

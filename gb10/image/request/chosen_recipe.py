@@ -128,7 +128,7 @@ def _of_folder(folder: Path, engine: str | None) -> ModelFiles:
         name=str(folder),
         fields=Fields(config),
         sizes=local_model(folder, str(folder)),
-        template=_template({name: folder / name for name in (TOKENIZER, TEMPLATE)}, str(folder)),
+        template=_template(folder, str(folder)),
         there=any(folder.glob(f"*{TENSORS}")),
         pools=_pools(folder / MODULES, str(folder)),
         text_limit=_text_limit(folder / TOKENIZER, str(folder)),
@@ -161,7 +161,7 @@ def _of_hub(host: Host, model: str, engine: str | None) -> ModelFiles:
         for name in (TOKENIZER, TEMPLATE, MODULES):
             if name in listed:
                 hub.fetch(name, head, work)
-        template = _template({name: work / name for name in (TOKENIZER, TEMPLATE)}, repo)
+        template = _template(work, repo)
         pools, limit = _pools(work / MODULES, repo), _text_limit(work / TOKENIZER, repo)
     sizes = hub_model(host, f"{repo}@{head}")
     return ModelFiles(
@@ -180,15 +180,12 @@ def _no_config(model: str) -> UsageError:
     return UsageError(f"{model} has no {CONFIG}", hint="name a model's folder, or OWNER/NAME of a model on the Hub")
 
 
-def _template(files: Mapping[str, Path], model: str) -> str:
+def _template(folder: Path, model: str) -> str:
     """The chat template of a model, empty without one: a file of its own, or a field of the tokenizer's config."""
-    own = files.get(TEMPLATE)
-    if own is not None and own.is_file():
+    own = folder / TEMPLATE
+    if own.is_file():
         return read_plain_file(own, LARGEST).decode("utf-8", "replace")[:LONGEST]
-    path = files.get(TOKENIZER)
-    if path is None or not path.is_file():
-        return ""
-    found = _json(path, model)
+    found = _json(folder / TOKENIZER, model)
     template = found.get("chat_template") if isinstance(found, dict) else None
     if isinstance(template, list):  # several, by name
         named = {one.get("name"): one.get("template") for one in template if isinstance(one, dict)}

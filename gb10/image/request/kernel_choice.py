@@ -34,11 +34,6 @@ def with_set(recipe: Recipe, kernels: str) -> Recipe:
     return recipe.model_copy(update={"wheels": {**recipe.wheels, name: wheel}})
 
 
-def short_name(model: str) -> str:
-    """A model's name without its commit, or that of its folder."""
-    return Path(model).resolve().name.removesuffix(".json") if Path(model).exists() else model.partition("@")[0]
-
-
 def with_model(
     host: Host, recipe: Recipe, toolkit: Toolkit, model: Served, chosen: Collection[str] | None
 ) -> tuple[Recipe, Toolkit]:
@@ -219,8 +214,9 @@ def served_model(ctx: Context, model: str | None, served_with: Sequence[str]) ->
         if options:
             raise UsageError("--served-with needs a model", hint="name one: --for-model OWNER/NAME")
         return None
-    config = json.dumps(read_config(ctx, model), sort_keys=True)
-    return Served(name=short_name(model), config=config, options=tuple(sorted(options.items())))
+    config, folder = json.dumps(read_config(ctx, model), sort_keys=True), Path(model)
+    name = folder.resolve().name.removesuffix(".json") if folder.exists() else model.partition("@")[0]
+    return Served(name=name, config=config, options=tuple(sorted(options.items())))
 
 
 def with_warmup_run(

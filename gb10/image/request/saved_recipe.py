@@ -28,7 +28,8 @@ def save_recipe(plan: Plan, path: Path) -> Path:
     there = next((file for file in (path, lock) if file.exists()), None)
     if there:
         raise UsageError(f"--save {path}: {there} exists", hint="choose another name, or remove both files")
-    if plan.options.served is not None or _of_model(plan.recipe):
+    of_model = any((wheel.kernels or "").startswith("for-") for wheel in plan.recipe.built.values())
+    if plan.options.served is not None or of_model:
         raise UsageError("--save keeps no kernels of one model", hint="leave out --for-model, and name it at the build")
     text = recipe_text(plan.recipe, path)
     check_lock(parse_document(text, Recipe, where=str(path), what="image recipe"), plan.lock, path)
@@ -42,7 +43,3 @@ def recipe_text(recipe: Recipe, path: Path) -> str:
     fields = recipe.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     head = HEAD.format(engine=recipe.engine, version=recipe.version, path=path)
     return head + yaml.safe_dump(fields, sort_keys=False, width=116, allow_unicode=True)
-
-
-def _of_model(recipe: Recipe) -> bool:
-    return any((wheel.kernels or "").startswith("for-") for wheel in recipe.built.values())

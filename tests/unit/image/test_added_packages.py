@@ -32,6 +32,8 @@ from gb10.image.upgrade.added_packages import (
 )
 from tests.recipes import empty_lock, small_recipe
 
+DRIVES = ("gb10.image.lock.relock",)  # through others: see tests/mutations.py
+
 TEXT = (
     small_recipe(
         "sources:\n    one: {sdist: one==1.0}  # the first\n    # a comment behind it\n\n"

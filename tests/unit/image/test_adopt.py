@@ -25,6 +25,12 @@ from gb10.image.plan.catalog import ROOT
 from gb10.image.recipe.on_image import OnImage
 from gb10.image.request.from_image import beside
 
+DRIVES = (
+    "gb10.image.adopt.accounting",
+    "gb10.image.adopt.build_files",
+    "gb10.image.adopt.run_lines",
+)  # through others: see tests/mutations.py
+
 BASE = f"vllm/vllm-openai:v0.33.0@sha256:{'a' * 64}"
 SITE = "/usr/local/lib/python3.12/dist-packages"
 DIFF = "--- a/vllm/envs.py\n+++ b/vllm/envs.py\n@@ -1,2 +1,2 @@\n import os\n-A = 1\n+A = 2\n"

@@ -7,6 +7,12 @@ import pytest
 from gb10.errors import UsageError, VerifyError
 from tests.unit.made_up_bases import X86, File, base, elf, package, python
 
+DRIVES = (
+    "gb10.image.base.described",
+    "gb10.image.base.found_packages",
+    "gb10.image.base.pythons",
+)  # through others: see tests/mutations.py
+
 DEBIAN = python(site="dist-packages")
 DIST = "usr/local/lib/python3.12/dist-packages"
 VENV: list[File] = [

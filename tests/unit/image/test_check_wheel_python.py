@@ -8,6 +8,8 @@ from gb10.image.proof.check import Target
 from gb10.image.proof.checks.wheel_python import CHECK
 from tests.unit.image.test_check_wheel_machine import library, wheel
 
+DRIVES = ("gb10.image.proof.wheel_claims",)  # through others: see tests/mutations.py
+
 SITE = "lib/python3.12/site-packages"
 
 

@@ -14,6 +14,8 @@ from gb10.image.rootfs.linker import ENTRY, HEADER, Library, render_cache, versi
 from gb10.image.rootfs.unpack import is_dropped, merged, write_rootfs
 from gb10.sources.debian.stanza import parse, render
 
+DRIVES = ("gb10.image.rootfs.database", "gb10.image.rootfs.package")  # through others: see tests/mutations.py
+
 EPOCH = 1_700_000_000
 Files = Mapping[str, str]
 """Path to content; a path that ends in ``/`` is a directory, content that starts with ``->`` a link."""

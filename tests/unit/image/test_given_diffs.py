@@ -17,6 +17,8 @@ from gb10.image.request.optional_layers import asking_less
 from gb10.image.request.planning import Request, make_plan
 from tests.unit.image.test_owners import BUILDER, KERNELS, MLA, diff
 
+DRIVES = ("gb10.image.patches.selection", "gb10.image.request.given_diffs")  # through others: see tests/mutations.py
+
 ASKED = Request(engine="vllm", arch="12.1f")
 GATE = "vllm/0003-fp8-moe-by-gb10-kernels"
 

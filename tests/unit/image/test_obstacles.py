@@ -13,6 +13,8 @@ from gb10.image.context import Context, open_context
 from gb10.image.request.planning import Request, make_plan
 from gb10.sources.debian import mirror
 
+DRIVES = ("gb10.image.build.kept_by_engine",)  # through others: see tests/mutations.py
+
 
 @pytest.fixture
 def ctx(tmp_path: Path) -> Context:

@@ -20,6 +20,8 @@ from gb10.image.patches.source_tree import Changed, open_tree
 from gb10.image.plan.catalog import ROOT
 from gb10.image.request.planning import Request, make_plan
 
+DRIVES = ("gb10.image.build.input_checks",)  # through others: see tests/mutations.py
+
 LAYOUTS = load_releases(ROOT / "patches").layouts
 
 

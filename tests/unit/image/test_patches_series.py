@@ -12,6 +12,8 @@ from gb10.image.patches.series import Patch, load_series, read_series
 from gb10.image.patches.source_tree import Changed, open_tree
 from gb10.image.patches.verdict import judge, judge_series
 
+DRIVES = ("gb10.image.patches.record",)  # through others: see tests/mutations.py
+
 PATCH = """From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
 From: Somebody <somebody@example.invalid>
 Date: Sat, 21 Nov 2026 00:00:00 +0000

@@ -27,6 +27,8 @@ from gb10.image.request.plan_replay import LARGEST, Given, plan_again, read_reco
 from gb10.image.request.planning import with_targets
 from tests.recipes import SHIPPED, small_recipe
 
+DRIVES = ("gb10.image.patches.added",)  # through others: see tests/mutations.py
+
 DIFF = b"""diff --git a/vllm/env_override.py b/vllm/env_override.py
 --- a/vllm/env_override.py
 +++ b/vllm/env_override.py

@@ -17,6 +17,8 @@ from gb10.image.lock.lockfile import load_recipe, lock_path, write_lock
 from gb10.image.upgrade.proposal import check_writable, propose, write
 from tests.recipes import empty_lock, small_recipe
 
+DRIVES = ("gb10.image.lock.offered",)  # through others: see tests/mutations.py
+
 TEXT = small_recipe("sources: {eng: {sdist: eng==1.0}}\n", requirements="[eng==1.0]").replace(
     'engine: small\nversion: "1"', 'engine: eng\nversion: "1.0"'
 )

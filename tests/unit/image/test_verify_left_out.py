@@ -17,6 +17,8 @@ from gb10.image.proof.reading import scan_path
 from gb10.inside.scan.binary import Binary
 from gb10.inside.scan.scan import Scan
 
+DRIVES = ("gb10.image.proof.checks.requirements",)  # through others: see tests/mutations.py
+
 SITE = "lib/python3.12/site-packages"
 
 

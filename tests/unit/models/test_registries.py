@@ -34,6 +34,8 @@ from gb10.serving.run.prepare_service import (
     prepare_elsewhere,
 )
 
+DRIVES = ("gb10.image.request.model_sizes",)  # through others: see tests/mutations.py
+
 RECIPE = "model: org/m\ncontainer: vllm/vllm-openai:v0.33.0\ncommand: vllm serve org/m --gpu-memory-utilization 0.8\n"
 HOOK = f"{RECIPE}pre_exec: [apt-get install x]\n"
 
