@@ -154,6 +154,7 @@ class Store:
         """Write a file of an entry aside and rename it: a reader sees the old text or the new one, never a half."""
         aside = self._aside(path.name)
         aside.parent.mkdir(parents=True, exist_ok=True)
+        aside.touch(mode=0o644)  # no other user may write it, whatever the umask: see files.read_state_file
         aside.write_text(text, encoding="utf-8")
         path.parent.mkdir(parents=True, exist_ok=True)
         aside.replace(path)

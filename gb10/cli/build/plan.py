@@ -53,7 +53,7 @@ def plan(
     """Show what `image` would do."""
     if as_json + as_dockerfile + as_bake > 1:
         raise UsageError("--json, --dockerfile and --bake exclude each other", hint="choose one")
-    made = planned(ctx, asked, shown=True)
+    made = planned(ctx, asked, shown=not (save or as_dockerfile or as_bake))  # what builds may come of those
     if save:
         from gb10.image.request.saved_recipe import save_recipe  # noqa: PLC0415 - for --save
 
