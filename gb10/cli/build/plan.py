@@ -31,7 +31,7 @@ miss     the result will be made
 about s  estimated seconds, without downloads; below stands on which machine they were measured
 download MB of the step's files that the store has not; then, estimated from the files:
 written  MB that making it writes: downloads, the stage, the layer
-kept     MB that stay: the files in the store, the layer in the engine
+kept     MB that stay: the files in the store, the layer in the engine; not what is compiled
 """)
 
 

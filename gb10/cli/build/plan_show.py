@@ -13,7 +13,7 @@ from gb10.core.config import variable
 from gb10.core.reporter import terminal
 from gb10.errors import UncheckedError
 from gb10.image.build.cache_status import CacheStatus
-from gb10.image.build.estimate import Needs, StepBytes, obstacles, step_bytes, step_seconds
+from gb10.image.build.estimate import COMPILED, Needs, StepBytes, obstacles, step_bytes, step_seconds, total_bytes
 from gb10.image.context import Context
 from gb10.image.plan.values import Plan, Step
 
@@ -65,10 +65,11 @@ def _print_text(ctx: Context, plan: Plan, found: CacheStatus, push: Sequence[str
     _print_table(ctx, plan, found)
     needed, hits = found.needs, sum(found.cached[step.name] for step in plan.steps)
     print(f"{len(plan.steps)} steps: {hits} cached, {len(plan.steps) - hits} to run")
-    moved = [_bytes(ctx, plan, step, found) for step in plan.steps]
+    total = total_bytes(ctx, plan, found.cached, found.engine)
+    uncounted = "; what is compiled is not counted" if any(step.kind in COMPILED for step in plan.steps) else ""
     print(
-        f"to write about {sum(one.written for one in moved) / 1e9:.1f} GB in all, downloads too; "
-        f"to keep about {sum(one.kept for one in moved) / 1e9:.1f} GB in store and engine"
+        f"to write about {total.written / 1e9:.1f} GB in all, downloads too; "
+        f"to keep about {total.kept / 1e9:.1f} GB in store and engine{uncounted}"
     )
     print(
         f"to download {needed.download / 1e6:,.0f} MB; disk {needed.disk / 1e9:.1f} GB, "

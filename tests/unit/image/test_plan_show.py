@@ -8,7 +8,7 @@ import pytest
 from gb10.cli.build.plan_show import print_plan
 from gb10.cli.patch.mods import fit, listed
 from gb10.image.build.cache_status import CacheStatus
-from gb10.image.build.estimate import needs, step_bytes
+from gb10.image.build.estimate import needs, step_bytes, total_bytes
 from gb10.image.context import open_context
 from gb10.image.mods.read import find_mod
 from gb10.image.plan.catalog import ROOT
@@ -54,6 +54,22 @@ def test_a_step_that_is_there_moves_nothing_and_keeps_what_it_has(tmp_path: Path
         assert (there.download, there.written, there.kept) == (0, 0, missing.kept)
         assert missing.download == (0 if step.kind == "graft" else step.download)
         assert missing.written >= missing.kept >= missing.download
+
+
+def test_totals_have_each_file_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=-1)
+    plan = make_plan(ctx, Request(engine="vllm", arch="12.1f"))
+    there = {step.name: False for step in plan.steps}
+    each = [step_bytes(ctx, plan, step, hit=False, engine=None) for step in plan.steps]
+    total = total_bytes(ctx, plan, there, None)
+    assert total.download == needs(ctx, plan, there, None).download
+    twice = sum(one.download for one in each) - total.download
+    assert twice > 1e9  # the tools of each compile, which each of them unpacks again
+    assert sum(one.written for one in each) - total.written == twice
+    assert sum(one.kept for one in each) - total.kept == twice
+    line = next(line for line in shown(tmp_path, capsys, 160) if line.startswith("to write about "))
+    assert f"{total.written / 1e9:.1f} GB in all" in line
+    assert line.endswith(f"{total.kept / 1e9:.1f} GB in store and engine; what is compiled is not counted")
 
 
 def test_what_is_kept_is_less_by_what_the_rules_leave_out(tmp_path: Path) -> None:
