@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from gb10.core.config import config_file, with_cache_dir
-from gb10.core.files import DoubtedFileError, read_state_file
-from gb10.core.store import Store, store_root
+from gb10.core.config import config_file, store_root, with_cache_dir
+from gb10.core.store import Store
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
@@ -78,6 +77,8 @@ def _only_chooses(words: Sequence[str]) -> bool:
 
 def read_receipt(path: Path) -> Receipt | None:
     """The receipt if there is one and the engine still has exactly that image under every tag."""
+    from gb10.core.files import DoubtedFileError, read_state_file  # noqa: PLC0415 - for `image` alone
+
     try:
         found = json.loads(read_state_file(path, LARGEST)[0])
         receipt = Receipt(**{**found, "tags": tuple(found["tags"]), "summary": tuple(found["summary"])})

@@ -4,7 +4,8 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,16 +28,29 @@ def inputs_digest(words: Sequence[str], env: Mapping[str, str], config: Sequence
         return None
 
 
-def _digest(words: Sequence[str], env: Mapping[str, str], files: Sequence[Path]) -> str:
+def _digest(words: Sequence[str], env: Mapping[str, str], files: Iterable[str | Path]) -> str:
     own = {name: value for name, value in sorted(env.items()) if name in CHOICES or name.startswith(OWN)}
     hashed = hashlib.sha256(json.dumps([list(words), own]).encode())
     for file in files:
         hashed.update(b"\0%b\0" % os.fsencode(file))
-        hashed.update(file.read_bytes() if file.is_file() else b"-")
+        hashed.update(_content(file))
     return hashed.hexdigest()
 
 
-def _files() -> list[Path]:
+def _content(file: str | Path) -> bytes:
+    """The bytes of a plain file; nothing else is read. A thousand files by ``Path`` would take twice the time."""
+    try:
+        opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return b"-"
+    try:
+        status = os.fstat(opened)
+        return os.read(opened, status.st_size) if stat.S_ISREG(status.st_mode) else b"-"
+    finally:
+        os.close(opened)
+
+
+def _files() -> list[str]:
     """Raises OSError for a folder that cannot be read, or holds a link to a folder."""
     found = []
     tops = (package_of(ROOT), *(ROOT / name for name in READ))
@@ -45,8 +59,8 @@ def _files() -> list[Path]:
             folders[:] = sorted(one for one in folders if one != "__pycache__")
             if any(Path(folder, one).is_symlink() for one in folders):
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), folder)
-            found += [Path(folder) / one for one in sorted(names)]
-    return [*found, ROOT / "requirements.lock"]
+            found += [f"{folder}/{one}" for one in sorted(names)]
+    return [*found, f"{ROOT}/requirements.lock"]
 
 
 def _stop(error: OSError) -> None:

@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from gb10.containers.connection import Engine
 from gb10.core.compilers_seen import compilers_seen
-from gb10.core.fetch import stored
+from gb10.core.fetch import missing_files
 from gb10.core.fields import requirement_name
 from gb10.core.files import Artifact, has_hard_links
 from gb10.core.forecast import Forecast
@@ -87,11 +87,36 @@ class StepBytes:
     kept: int
 
 
-def step_bytes(ctx: Context, plan: Plan, step: Step, *, hit: bool, engine: Engine | None) -> StepBytes:
-    """What a step moves and leaves. Of a layer it is estimated from its wheels, less what the slimming rules drop."""
+def plan_bytes(
+    ctx: Context, plan: Plan, cached: Mapping[str, bool], engine: Engine | None
+) -> tuple[Mapping[str, StepBytes], StepBytes]:
+    """What each step moves and leaves, and all steps together. What several steps read is downloaded once and kept
+    once; each writes it for its stage.
+    """
+    files = {file.sha256: file for step in plan.steps for file in _reads(step)}
+    lacking = missing_files(ctx.store, files.values())
+    each = {
+        step.name: _step_bytes(ctx, plan, step, lacking, hit=cached[step.name], engine=engine) for step in plan.steps
+    }
+    again = _repeated(file for step in plan.steps for file in _reads(step))
+    missing = [step for step in plan.steps if not cached[step.name]]
+    fetched = _repeated(file for step in missing for file in _reads(step) if file.sha256 in lacking)
+    return each, StepBytes(
+        download=sum(one.download for one in each.values()) - fetched,
+        written=sum(one.written for one in each.values()) - fetched,
+        kept=sum(one.kept for one in each.values()) - again,
+    )
+
+
+def _step_bytes(
+    ctx: Context, plan: Plan, step: Step, lacking: Collection[str], *, hit: bool, engine: Engine | None
+) -> StepBytes:
+    """``lacking`` are files that the store has not. Of a layer it is estimated from its wheels, less what the slimming
+    rules drop.
+    """
     reads = _reads(step)
     files = sum(file.size for file in reads)
-    absent = 0 if hit else sum(file.size for file in _absent(ctx, reads))
+    fetched = 0 if hit else sum(file.size for file in reads if file.sha256 in lacking)
     whole = step.download * UNPACKED_RATIO
     layer = max(0.0, whole - 1e6 * _slimmed(plan, step)) if step.kind in UNPACKED else 0.0
     copies = COPIES[bool(engine and engine.containerd)] - 1  # the first is the stage's, before it is slimmed
@@ -100,27 +125,11 @@ def step_bytes(ctx: Context, plan: Plan, step: Step, *, hit: bool, engine: Engin
     else:
         stage = files + whole if step.kind in (*UNPACKED, "tools", "rehearsal", *COMPILED) else 0.0
         written = stage + layer * copies
-    return StepBytes(download=absent, written=0 if hit else int(absent + written), kept=int(files + layer * copies))
-
-
-def total_bytes(ctx: Context, plan: Plan, cached: Mapping[str, bool], engine: Engine | None) -> StepBytes:
-    """The same of all steps. What several steps read is downloaded once and kept once; each writes it for its stage."""
-    each = [step_bytes(ctx, plan, step, hit=cached[step.name], engine=engine) for step in plan.steps]
-    again = _repeated(file for step in plan.steps for file in _reads(step))
-    fetched = _repeated(file for step in plan.steps if not cached[step.name] for file in _absent(ctx, _reads(step)))
-    return StepBytes(
-        download=sum(one.download for one in each) - fetched,
-        written=sum(one.written for one in each) - fetched,
-        kept=sum(one.kept for one in each) - again,
-    )
+    return StepBytes(download=fetched, written=0 if hit else int(fetched + written), kept=int(files + layer * copies))
 
 
 def _reads(step: Step) -> tuple[Artifact, ...]:
     return () if step.kind == "graft" else step.reads  # its wheel is the layer's
-
-
-def _absent(ctx: Context, files: Iterable[Artifact]) -> Iterator[Artifact]:
-    return (file for file in files if not stored(ctx.store, file).exists())
 
 
 def _repeated(files: Iterable[Artifact]) -> int:
@@ -160,7 +169,7 @@ def needs(ctx: Context, plan: Plan, cached: Mapping[str, bool], engine: Engine |
     """Totals over the missing steps. ``engine`` is the running engine."""
     absent = [step for step in plan.steps if not cached[step.name]]
     files = {file.sha256: file for step in absent for file in step.reads}
-    download = sum(file.size for file in files.values() if not stored(ctx.store, file).exists())
+    download = sum(files[sha256].size for sha256 in missing_files(ctx.store, files.values()))
     families = [family for step in absent if step.kind in COMPILED for family in kernel_cost(ctx.catalog, plan, step)]
     critical = critical_path(ctx.env, families)
     long = max(families, key=lambda one: one.longest_seconds, default=None)
@@ -298,7 +307,7 @@ def _compiles(ctx: Context, plan: Plan, absent: Collection[Step]) -> Iterator[Pa
 
 def _rest(ctx: Context, plan: Plan, absent: Collection[Step], *, alone: bool) -> Iterator[Part]:
     files = {file.sha256: file for step in absent if step.kind not in COMPILED for file in step.reads}
-    size = sum(file.size for file in files.values() if not stored(ctx.store, file).exists())
+    size = sum(files[sha256].size for sha256 in missing_files(ctx.store, files.values()))
     if size and any(step.kind == "image" for step in absent):
         yield Part(name=DOWNLOAD, units=(Unit(DOWNLOAD, size / DOWNLOAD_RATE, 0),))
     bases = [Unit(step.name, ROOTFS_SECONDS) for step in absent if step.kind == "rootfs"]
@@ -354,7 +363,7 @@ def obstacles(ctx: Context, plan: Plan, cached: Mapping[str, bool], apt: Path | 
 def _mirror_problem(ctx: Context, plan: Plan, cached: Mapping[str, bool], apt: Path | None) -> UsageError | None:
     """An error when Debian packages must be downloaded and no mirror is known; else None."""
     bases = [step for step in plan.of_kind("rootfs") if not cached[step.name]]
-    if all(stored(ctx.store, file).exists() for step in bases for file in step.files):
+    if not missing_files(ctx.store, (file for step in bases for file in step.files)):
         return None
     try:
         mirror_url(ctx.env, apt)
