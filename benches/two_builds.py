@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -49,7 +50,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--same", action="store_true", help="Build one image twice.")
     given = parser.parse_args()
-    found = {}
+    found: dict[str, Built] = {}
     with tempfile.TemporaryDirectory(prefix="two-builds-") as folder:
         overlays = [Path(folder) / name for name in ("first", "first" if given.same else "second")]
         for overlay in {*overlays}:
@@ -62,14 +63,25 @@ def main() -> int:
             finally:
                 down(store)
                 own_store.release(os.environ, store)
-            print(f"{way}: {json.dumps(found[way])}", flush=True)
+            print(f"{way}: {json.dumps(asdict(found[way]))}", flush=True)
     alone, together = found.values()
-    twice = together["compilers"] > MOST_AGAIN * alone["compilers"]
-    return 1 if twice or alone["digests"] != together["digests"] else 0
+    twice = together.compilers > MOST_AGAIN * alone.compilers
+    return 1 if twice or alone.digests != together.digests else 0
 
 
-def built(store: Store, overlays: Sequence[Path], *, at_once: bool) -> dict[str, object]:
-    """The digests, and the seconds that the builds took with the engine. Raises CalledProcessError."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Built:
+    """The digests; wall and CPU seconds of the builds with the engine, those of compilers, and what was written."""
+
+    digests: tuple[str, ...]
+    wall: float
+    cpu: float
+    compilers: float
+    written_mb: int
+
+
+def built(store: Store, overlays: Sequence[Path], *, at_once: bool) -> Built:
+    """What the builds took. Raises CalledProcessError."""
     env = {**os.environ, **own_store.variables(os.environ, store)}
     up(store, env)
     own = parse_stat((PROC / "self/stat").read_text(encoding="utf-8"))
@@ -92,14 +104,13 @@ def built(store: Store, overlays: Sequence[Path], *, at_once: bool) -> dict[str,
             break
         time.sleep(INTERVAL)
     tree.look({**daemons, own.key[0]: GB10}, {GB10: GB10, CONTAINERS: CONTAINERS})
-    cpu = {name: used.cpu for (_, name), used in tree.sums.items()}
-    return {
-        "digests": sorted(digests),
-        "wall": round(time.monotonic() - begin, 1),
-        "cpu": round(sum(used.cpu for used in tree.sums.values()), 1),
-        "compilers": round(sum(seconds for name, seconds in cpu.items() if CROSS.sub("", name) in COMPILERS), 1),
-        "written MB": sum(used.written for used in tree.sums.values()) // 10**6,
-    }
+    return Built(
+        digests=tuple(sorted(digests)),
+        wall=round(time.monotonic() - begin, 1),
+        cpu=round(sum(used.cpu for used in tree.sums.values()), 1),
+        compilers=round(sum(used.cpu for (_, name), used in tree.sums.items() if CROSS.sub("", name) in COMPILERS), 1),
+        written_mb=sum(used.written for used in tree.sums.values()) // 10**6,
+    )
 
 
 if __name__ == "__main__":
