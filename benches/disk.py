@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gb10.core.store import store_root
+from gb10.core.config import store_root
 from gb10.core.store_gc import disk
 from gb10.image.plan.catalog import ROOT
 

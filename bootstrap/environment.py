@@ -3,18 +3,16 @@
 import hashlib
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from gb10.core.store import file_sha256
 from gb10.errors import UsageError
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 STAMP = "complete"
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(NamedTuple):
     """A virtual environment: ``key`` names it, ``root`` links to it; the stamp, written last, marks it valid."""
 
     lock: Path
@@ -78,4 +76,4 @@ def is_inside(lock: Path) -> bool:
 def is_stamped(root: Path, lock: Path) -> bool:
     """True when a directory holds the whole environment of a lock."""
     stamp = root / STAMP
-    return stamp.exists() and stamp.read_text(encoding="ascii") == file_sha256(lock)
+    return stamp.exists() and stamp.read_text(encoding="ascii") == hashlib.sha256(lock.read_bytes()).hexdigest()

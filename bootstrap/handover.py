@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bootstrap.environment import CHECKOUT, environment, is_inside
-from gb10.core.config import with_cache_dir
+from gb10.core.config import store_root, with_cache_dir
 from gb10.core.signals import end_as_by_ctrl_c
-from gb10.core.store import open_store, store_root
 from gb10.errors import Gb10Error, interrupted
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -37,8 +36,9 @@ def enter(lock: Path, argv: Sequence[str], *, held: Sequence[signal.Signals] = (
         settings = with_cache_dir(os.environ)
         wanted = environment(lock, store_root(settings))
         if not wanted.is_complete():
-            # Imported only here: it takes longer than the rest of the start.
-            importlib.import_module("bootstrap.install").ensure(wanted, open_store(settings), os.environ)
+            # Imported only here: they take longer than the rest of the start.
+            store = importlib.import_module("gb10.core.store").open_store(settings)
+            importlib.import_module("bootstrap.install").ensure(wanted, store, os.environ)
     except Gb10Error as error:
         print(error, file=sys.stderr)
         return error.code

@@ -6,7 +6,7 @@ import uuid
 import venv
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bootstrap.environment import CHECKOUT, Environment
 from gb10.core.proc import CommandFailedError, capture, last_lines
@@ -103,7 +103,7 @@ def make(wanted: Environment, env: Mapping[str, str]) -> None:
     """
     for left in wanted.root.parent.glob(f"{wanted.key}.*"):
         shutil.rmtree(left, ignore_errors=True)
-    work = replace(wanted, root=wanted.root.with_suffix(f".{uuid.uuid4().hex[:8]}"))
+    work = wanted._replace(root=wanted.root.with_suffix(f".{uuid.uuid4().hex[:8]}"))
     try:
         venv.create(work.root, symlinks=True)
         install(work, env)

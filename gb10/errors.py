@@ -9,6 +9,10 @@ CLOSED_PIPE: Final = 141
 """As for a program that SIGPIPE ended: the reader of stdout wants no more."""
 
 
+FULL_DISK: Final = ("no space left on device", "disk quota exceeded")
+"""How a program that ends with an error of its own says that a disk is full; in lower case."""
+
+
 class Gb10Error(Exception):
     """What went wrong, where, and what to do now; caught once, in ``gb10.cli``."""
 

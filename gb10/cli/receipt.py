@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from gb10.core.config import config_file, with_cache_dir
-from gb10.core.store import Store, store_root
+from gb10.core.config import config_file, store_root, with_cache_dir
+from gb10.core.store import Store
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
@@ -30,6 +30,8 @@ VALUE = re.compile(r"[\w.+,:/@-]+", re.ASCII)
 RECIPE_FILE = (".yaml", ".yml")
 DEFAULT_SOCKET = Path("/var/run/docker.sock")
 TIMEOUT = 5  # seconds
+LARGEST = 1 << 20
+"""Bytes of a receipt; it holds a summary of some lines."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +48,8 @@ class Receipt:
 
 
 def receipt_path(store: Path, arguments: Sequence[str], env: Mapping[str, str], config: Sequence[Path]) -> Path | None:
-    """Where the receipt of this command line lies; None for a command that has other work than to find the image.
+    """Where the receipt of this command line lies; None for a command that has other work than to find the image,
+    and where not all files that decide it can be read.
 
     ``config`` are the files, present or not, that choose store and engine. A recipe file's own is not hashed.
     """
@@ -54,7 +57,8 @@ def receipt_path(store: Path, arguments: Sequence[str], env: Mapping[str, str], 
         return None
     from gb10.core.inputs_digest import inputs_digest  # noqa: PLC0415 - for `image` alone
 
-    return store / "receipts" / inputs_digest(arguments, env, config)
+    inputs = inputs_digest(arguments, env, config)
+    return store / "receipts" / inputs if inputs else None
 
 
 def _only_chooses(words: Sequence[str]) -> bool:
@@ -73,11 +77,13 @@ def _only_chooses(words: Sequence[str]) -> bool:
 
 def read_receipt(path: Path) -> Receipt | None:
     """The receipt if there is one and the engine still has exactly that image under every tag."""
+    from gb10.core.files import DoubtedFileError, read_state_file  # noqa: PLC0415 - for `image` alone
+
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_state_file(path, LARGEST)[0])
         receipt = Receipt(**{**found, "tags": tuple(found["tags"]), "summary": tuple(found["summary"])})
         return receipt if _holds(receipt) else None
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, DoubtedFileError, ValueError, TypeError, KeyError):
         return None  # the whole command then runs and reports the error
 
 

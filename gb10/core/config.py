@@ -1,12 +1,10 @@
 """The machine's settings: what changes speed or place, never bytes. Environment over config.toml over defaults."""
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from gb10.errors import UsageError
 
@@ -32,8 +30,7 @@ MIRROR: Final = re.compile(
 SERVER: Final = re.compile(r"(redis|http)://([\w.~%+-]*(?::[\w.~%+-]*)?@)?[\w.-]+(:\d+)?(/[\w.~%/-]*)?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):  # no dataclass: what they load takes as long as the rest of a start
     """One setting's value and where it came from."""
 
     name: str
@@ -58,6 +55,8 @@ def read_settings(env: Mapping[str, str]) -> tuple[Setting, ...]:
     written = _read(path)
     for name in written:
         if name not in SETTINGS:
+            import difflib  # noqa: PLC0415 - for a wrong name
+
             close = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.6)
             guess = f"did you mean {close[0]!r}? " if close else ""
             raise UsageError(f"unknown setting {name!r}", where=str(path), hint=f"{guess}valid: {', '.join(SETTINGS)}")
@@ -72,6 +71,10 @@ def unknown_variables(env: Mapping[str, str]) -> list[str]:
     """A line for each GB10_* variable that is no setting. Pure."""
     valid = [variable(name) for name in SETTINGS]
     odd = [name for name in env if name.startswith("GB10_") and not name.startswith(OTHERS) and name not in valid]
+    if not odd:
+        return []
+    import difflib  # noqa: PLC0415 - for a wrong name
+
     close = {name: difflib.get_close_matches(name, valid, n=1, cutoff=0.0)[0] for name in sorted(odd)}
     return [f"warning: {name} is no setting and is ignored; the closest is {valid}" for name, valid in close.items()]
 
@@ -144,3 +147,41 @@ def _read(path: Path) -> dict[str, str]:
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read {path}", where=str(error), hint=TOML) from error
     return {name: str(value) for name, value in values.items()}
+
+
+NO_MOUNT: Final = (":", "\n", "\r")
+
+
+def store_root(env: Mapping[str, str]) -> Path:
+    """Where the store lies, without touching it. Raises UsageError."""
+    root = _store_root(env)
+    wrong = next((sign for sign in NO_MOUNT if sign in str(root)), None)
+    if wrong:
+        raise UsageError(
+            f"the cache directory's path has {wrong!r} in it: {str(root)!r}",
+            hint="mounts and PATH cannot hold that; set GB10_CACHE_DIR to another directory",
+        )
+    return root
+
+
+def _store_root(env: Mapping[str, str]) -> Path:
+    if env.get("GB10_CACHE_DIR"):
+        if not Path(env["GB10_CACHE_DIR"]).is_absolute():
+            raise UsageError(
+                "GB10_CACHE_DIR is not an absolute path",
+                where=env["GB10_CACHE_DIR"],
+                hint="the store must not depend on where a command is run",
+            )
+        return Path(env["GB10_CACHE_DIR"])
+    if env.get("XDG_CACHE_HOME"):
+        return Path(env["XDG_CACHE_HOME"]) / "gb10"
+    try:
+        home = Path(env["HOME"]) if "HOME" in env else Path.home()
+    except RuntimeError as error:
+        raise UsageError("no home directory", hint="set GB10_CACHE_DIR to a directory on a disk with room") from error
+    if not home.is_absolute():  # an empty HOME: /.cache would be the store
+        raise UsageError(
+            f"HOME is {str(env['HOME'])!r}, not an absolute path",
+            hint="set HOME, or set GB10_CACHE_DIR to a directory on a disk with room",
+        )
+    return home / ".cache" / "gb10"

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import stat
-import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,7 +108,7 @@ def write_whole(path: Path, text: str, what: str = "") -> None:
 
     ``what`` names it in the error: ``the lock``.
     """
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    part = path.with_name(f".{path.name}.{os.urandom(16).hex()}.part")
     try:
         with part.open("x", encoding="utf-8") as handle:
             handle.write(text)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from gb10.core.config import store_root
 from gb10.errors import UsageError
 
 SHOWN = re.compile(r"[\w./+,-]*", re.ASCII)
@@ -90,7 +91,6 @@ def is_current(handle: TextIO) -> bool:
 SCRATCH = re.compile(r".+-(\d+)-([0-9a-f]{8})[0-9a-f]{8}")
 FOREIGN_AGE = 7 * 86400  # seconds after which scratch of another machine or container counts as left behind
 SEAL = "sha256"
-NO_MOUNT = (":", "\n", "\r")
 CACHEDIR_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# gb10's store: safe to delete, costs a rebuild.\n"
 
 
@@ -154,6 +154,7 @@ class Store:
         """Write a file of an entry aside and rename it: a reader sees the old text or the new one, never a half."""
         aside = self._aside(path.name)
         aside.parent.mkdir(parents=True, exist_ok=True)
+        aside.touch(mode=0o644)  # no other user may write it, whatever the umask: see files.read_state_file
         aside.write_text(text, encoding="utf-8")
         path.parent.mkdir(parents=True, exist_ok=True)
         aside.replace(path)
@@ -242,41 +243,6 @@ def open_store(env: Mapping[str, str]) -> Store:
             hint="set GB10_CACHE_DIR to a directory that you may write to, on a disk with room",
         ) from error
     return store
-
-
-def store_root(env: Mapping[str, str]) -> Path:
-    """Where the store lies, without touching it. Raises UsageError."""
-    root = _store_root(env)
-    wrong = next((sign for sign in NO_MOUNT if sign in str(root)), None)
-    if wrong:
-        raise UsageError(
-            f"the cache directory's path has {wrong!r} in it: {str(root)!r}",
-            hint="mounts and PATH cannot hold that; set GB10_CACHE_DIR to another directory",
-        )
-    return root
-
-
-def _store_root(env: Mapping[str, str]) -> Path:
-    if env.get("GB10_CACHE_DIR"):
-        if not Path(env["GB10_CACHE_DIR"]).is_absolute():
-            raise UsageError(
-                "GB10_CACHE_DIR is not an absolute path",
-                where=env["GB10_CACHE_DIR"],
-                hint="the store must not depend on where a command is run",
-            )
-        return Path(env["GB10_CACHE_DIR"])
-    if env.get("XDG_CACHE_HOME"):
-        return Path(env["XDG_CACHE_HOME"]) / "gb10"
-    try:
-        home = Path(env["HOME"]) if "HOME" in env else Path.home()
-    except RuntimeError as error:
-        raise UsageError("no home directory", hint="set GB10_CACHE_DIR to a directory on a disk with room") from error
-    if not home.is_absolute():  # an empty HOME: /.cache would be the store
-        raise UsageError(
-            f"HOME is {str(env['HOME'])!r}, not an absolute path",
-            hint="set HOME, or set GB10_CACHE_DIR to a directory on a disk with room",
-        )
-    return home / ".cache" / "gb10"
 
 
 def file_sha256(path: Path) -> str:

@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from gb10.containers.embedded.daemon import Place, down, up
+from gb10.core.config import store_root
 from gb10.core.http_session import open_session
 from gb10.core.proc import capture
-from gb10.core.store import Store, open_store, store_root
+from gb10.core.store import Store, open_store
 from gb10.image.context import build_architecture
 from gb10.image.lock.lockfile import lock_text
 from gb10.image.plan.catalog import ROOT

@@ -18,8 +18,9 @@ from typing import Final
 from gb10.containers.embedded.daemon import Place, down
 from gb10.containers.embedded.privileges import mount_points
 from gb10.containers.packages import unpack
+from gb10.core.config import store_root
 from gb10.core.proc import capture
-from gb10.core.store import Store, file_sha256, open_store, store_root
+from gb10.core.store import Store, file_sha256, open_store
 from gb10.core.store_gc import last_used
 from gb10.image.plan.catalog import ROOT
 

@@ -31,7 +31,7 @@ miss     the result will be made
 about s  estimated seconds, without downloads; below stands on which machine they were measured
 download MB of the step's files that the store has not; then, estimated from the files:
 written  MB that making it writes: downloads, the stage, the layer
-kept     MB that stay: the files in the store, the layer in the engine
+kept     MB that stay: the files in the store, the layer in the engine; not what is compiled
 """)
 
 
@@ -53,7 +53,7 @@ def plan(
     """Show what `image` would do."""
     if as_json + as_dockerfile + as_bake > 1:
         raise UsageError("--json, --dockerfile and --bake exclude each other", hint="choose one")
-    made = planned(ctx, asked, shown=True)
+    made = planned(ctx, asked, shown=not (save or as_dockerfile or as_bake))  # what builds may come of those
     if save:
         from gb10.image.request.saved_recipe import save_recipe  # noqa: PLC0415 - for --save
 

@@ -1,6 +1,6 @@
 """How a plan is shown: a table for people, a document for scripts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
 
@@ -13,7 +13,7 @@ from gb10.core.config import variable
 from gb10.core.reporter import terminal
 from gb10.errors import UncheckedError
 from gb10.image.build.cache_status import CacheStatus
-from gb10.image.build.estimate import Needs, StepBytes, obstacles, step_bytes, step_seconds
+from gb10.image.build.estimate import COMPILED, Needs, StepBytes, obstacles, plan_bytes, step_seconds
 from gb10.image.context import Context
 from gb10.image.plan.values import Plan, Step
 
@@ -46,9 +46,10 @@ def print_plan(
 
         say_received(ctx.reporter, received(ctx, plan))
     if as_json:
+        each, _ = plan_bytes(ctx, plan, found.cached, found.engine)
         present = {
             "hit": {step.name: found.cached[step.name] for step in plan.steps},
-            "bytes": {step.name: asdict(_bytes(ctx, plan, step, found)) for step in plan.steps},
+            "bytes": {name: asdict(moved) for name, moved in each.items()},
             "needs": asdict(found.needs),
         }
         stop = {"problem": "; ".join(problems)} if problems else {}
@@ -62,13 +63,14 @@ def print_plan(
 
 
 def _print_text(ctx: Context, plan: Plan, found: CacheStatus, push: Sequence[str], problems: Sequence[str]) -> None:
-    _print_table(ctx, plan, found)
+    each, total = plan_bytes(ctx, plan, found.cached, found.engine)
+    _print_table(ctx, plan, found, each)
     needed, hits = found.needs, sum(found.cached[step.name] for step in plan.steps)
     print(f"{len(plan.steps)} steps: {hits} cached, {len(plan.steps) - hits} to run")
-    moved = [_bytes(ctx, plan, step, found) for step in plan.steps]
+    uncounted = "; what is compiled is not counted" if any(step.kind in COMPILED for step in plan.steps) else ""
     print(
-        f"to write about {sum(one.written for one in moved) / 1e9:.1f} GB in all, downloads too; "
-        f"to keep about {sum(one.kept for one in moved) / 1e9:.1f} GB in store and engine"
+        f"to write about {total.written / 1e9:.1f} GB in all, downloads too; "
+        f"to keep about {total.kept / 1e9:.1f} GB in store and engine{uncounted}"
     )
     print(
         f"to download {needed.download / 1e6:,.0f} MB; disk {needed.disk / 1e9:.1f} GB, "
@@ -104,9 +106,12 @@ def _bound(needed: Needs) -> str:
     return longest if needed.compile_bound == "longest unit" else f"its {needed.compile_bound}; longest unit: {longest}"
 
 
-def _print_table(ctx: Context, plan: Plan, found: CacheStatus) -> None:
+def _print_table(ctx: Context, plan: Plan, found: CacheStatus, each: Mapping[str, StepBytes]) -> None:
     """A row per step. A narrow terminal gets fewer numbers, at last none; keys and names are never cut."""
-    rows = [dict(zip(COLUMNS, _row(ctx, plan, step, found), strict=True)) for step in plan.steps]
+    rows = [
+        dict(zip(COLUMNS, _row(ctx, plan, step, each[step.name], hit=found.cached[step.name]), strict=True))
+        for step in plan.steps
+    ]
     width = terminal(ctx.env, stderr=False).width
     for left_out in ((), ("files", *MEGABYTES), NUMBERS):
         names = [name for name in COLUMNS if name not in left_out]
@@ -122,17 +127,12 @@ def _print_table(ctx: Context, plan: Plan, found: CacheStatus) -> None:
     print_table(ctx.env, table, least)
 
 
-def _row(ctx: Context, plan: Plan, step: Step, found: CacheStatus) -> tuple[str, ...]:
-    hit = found.cached[step.name]
+def _row(ctx: Context, plan: Plan, step: Step, moved: StepBytes, *, hit: bool) -> tuple[str, ...]:
     seconds = "" if hit else f"{step_seconds(ctx, plan, step):.0f}"
-    moved = asdict(_bytes(ctx, plan, step, found))
-    sizes = (f"{moved[name] / 1e6:,.0f}" if step.files else "" for name in MEGABYTES)
+    megabytes = asdict(moved)
+    sizes = (f"{megabytes[name] / 1e6:,.0f}" if step.files else "" for name in MEGABYTES)
     files = str(len(step.files) or "")
     return step.name, step.key[:12], "hit" if hit else "miss", files, *sizes, seconds, _about(plan, step)
-
-
-def _bytes(ctx: Context, plan: Plan, step: Step, found: CacheStatus) -> StepBytes:
-    return step_bytes(ctx, plan, step, hit=found.cached[step.name], engine=found.engine)
 
 
 def _about(plan: Plan, step: Step) -> str:

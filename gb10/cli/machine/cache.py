@@ -18,6 +18,7 @@ from gb10.cli.causes import shortened
 from gb10.cli.verb import JsonOption, print_json, print_table, verb_app, with_host
 from gb10.containers.connection import Engine
 from gb10.containers.embedded.daemon import Place, answering
+from gb10.core.files import DoubtedFileError, read_state_file
 from gb10.core.host import Host
 from gb10.core.inputs_digest import inputs_digest
 from gb10.core.installation import ROOT
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
     from gb10.image.request.planning import Reasons
 
 DAY: Final = 86_400
+LARGEST: Final = 16 << 20
+"""Bytes of the kept answer of what is needed; ten engines' has 140 kB."""
+FORMER: Final = "needed.json"
+"""Where earlier versions kept that answer."""
 KINDS: Final = {
     "downloads": "downloads",
     "trees": "source trees",
@@ -82,10 +87,11 @@ def needed(host: Host) -> "Reasons":
     It holds while no file of this checkout and no setting changes. A recipe without a plan is reported every time.
     """
     place = host.store.entry("needed", f"{hashlib.sha256(os.fsencode(ROOT)).hexdigest()[:32]}.json")
-    now = inputs_digest(("needed", os.uname().machine), host.env)
-    with suppress(OSError, ValueError, TypeError, KeyError):  # none yet, or damaged: it is made again
-        kept = json.loads(place.read_text(encoding="utf-8"))
-        if kept["inputs"] == now:
+    words = ("needed", os.uname().machine)
+    now = inputs_digest(words, host.env)
+    with suppress(OSError, DoubtedFileError, ValueError, TypeError, KeyError):  # none yet, or damaged: it is made again
+        kept = json.loads(read_state_file(place, LARGEST)[0])
+        if now and kept["inputs"] == now:
             return {(str(room), str(key)): str(why) for room, key, why in kept["needed"]}
 
     from gb10.image.context import on_host  # noqa: PLC0415 - what plans, for a checkout that changed
@@ -95,7 +101,7 @@ def needed(host: Host) -> "Reasons":
     found = reasons(on_host(host), unplanned.append)
     for line in unplanned:
         host.reporter.say(line)
-    if not unplanned:
+    if not unplanned and now and inputs_digest(words, host.env) == now:
         with suppress(OSError):  # a full or read-only disk: the next call plans again
             rows = [[room, key, why] for (room, key), why in found.items()]
             host.store.write_text(place, json.dumps({"inputs": now, "needed": rows}))
@@ -247,6 +253,10 @@ def gc(
             host.reporter.say(f"{entry.room}/{entry.key[:12]} stays: another run uses it")
     freed = sum(entry.size for entry in gone)
     pruned = _prune(host.store, engine, room, age, own - freed) if engine and not dry_run else 0
+    former = host.store.root / FORMER
+    if not dry_run and former.is_file():
+        former.unlink()
+        host.reporter.say(f"removed {former}: an earlier version of gb10 kept it, nothing reads it now")
     if as_json:
         print_json(
             {

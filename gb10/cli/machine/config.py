@@ -2,12 +2,10 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 
 from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app
-from gb10.core.config import SETTINGS, config_file, read_settings, without_login
+from gb10.core.config import SETTINGS, config_file, read_settings, store_root, without_login
 from gb10.core.fetch import ca_bundle
-from gb10.core.store import store_root
 from gb10.errors import UsageError
 from gb10.image.context import cores
 from gb10.sources.debian.mirror import mirror_url
@@ -32,7 +30,7 @@ def show(*, as_json: JsonOption = False, verbose: VerboseOption = 0, quiet: Quie
     \b
     ./build.py config show --json
     """
-    found = [replace(setting, value=shown(setting.name, setting.value)) for setting in read_settings(os.environ)]
+    found = [setting._replace(value=shown(setting.name, setting.value)) for setting in read_settings(os.environ)]
     if as_json:
         values = {setting.name: {"value": setting.value, "origin": setting.origin} for setting in found}
         print_json({"schema": "gb10/config/v1", "file": str(config_file(os.environ)), "settings": values})

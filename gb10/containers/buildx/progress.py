@@ -4,14 +4,14 @@ import base64
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 from gb10.core.proc import TAIL_LINES
-from gb10.errors import BuildError
+from gb10.errors import FULL_DISK, BuildError
 
 IMPORT: Final = "importing cache manifest"
 """How BuildKit names the step of an import of a cache, which may fail without failing the build."""
@@ -198,12 +198,29 @@ class Record:
         """The failed step with its last lines, else buildx's error text."""
         log = f"log: {self.log}"
         if self.failed is None:
-            return BuildError(f"cannot build {target}", where="\n".join([*self.notes, log]))
-        lines = self.tails.get(self.failed.step, ())
-        return BuildError(
-            f"build step failed: {_short(self.failed.step)}",
-            where="\n".join([*lines, self.failed.error.rpartition('" ')[2], log]),  # without the script it quotes
-        )
+            message, lines = f"cannot build {target}", [*self.notes]
+        else:
+            message = f"build step failed: {_short(self.failed.step)}"
+            said = self.failed.error.rpartition('" ')[2]  # without the script it quotes
+            lines = [*self.tails.get(self.failed.step, ()), said]
+        if says_full(lines):
+            return full_disk(message, lines, self.log)
+        return BuildError(message, where="\n".join([*lines, log]))
+
+
+def says_full(lines: Iterable[str]) -> bool:
+    """Whether a program says that a disk is full: the store's, the engine's, or a build step's own."""
+    return any(words in line.lower() for line in lines for words in FULL_DISK)
+
+
+def full_disk(message: str, lines: Sequence[str], log: Path) -> BuildError:
+    """The error of a step that a full disk ended: no source and no patch is wrong."""
+    return BuildError(
+        f"a disk is full: {message}",
+        where="\n".join([*lines, f"log: {log}"]),
+        hint="free some on the disk of the store and on that of the engine: ./build.py cache gc --keep 20GB\n"
+        "or set GB10_CACHE_DIR (and Docker's data-root) to a larger disk; finished steps are kept",
+    )
 
 
 def _short(step: str) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 from gb10.containers.buildx.build import BuildRequest, lent_network
-from gb10.containers.buildx.progress import Event, LogLine, StepStarted
+from gb10.containers.buildx.progress import Event, LogLine, StepStarted, full_disk, says_full
 from gb10.containers.connection import Engine
 from gb10.core.compilers_seen import object_name
 from gb10.core.config import variable, without_login
@@ -51,6 +51,9 @@ KEPT: Final = "run the same command again: units in the compile cache are not re
 def diagnosed(error: BuildError, log: Path, text: str, step: str) -> BuildError:
     """The error of a failed compile, from the text of its log; else ``error`` itself."""
     lines, unit = [STEP.sub("", line) for line in text.splitlines()], ""
+    full = [line for line in lines if says_full([line])]
+    if full:
+        return full_disk(error.message.removeprefix("a disk is full: "), full[:3], log)
     for number, line in enumerate(lines):
         failed = FAILED.match(line)
         unit = "/".join(Path(failed[1]).parts[-2:]) if failed else unit  # module and file

@@ -5,7 +5,6 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any, Final, Literal
 
 from packaging.version import Version
@@ -205,6 +204,8 @@ def known_speed(ctx: Context) -> tuple[Speed, str]:
     kept = _read(ctx.store, _machine(ctx)).rates
     if not kept:
         return Speed(), REFERENCE
+    from statistics import median  # noqa: PLC0415 - for a machine that has built
+
     factor, held = median(one.factor for one in kept), median(one.held for one in kept)
     builds = "the last build" if len(kept) == 1 else f"the last {len(kept)} builds"
     speed = Speed(factor, sum(one.seconds for one in kept), own=True, held=held)

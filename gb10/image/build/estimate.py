@@ -10,9 +10,9 @@ from packaging.utils import canonicalize_name
 
 from gb10.containers.connection import Engine
 from gb10.core.compilers_seen import compilers_seen
-from gb10.core.fetch import stored
+from gb10.core.fetch import missing_files
 from gb10.core.fields import requirement_name
-from gb10.core.files import has_hard_links
+from gb10.core.files import Artifact, has_hard_links
 from gb10.core.forecast import Forecast
 from gb10.core.work_state import Part, Unit
 from gb10.errors import BuildError, UsageError
@@ -55,7 +55,8 @@ class Needs:
 
     ``longest`` names the unit that takes most CPU time of those that were measured, and ``longest_seconds`` how much.
     ``compile_seconds`` are those of all compiles together, ``compile_bound`` is what makes them no fewer. ``rates`` is
-    the machine on which the seconds were measured.
+    the machine on which the seconds were measured. ``copies`` are bytes more in the store where its file system has no
+    hard links: what a step sends to the engine is copied for it.
     """
 
     download: int
@@ -67,6 +68,7 @@ class Needs:
     compile_seconds: float = 0.0
     compile_bound: str = ""
     rates: str = ""
+    copies: int = 0
 
     @property
     def foreign(self) -> bool:
@@ -85,11 +87,36 @@ class StepBytes:
     kept: int
 
 
-def step_bytes(ctx: Context, plan: Plan, step: Step, *, hit: bool, engine: Engine | None) -> StepBytes:
-    """What a step moves and leaves. Of a layer it is estimated from its wheels, less what the slimming rules drop."""
-    reads = () if step.kind == "graft" else step.reads  # its wheel is the layer's
+def plan_bytes(
+    ctx: Context, plan: Plan, cached: Mapping[str, bool], engine: Engine | None
+) -> tuple[Mapping[str, StepBytes], StepBytes]:
+    """What each step moves and leaves, and all steps together. What several steps read is downloaded once and kept
+    once; each writes it for its stage.
+    """
+    files = {file.sha256: file for step in plan.steps for file in _reads(step)}
+    lacking = missing_files(ctx.store, files.values())
+    each = {
+        step.name: _step_bytes(ctx, plan, step, lacking, hit=cached[step.name], engine=engine) for step in plan.steps
+    }
+    again = _repeated(file for step in plan.steps for file in _reads(step))
+    missing = [step for step in plan.steps if not cached[step.name]]
+    fetched = _repeated(file for step in missing for file in _reads(step) if file.sha256 in lacking)
+    return each, StepBytes(
+        download=sum(one.download for one in each.values()) - fetched,
+        written=sum(one.written for one in each.values()) - fetched,
+        kept=sum(one.kept for one in each.values()) - again,
+    )
+
+
+def _step_bytes(
+    ctx: Context, plan: Plan, step: Step, lacking: Collection[str], *, hit: bool, engine: Engine | None
+) -> StepBytes:
+    """``lacking`` are files that the store has not. Of a layer it is estimated from its wheels, less what the slimming
+    rules drop.
+    """
+    reads = _reads(step)
     files = sum(file.size for file in reads)
-    absent = 0 if hit else sum(file.size for file in reads if not stored(ctx.store, file).exists())
+    fetched = 0 if hit else sum(file.size for file in reads if file.sha256 in lacking)
     whole = step.download * UNPACKED_RATIO
     layer = max(0.0, whole - 1e6 * _slimmed(plan, step)) if step.kind in UNPACKED else 0.0
     copies = COPIES[bool(engine and engine.containerd)] - 1  # the first is the stage's, before it is slimmed
@@ -98,7 +125,17 @@ def step_bytes(ctx: Context, plan: Plan, step: Step, *, hit: bool, engine: Engin
     else:
         stage = files + whole if step.kind in (*UNPACKED, "tools", "rehearsal", *COMPILED) else 0.0
         written = stage + layer * copies
-    return StepBytes(download=absent, written=0 if hit else int(absent + written), kept=int(files + layer * copies))
+    return StepBytes(download=fetched, written=0 if hit else int(fetched + written), kept=int(files + layer * copies))
+
+
+def _reads(step: Step) -> tuple[Artifact, ...]:
+    return () if step.kind == "graft" else step.reads  # its wheel is the layer's
+
+
+def _repeated(files: Iterable[Artifact]) -> int:
+    """Bytes of files beyond each one's first time."""
+    every = list(files)
+    return sum(file.size for file in every) - sum({file.sha256: file.size for file in every}.values())
 
 
 def _slimmed(plan: Plan, step: Step) -> float:
@@ -132,7 +169,7 @@ def needs(ctx: Context, plan: Plan, cached: Mapping[str, bool], engine: Engine |
     """Totals over the missing steps. ``engine`` is the running engine."""
     absent = [step for step in plan.steps if not cached[step.name]]
     files = {file.sha256: file for step in absent for file in step.reads}
-    download = sum(file.size for file in files.values() if not stored(ctx.store, file).exists())
+    download = sum(files[sha256].size for sha256 in missing_files(ctx.store, files.values()))
     families = [family for step in absent if step.kind in COMPILED for family in kernel_cost(ctx.catalog, plan, step)]
     critical = critical_path(ctx.env, families)
     long = max(families, key=lambda one: one.longest_seconds, default=None)
@@ -148,7 +185,17 @@ def needs(ctx: Context, plan: Plan, cached: Mapping[str, bool], engine: Engine |
         compile_seconds=speed.whole * critical.seconds,
         compile_bound=critical.bound,
         rates=rates,
+        copies=_sent(ctx, absent, engine),
     )
+
+
+def _sent(ctx: Context, absent: Collection[Step], engine: Engine | None) -> int:
+    """Bytes of the files that are sent to an engine at the same time: wheels are compiled beside each other, and beside
+    the layers, which go one by one or all in one solve.
+    """
+    compiled = sum(step.download for step in absent if step.kind in ("rehearsal", *COMPILED))
+    layers = [step.download for step in absent if step.kind == "layer"]
+    return compiled + (max(layers, default=0) if one_by_one(ctx, engine) else sum(layers))
 
 
 def _build_disk(ctx: Context, plan: Plan, absent: Collection[Step], engine: Engine | None) -> float:
@@ -191,12 +238,13 @@ def check_disk_and_memory(ctx: Context, needed: Needs, engine: Engine | None) ->
     if not linked:
         ctx.reporter.say(
             f"the file system of {ctx.store.root} has no hard links: what a step sends to the engine is copied for it, "
-            "which takes longer and, for the time of the step, the size of its files once more"
+            f"which takes longer and up to {needed.copies / 1e9:.1f} GB more of disk while it is sent"
         )
+    copies = 0 if linked else needed.copies
     store, data = ctx.store.root, engine.data if engine else None
-    wanted_on = {store: needed.disk}
+    wanted_on = {store: needed.disk + copies}
     if data is not None and data.stat().st_dev != store.stat().st_dev:  # the engine keeps its data on another disk
-        wanted_on = {store: needed.download, data: needed.disk - needed.download}
+        wanted_on = {store: needed.download + copies, data: needed.disk - needed.download}
     for folder, wanted in wanted_on.items():
         if wanted > shutil.disk_usage(folder).free:
             raise BuildError(
@@ -259,7 +307,7 @@ def _compiles(ctx: Context, plan: Plan, absent: Collection[Step]) -> Iterator[Pa
 
 def _rest(ctx: Context, plan: Plan, absent: Collection[Step], *, alone: bool) -> Iterator[Part]:
     files = {file.sha256: file for step in absent if step.kind not in COMPILED for file in step.reads}
-    size = sum(file.size for file in files.values() if not stored(ctx.store, file).exists())
+    size = sum(files[sha256].size for sha256 in missing_files(ctx.store, files.values()))
     if size and any(step.kind == "image" for step in absent):
         yield Part(name=DOWNLOAD, units=(Unit(DOWNLOAD, size / DOWNLOAD_RATE, 0),))
     bases = [Unit(step.name, ROOTFS_SECONDS) for step in absent if step.kind == "rootfs"]
@@ -315,7 +363,7 @@ def obstacles(ctx: Context, plan: Plan, cached: Mapping[str, bool], apt: Path | 
 def _mirror_problem(ctx: Context, plan: Plan, cached: Mapping[str, bool], apt: Path | None) -> UsageError | None:
     """An error when Debian packages must be downloaded and no mirror is known; else None."""
     bases = [step for step in plan.of_kind("rootfs") if not cached[step.name]]
-    if all(stored(ctx.store, file).exists() for step in bases for file in step.files):
+    if not missing_files(ctx.store, (file for step in bases for file in step.files)):
         return None
     try:
         mirror_url(ctx.env, apt)

@@ -22,9 +22,9 @@ from gb10.image.moe.file_verdict import FileVerdict, judge_files
 from gb10.image.moe.image_files import ENGINES, read_image
 from gb10.image.moe.input_files import Sizes
 from gb10.image.plan.catalog import DEFAULT_ENGINE
-from gb10.image.plan.plan_record import NAMESPACE, SLIM, RecordedPlan
+from gb10.image.plan.plan_record import SLIM, RecordedPlan
 from gb10.image.plan.render import part_dockerfile
-from gb10.image.plan.values import Plan, Step
+from gb10.image.plan.values import NAMESPACE, Plan, Step
 from gb10.image.proof.check import Facts
 from gb10.image.proof.reading import ImageScan
 from gb10.image.proof.scans import PLAN, SCANS, kept_image, known_image, known_layers, own_changes, own_plan

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from gb10.core.fields import ARCHITECTURES, Architecture, requirement_name
 from gb10.image.plan.options import Options, PatchUse
-from gb10.image.plan.values import SCHEMA, Plan, Step, build_tools, on_each_machine, wheel_inputs
+from gb10.image.plan.values import NAMESPACE, SCHEMA, Plan, Step, build_tools, on_each_machine, wheel_inputs
 from gb10.image.recipe.base_image import BaseImage
 from gb10.image.recipe.image_recipe import Base, BasePackages, Recipe, Source
 from gb10.image.recipe.kernel_sets import content
@@ -128,7 +128,6 @@ def _patch(use: PatchUse, diffs: Mapping[str, bytes]) -> dict[str, object]:
     return {**told, "layout": use.layout.model_dump(), "diff": base64.b64encode(diffs.get(use.sha256, b"")).decode()}
 
 
-NAMESPACE: Final = "io.github.gb10"
 SLIM: Final = f"{NAMESPACE}.slim"
 """The label with the slimming rules that were applied to an image; with ``.mb``, the MB that they save."""
 LOCAL_ONLY: Final = f"{SLIM}.local-only"

@@ -17,11 +17,11 @@ from gb10.core.files import digest
 from gb10.core.host import Host
 from gb10.core.machine import ARCHITECTURES
 from gb10.core.reporter import Reporter, Task
-from gb10.errors import EngineError, Gb10Error, PublishError
+from gb10.errors import FULL_DISK, EngineError, Gb10Error, PublishError
 from gb10.image.build.stage import ready_engine
 from gb10.image.context import Context
 from gb10.image.publish.immutable_tags import KEYED
-from gb10.image.publish.retries import FULL, patiently, tells
+from gb10.image.publish.retries import patiently, tells
 from gb10.image.publish.signing import check_signers, require_signer
 
 ROOM = "make room there (docker system df shows what takes it); what had arrived was given back"
@@ -105,7 +105,7 @@ def _moved(reporter: Reporter, task: Task, name: str, holding: Holder) -> Moves:
         )
         holding.drop()
     except PublishError as error:
-        if not tells(error, FULL):
+        if not tells(error, FULL_DISK):
             raise
         holding.drop()
         raise PublishError(f"the disk of {task.name} is full", where=error.message, hint=ROOM) from error

@@ -8,10 +8,9 @@ from functools import partial
 from gb10.containers.registry.transfer import Moves
 from gb10.core.proc import SILENT, CommandFailedError
 from gb10.core.reporter import Reporter, Task
-from gb10.errors import PublishError
+from gb10.errors import FULL_DISK, PublishError
 
 PAUSES = (2.0, 4.0)  # seconds before the second and the third try
-FULL = ("no space left on device", "disk quota exceeded")
 REFUSED = (
     "denied",
     "unauthorized",
@@ -55,7 +54,7 @@ def patiently(
             transfer(moves)
             return moves
         except PublishError as error:
-            if not pauses or moves.retried or stalled(error) or tells(error, FULL + REFUSED):
+            if not pauses or moves.retried or stalled(error) or tells(error, FULL_DISK + REFUSED):
                 raise
             pause = pauses.pop(0)
             reporter.say(f"{task.name}: {error.message}; trying again in {pause:.0f} s")

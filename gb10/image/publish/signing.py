@@ -14,7 +14,7 @@ from gb10.containers.registry.referrers import CREATED, Artifact, Descriptor, op
 from gb10.core.host import Host
 from gb10.core.proc import CommandFailedError, capture
 from gb10.errors import UsageError, VerifyError
-from gb10.image.plan.plan_record import NAMESPACE
+from gb10.image.plan.values import NAMESPACE
 
 WHEELS: Final = "gb10-wheels"
 IMAGES: Final = "gb10-images"

@@ -12,7 +12,7 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from gb10.core.files import digest
+from gb10.core.files import DoubtedFileError, digest, read_state_file
 from gb10.core.inputs_digest import inputs_digest
 from gb10.image.context import Context
 from gb10.image.plan.catalog import ROOT
@@ -36,13 +36,16 @@ def planned(ctx: Context, request: Request, *, shown: bool) -> Plan:
         return _made(ctx, request)
     words = ("plan", os.uname().machine, version("uv"), json.dumps(asdict(request)))
     inputs = inputs_digest(words, ctx.env)
+    if inputs is None:
+        return _made(ctx, request)
     place = ctx.store.entry(ROOM, f"{digest([str(ROOT), *words])[:32]}.json")  # other checkouts have their own
     kept = _read(place, inputs)
     if kept:
         return kept
     before = ctx.reporter.lines
     plan = _made(ctx, request)
-    if ctx.reporter.lines == before:
+    # a file that changed meanwhile may be as before tomorrow
+    if ctx.reporter.lines == before and inputs_digest(words, ctx.env) == inputs:
         text = _plans().dump_json(plan)
         if _plans().validate_json(text) == plan:
             with suppress(OSError):  # a full or read-only disk: the next call plans again
@@ -64,12 +67,11 @@ def _made(ctx: Context, request: Request) -> Plan:
 
 
 def _read(place: Path, inputs: str) -> Plan | None:
-    """The kept plan, if it is whole and of these inputs."""
+    """The kept plan, if it is whole, of these inputs, and this user's alone to write."""
     try:
-        with place.open("rb") as kept:
-            head, _, text = kept.read(LARGEST).partition(b"\n")
+        head, _, text = read_state_file(place, LARGEST)[0].partition(b"\n")
         return _plans().validate_json(text) if head == _head(inputs, text).encode() else None
-    except (OSError, ValidationError):  # none yet, or another user's: the plan is made anew
+    except (OSError, DoubtedFileError, ValidationError):  # none yet, or one to doubt: the plan is made anew
         return None
 
 

@@ -14,11 +14,8 @@ from gb10.errors import UsageError
 from gb10.image.mods.declaration import CommunityMod, community_mods, unfit
 from gb10.image.mods.read import find_mod, mod_names, read_files
 from gb10.models.issue import Issue, in_order
-from gb10.models.launches.launch_forms import launches_of
 from gb10.models.lint.engine_words import own_releases
-from gb10.models.lint.lint_launches import lint_launches
 from gb10.models.lint.lint_parts import Linted
-from gb10.models.lint.linting import lint
 from gb10.models.lint.rule import Rule
 from gb10.models.lint.served import ImageFacts, lint_case
 from gb10.models.load.loading import load_model_recipe
@@ -216,6 +213,10 @@ def linted(file: RecipeFile, rules: Sequence[Rule], judged: Judged | None = None
 
     Raises UsageError when it cannot be read.
     """
+    from gb10.models.launches.launch_forms import launches_of  # noqa: PLC0415 - for lint: `run` does without
+    from gb10.models.lint.lint_launches import lint_launches  # noqa: PLC0415 - the same
+    from gb10.models.lint.linting import lint  # noqa: PLC0415 - the same
+
     text, asked = read_text(file.path), judged or Judged()
     launches = launches_of(text, file.shown)
     if launches is not None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from gb10.core.config import unknown_variables, with_settings
+from gb10.core.config import store_root, unknown_variables, with_settings
 from gb10.core.host import Host
 from gb10.core.installation import ROOT
 from gb10.core.reporter import Reporter
-from gb10.core.store import open_store, store_root
+from gb10.core.store import open_store
 from gb10.errors import EmptySelectionError, Gb10Error, UsageError
 from gb10.models.load.loading import is_recipe
 from gb10.models.load.safe_yaml import LARGEST

@@ -85,3 +85,24 @@ def test_a_damaged_answer_is_made_again(store: Store, damage: str, capsys: pytes
     place.write_text(damage, encoding="utf-8")
     assert main(["cache", "ls"]) == 0
     assert (capsys.readouterr().out, place.read_bytes()) == (before, whole)
+
+
+def test_an_answer_that_others_may_write_is_made_again(store: Store) -> None:
+    assert main(["cache", "ls"]) == 0
+    place = answer(store)
+    answer(store).write_text(
+        json.dumps({**json.loads(place.read_bytes()), "needed": [["wheels", "k", "a false reason"]]}), encoding="utf-8"
+    )
+    place.chmod(0o666)
+    assert main(["cache", "ls"]) == 0
+    assert "a false reason" not in place.read_text(encoding="utf-8")
+
+
+def test_gc_removes_the_answer_of_earlier_versions(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    former = store.root / "needed.json"
+    former.touch()
+    assert main(["cache", "gc", "--keep", "1GB", "--dry-run"]) == 0
+    assert former.exists()
+    assert main(["cache", "gc", "--keep", "1GB"]) == 0
+    assert not former.exists()
+    assert f"removed {former}: an earlier version of gb10 kept it" in " ".join(capsys.readouterr().err.split())

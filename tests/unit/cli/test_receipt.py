@@ -1,5 +1,6 @@
 """Receipts: found again only by the same command line, settings and files."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import typer
 
 from gb10.cli import receipt
 from gb10.cli.build import image
-from gb10.cli.receipt import read_receipt, receipt_path
+from gb10.cli.receipt import read_receipt, receipt_path, write_receipt
 from gb10.core import inputs_digest
 from gb10.image.plan.catalog import ROOT
 
@@ -76,6 +77,46 @@ def test_every_folder_of_the_plan_is_in_the_digest(tmp_path: Path, monkeypatch: 
         (tmp_path / name).touch()
         paths.add(receipt_path(tmp_path, BASE, {}, ()))
     assert len(paths) == 5
+
+
+@pytest.mark.parametrize("odd", ["a folder of links", "a folder that is a link", "a link to itself"])
+def test_a_folder_that_cannot_be_read_whole_has_no_receipt(
+    odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs_digest, "ROOT", tmp_path)
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    assert receipt_path(tmp_path, BASE, {}, ())
+    match odd:
+        case "a folder of links":
+            (tmp_path / "recipes/images").symlink_to(tmp_path / "elsewhere")
+        case "a folder that is a link":
+            (tmp_path / "patches").symlink_to(tmp_path / "elsewhere")
+        case _:
+            (tmp_path / "recipes/a.yaml").symlink_to("a.yaml")
+    found = receipt_path(tmp_path, BASE, {}, ())
+    assert (found is None) is (odd != "a folder that is a link")  # os.walk enters that one
+
+
+def test_a_name_of_any_bytes_is_in_the_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs_digest, "ROOT", tmp_path)
+    (tmp_path / "recipes").mkdir()
+    before = receipt_path(tmp_path, BASE, {}, ())
+    (tmp_path / "recipes" / os.fsdecode(b"caf\xe9.yaml")).touch()
+    after = receipt_path(tmp_path, BASE, {}, ())
+    assert before
+    assert after
+    assert before != after
+
+
+def test_a_receipt_that_others_may_write_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "receipts/one"
+    kept = receipt.Receipt(host="unix:///x", id="", tags=(), proof="", digest="", summary=(), document={})
+    write_receipt(place, kept)
+    monkeypatch.setattr(receipt, "_holds", lambda _: True)
+    assert read_receipt(place)
+    place.chmod(0o666)
+    assert read_receipt(place) is None
 
 
 def test_every_choice_has_a_receipt_of_its_own(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Progress: BuildKit's rawjson becomes events."""
 
 import base64
+import io
 import json
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from gb10.containers.buildx.progress import (
     LogLine,
     Note,
     RawJson,
+    Record,
     StepDone,
     StepFailed,
     StepStarted,
@@ -53,6 +55,37 @@ def test_a_cached_step_and_a_mere_lookup() -> None:
 def test_a_failed_step() -> None:
     told = _events({"vertexes": [RUN]}, {"vertexes": [DONE | {"error": "exit code: 1"}]}, indent=None)
     assert told[-1] == StepFailed("[a 1/1] RUN make", "exit code: 1")
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [StepFailed("[a 1/1] RUN make", "write /x: no space left on device")],  # BuildKit's own, at an export
+        [
+            LogLine("[a 1/1] RUN make", "tar: a: Cannot write: No space left on device"),
+            StepFailed("[a 1/1] RUN make", "1"),
+        ],
+        [Note("ERROR: failed to receive status: write /run/buildx: disk quota exceeded")],
+    ],
+)
+def test_a_full_disk_is_named_with_a_way_on(events: list[Event]) -> None:
+    record = Record(out=io.StringIO(), log=Path("/logs/a.log"), on_event=lambda _: None)
+    for event in events:
+        record.take(event)
+    error = record.error("image")
+    assert error.message.startswith("a disk is full: ")
+    assert "log: /logs/a.log" in (error.where or "")
+    assert (error.hint or "").startswith(
+        "free some on the disk of the store and on that of the engine: ./build.py cache"
+    )
+
+
+def test_another_failure_is_no_full_disk() -> None:
+    record = Record(out=io.StringIO(), log=Path("/logs/a.log"), on_event=lambda _: None)
+    record.take(LogLine("[b 1/1] RUN cp", "No space left on device"))  # of another step, that went on
+    record.take(StepFailed("[a 1/1] RUN make", "exit code: 1"))
+    error = record.error("image")
+    assert (error.message, error.hint) == ("build step failed: [a 1/1] RUN make", None)
 
 
 def test_a_transfer_and_buildx_own_words() -> None:

@@ -4,8 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from gb10.core.config import read_settings, unknown_variables, with_cache_dir, with_settings, without_login
-from gb10.core.store import store_root
+from gb10.core.config import (
+    read_settings,
+    store_root,
+    unknown_variables,
+    with_cache_dir,
+    with_settings,
+    without_login,
+)
 from gb10.errors import UsageError
 from gb10.image.patches.verdict import releases_in_words
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from gb10.core import reporter
-from gb10.core.store import FOREIGN_AGE, Store, open_store, store_root
+from gb10.core.config import store_root
+from gb10.core.store import FOREIGN_AGE, Store, open_store
 from gb10.errors import UsageError
 
 

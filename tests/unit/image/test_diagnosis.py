@@ -152,3 +152,21 @@ def test_a_killed_compiler_is_told_before_its_complaint() -> None:
     complaint, source = "#9 /source/include/flashinfer/activation", "#9   static int"
     assert "was killed, as Linux does" in told(REFUSED.replace(complaint, f"#9 Killed\n{complaint}"))
     assert "does not compile" in told(REFUSED.replace(source, f"#9 Killed signal terminated program cc1plus\n{source}"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ccA.s: fatal error: error writing to ccA.s: No space left on device",
+        "fatal   : Could not open output file 'tmpxft_1.cubin': No space left on device",
+        "OSError: [Errno 122] Disk quota exceeded: '/build/a.o'",
+    ],
+)
+def test_a_full_disk_is_no_defect_of_a_source(said: str) -> None:
+    complaint = '#9 /source/include/flashinfer/activation.cuh(25): error: identifier "no_such_thing" is undefined'
+    error = told(REFUSED.replace(complaint, f"#9 {said}"))
+    assert error.startswith("error: a disk is full: ")
+    assert said in error
+    assert "hint: free some on the disk of the store and on that of the engine" in error
+    assert "does not compile" not in error
+    assert "fix that line" not in error

@@ -1,13 +1,16 @@
 """Plans that are shown may be kept ones: the same plan, of the same files and settings, or it is made anew."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gb10.cli import main
 from gb10.core.inputs_digest import inputs_digest
 from gb10.core.reporter import Reporter
+from gb10.errors import UsageError
 from gb10.image.context import Context, open_context
 from gb10.image.plan.values import Plan
 from gb10.image.recipe.arch import ARCHES
@@ -93,9 +96,69 @@ def test_another_setting_and_another_file_make_it_anew(
     planned(ctx, PLAIN, shown=True)
     planned(replace(ctx, env={**ctx.env, "GB10_JOBS": "3"}), PLAIN, shown=True)
     assert maker.made == 2
-    monkeypatch.setattr(kept_plan, "inputs_digest", lambda *given: inputs_digest(*given)[::-1])  # as of other files
+    monkeypatch.setattr(kept_plan, "inputs_digest", lambda *given: f"{inputs_digest(*given)}0")  # as of other files
     planned(ctx, PLAIN, shown=True)
     assert (maker.made, len(kept(ctx))) == (3, 1)
+
+
+@pytest.mark.parametrize("doubt", ["others may write it", "a link"])
+def test_one_that_another_user_may_have_written_is_made_anew(ctx: Context, maker: Maker, doubt: str) -> None:
+    plan = planned(ctx, PLAIN, shown=True)
+    (place,) = kept(ctx)
+    if doubt == "a link":
+        place.symlink_to(place.rename(ctx.store.root / "elsewhere"))
+    else:
+        place.chmod(0o666)
+    assert planned(ctx, PLAIN, shown=True) == plan
+    assert maker.made == 2
+    assert (place.is_symlink(), place.stat().st_mode & 0o777) == (False, 0o644)
+    planned(ctx, PLAIN, shown=True)
+    assert maker.made == 2
+
+
+def test_one_kept_under_a_loose_umask_is_found(ctx: Context, maker: Maker) -> None:
+    before = os.umask(0)
+    try:
+        planned(ctx, PLAIN, shown=True)
+    finally:
+        os.umask(before)
+    planned(ctx, PLAIN, shown=True)
+    assert maker.made == 1
+
+
+def test_a_file_that_changes_while_a_plan_is_made(
+    ctx: Context, maker: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "recipes").mkdir()
+    file = tmp_path / "recipes/a.yaml"
+    file.write_text("as before", encoding="utf-8")
+    monkeypatch.setattr("gb10.core.inputs_digest.ROOT", tmp_path)
+
+    def edited(ctx: Context, request: Request) -> Plan:
+        file.write_text("something else", encoding="utf-8")
+        return maker(ctx, request)
+
+    monkeypatch.setattr(kept_plan, "_made", edited)
+    planned(ctx, PLAIN, shown=True)
+    file.write_text("as before", encoding="utf-8")
+    monkeypatch.setattr(kept_plan, "_made", maker)
+    planned(ctx, PLAIN, shown=True)
+    assert maker.made == 2
+
+
+@pytest.mark.parametrize("words", [("--save", "mine.yaml"), ("--dockerfile",), ("--bake",)])
+def test_what_builds_may_come_of_takes_no_kept_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    seen: list[bool] = []
+
+    def look(ctx: Context, request: Request, *, shown: bool) -> Plan:
+        seen.append(shown)
+        raise UsageError("enough")
+
+    monkeypatch.setattr("gb10.cli.build.plan.planned", look)
+    monkeypatch.setenv("GB10_CACHE_DIR", str(tmp_path))
+    assert (main(["plan", *words]), main(["plan"]), seen) == (2, 2, [False, True])
 
 
 @pytest.mark.parametrize(
@@ -124,6 +187,14 @@ def test_one_that_said_something_says_it_again(ctx: Context, monkeypatch: pytest
         planned(ctx, PLAIN, shown=True)
     assert reporter.lines == 2
     assert kept(ctx) == []
+
+
+def test_of_a_checkout_that_cannot_be_read_whole_nothing_is_kept(
+    ctx: Context, maker: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_plan, "inputs_digest", lambda *_: None)
+    assert planned(ctx, PLAIN, shown=True).key == planned(ctx, PLAIN, shown=True).key
+    assert (maker.made, kept(ctx)) == (2, [])
 
 
 def test_a_full_disk_only_costs_time(ctx: Context, maker: Maker, monkeypatch: pytest.MonkeyPatch) -> None:

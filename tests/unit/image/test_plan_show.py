@@ -8,11 +8,12 @@ import pytest
 from gb10.cli.build.plan_show import print_plan
 from gb10.cli.patch.mods import fit, listed
 from gb10.image.build.cache_status import CacheStatus
-from gb10.image.build.estimate import needs, step_bytes
+from gb10.image.build.estimate import needs, plan_bytes
 from gb10.image.context import open_context
 from gb10.image.mods.read import find_mod
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import GEMM, plan_program
+from gb10.image.plan.values import Plan
 from gb10.image.request.planning import Request, make_plan
 from tests.recipes import SHIPPED
 
@@ -28,6 +29,10 @@ def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str], columns: int, targ
             ctx, plan, CacheStatus(engine=None, cached=there, needs=needs(ctx, plan, there, None)), as_json=False
         )
     return capsys.readouterr().out.splitlines()
+
+
+def names(plan: Plan) -> list[str]:
+    return [step.name for step in plan.steps]
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 100, 160])
@@ -49,11 +54,28 @@ def test_no_key_is_cut_and_no_line_ends_with_a_blank(
 def test_a_step_that_is_there_moves_nothing_and_keeps_what_it_has(tmp_path: Path) -> None:
     ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=-1)
     plan = make_plan(ctx, Request(engine="vllm", arch="12.1f"))
+    every, hits = (plan_bytes(ctx, plan, dict.fromkeys(names(plan), hit), None)[0] for hit in (False, True))
     for step in plan.steps:
-        missing, there = (step_bytes(ctx, plan, step, hit=hit, engine=None) for hit in (False, True))
+        missing, there = every[step.name], hits[step.name]
         assert (there.download, there.written, there.kept) == (0, 0, missing.kept)
         assert missing.download == (0 if step.kind == "graft" else step.download)
         assert missing.written >= missing.kept >= missing.download
+
+
+def test_totals_have_each_file_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=-1)
+    plan = make_plan(ctx, Request(engine="vllm", arch="12.1f"))
+    there = {step.name: False for step in plan.steps}
+    moved, total = plan_bytes(ctx, plan, there, None)
+    each = moved.values()
+    assert total.download == needs(ctx, plan, there, None).download
+    twice = sum(one.download for one in each) - total.download
+    assert twice > 1e9  # the tools of each compile, which each of them unpacks again
+    assert sum(one.written for one in each) - total.written == twice
+    assert sum(one.kept for one in each) - total.kept == twice
+    line = next(line for line in shown(tmp_path, capsys, 160) if line.startswith("to write about "))
+    assert f"{total.written / 1e9:.1f} GB in all" in line
+    assert line.endswith(f"{total.kept / 1e9:.1f} GB in store and engine; what is compiled is not counted")
 
 
 def test_what_is_kept_is_less_by_what_the_rules_leave_out(tmp_path: Path) -> None:
@@ -61,10 +83,10 @@ def test_what_is_kept_is_less_by_what_the_rules_leave_out(tmp_path: Path) -> Non
     slim, whole = (
         make_plan(ctx, Request(engine="vllm", arch="12.1f", slim=extent)) for extent in ("publishable", "none")
     )
-    kept = [
-        sum(step_bytes(ctx, plan, step, hit=False, engine=None).kept for step in plan.of_kind("layer"))
-        for plan in (slim, whole)
-    ]
+    kept = []
+    for plan in (slim, whole):
+        each, _ = plan_bytes(ctx, plan, dict.fromkeys(names(plan), False), None)
+        kept.append(sum(each[step.name].kept for step in plan.of_kind("layer")))
     saved = sum(rule.saved for rule in slim.slim) * 1e6
     assert kept[1] - kept[0] == pytest.approx(saved, rel=0.01)
 

@@ -2,14 +2,17 @@
 
 import errno
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
+from gb10.containers.connection import Endpoint, Engine
 from gb10.core.files import NO_LINKS, link_or_copy
 from gb10.core.store import Store, file_sha256
+from gb10.errors import BuildError
 from gb10.image.build.contexts import build_context, wheels
 from gb10.image.build.estimate import check_disk_and_memory, needs
 from gb10.image.context import open_context
@@ -80,3 +83,29 @@ def test_it_is_said_before_the_build(
     check_disk_and_memory(ctx, needs(ctx, plan, {step.name: True for step in plan.steps}, None), None)
     assert ("has no hard links: what a step sends" in capsys.readouterr().err) is not links
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one disk", "the engine's is another"])
+def test_disk_for_the_copies_is_asked_for(
+    tmp_path: Path, memory_disk: Path, monkeypatch: pytest.MonkeyPatch, apart: bool
+) -> None:
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=-1)
+    plan = make_plan(ctx, Request(engine="vllm", arch="12.1f"))
+    needed = needs(ctx, plan, {step.name: False for step in plan.steps}, None)
+    sizes = {step.name: step.download for step in plan.steps}
+    compiled = sum(sizes[step.name] for step in plan.of_kind("wheel"))
+    assert needed.copies == compiled + max(sizes[step.name] for step in plan.of_kind("layer"))
+    other = next(one for one in (memory_disk, ROOT) if one.stat().st_dev != tmp_path.stat().st_dev)
+    endpoint = Endpoint(host="unix:///x", origin="test")
+    there = Engine(kind="user", endpoint=endpoint, version="1", api="1.41", containerd=False, data=other)
+    engine = there if apart else None
+    enough = (needed.download if apart else needed.disk) + 1
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda folder: usage._replace(free=enough if Path(folder) == tmp_path else 1 << 50)
+    )
+    monkeypatch.setattr("gb10.image.build.estimate.memory", lambda: needed.memory)
+    check_disk_and_memory(ctx, needed, engine)
+    monkeypatch.setattr(os, "link", refusing(errno.EPERM))
+    with pytest.raises(BuildError, match="not enough disk"):
+        check_disk_and_memory(ctx, needed, engine)
