@@ -19,7 +19,7 @@ from gb10.serving.selftest.outcome import Report, Result, StepReport
 from gb10.serving.selftest.scene import Asked
 from gb10.serving.selftest.selftest_page import SIGNS
 from gb10.serving.selftest.step_running import run_steps
-from gb10.serving.selftest.step_table import QUICK, STEPS, WHOLE, Step, chosen, left_out
+from gb10.serving.selftest.step_table import QUICK, STEPS, WHOLE, Step, chosen, left_out, left_out_lines
 
 FOLDER: Final = "gb10-selftest-%Y%m%d-%H%M%S"
 SCHEMA: Final = "gb10/selftest-steps/v1"
@@ -134,10 +134,12 @@ def run(
         return
     with open_scene(ctx, asked, folder, resume=resume) as scene:
         wanted = chosen(steps or (), able(scene), quick=asked.quick, experts=scene.may_have_experts)
-        for line in () if steps else left_out(able(scene)):
+        unasked = left_out(wanted, able(scene), named=bool(steps), quick=asked.quick)
+        for line in () if steps else left_out_lines(unasked):
             ctx.reporter.say(line)
         ctx.reporter.say(f"{len(wanted)} steps, at most {_minutes(wanted, asked)}; results: {folder}")
-        report = run_steps(scene, wanted, quick=asked.quick, resume=resume, show=(lambda _: None) if as_json else _show)
+        show = (lambda _: None) if as_json else _show
+        report = run_steps(scene, wanted, quick=asked.quick, resume=resume, show=show, unasked=unasked)
         document = scene.folder.write(report)
     if as_json:
         print_json(document)
@@ -202,9 +204,10 @@ def _print_dry(ctx: Context, asked: Asked, names: Sequence[str], folder: Path, *
     """What would run, with what is here."""
     with open_scene(ctx, asked, None, resume=False) as scene:
         wanted = chosen(names, able(scene), quick=asked.quick, experts=scene.may_have_experts)
-        without = () if names else left_out(able(scene))
+        unasked = left_out(wanted, able(scene), named=bool(names), quick=asked.quick)
+        without = [] if names else left_out_lines(unasked)
     if as_json:
-        print_json({"schema": SCHEMA, "steps": _rows(wanted, asked), "left_out": list(without), "here": scene.sizes})
+        print_json({"schema": SCHEMA, "steps": _rows(wanted, asked), "left_out": without, "here": scene.sizes})
         return
     _print_steps(ctx, wanted, asked, as_json=False)
     for line in (*scene.sizes, *without):

@@ -16,6 +16,7 @@ from gb10.image.plan.catalog import ROOT
 from gb10.serving.claims.claim_files import load_claims
 from gb10.serving.selftest import compared_steps, machine_steps, node_steps, server_steps
 from gb10.serving.selftest.answers import (
+    AT_ONCE,
     CANARY_TOKENS,
     QUESTIONS,
     Answer,
@@ -42,7 +43,7 @@ from gb10.serving.selftest.outcome import (
 )
 from gb10.serving.selftest.server_logs import CACHE, WEIGHTS, backends, disagreements, figure, transport, tuned_files
 from gb10.serving.selftest.step_running import OverrunError, limited
-from gb10.serving.selftest.step_table import AGAIN_S, QUICK, STEPS, WHOLE, chosen, left_out
+from gb10.serving.selftest.step_table import AGAIN_S, QUICK, STEPS, WHOLE, Need, chosen, left_out, left_out_lines
 
 SCHEMA = json.loads((ROOT / "docs/schemas/selftest-v1.schema.json").read_text(encoding="utf-8"))
 
@@ -60,14 +61,16 @@ def test_a_step_that_asks_has_the_time_for_its_tokens() -> None:
         "prefix": 3 * 64,
         "greedy": 2 * len(QUESTIONS) * compared_steps.TOKENS,
         "guard": 4 * CANARY_TOKENS + CANARY_TOKENS + 160,
-        "drafts": (4 + len(compared_steps.SIZES)) * CANARY_TOKENS,
         "speed": 3 * 256,
     }
+    canaries = (4 + len(AT_ONCE)) * CANARY_TOKENS
+    tokens["greedy"] += canaries
     prompts = {"prefix": 3000, "speed": (1 + 4 + 8) * 1024}
     budgets = {one.id: one.budget_s for one in STEPS}
     assert [name for name, count in tokens.items() if count / 15 + prompts.get(name, 0) / 500 > budgets[name]] == []
-    for name in ("second", "against"):
-        assert len(QUESTIONS) * compared_steps.TOKENS / 15 < budgets[name] - AGAIN_S
+    compared = len(QUESTIONS) * compared_steps.TOKENS
+    for name, count in {"drafts": compared + canaries, "switches": compared, "against": compared}.items():
+        assert count / 15 < budgets[name] - AGAIN_S
 
 
 def test_what_is_given_decides_the_steps_and_each_other_one_is_named() -> None:
@@ -77,9 +80,39 @@ def test_what_is_given_decides_the_steps_and_each_other_one_is_named() -> None:
     assert {"power", "server", "guard"} <= quick
     assert not {"gemm", "batches"} & quick
     assert "moe-files" not in {one.id for one in chosen([], frozenset({"server"}), quick=False, experts=False)}
-    named = ", ".join(left_out(frozenset({"machine"})))
-    assert all(one.id in named for one in STEPS if one.need != "machine")
-    assert left_out(frozenset(one.need for one in STEPS)) == []
+
+
+def test_a_step_that_nobody_asked_for_is_named_with_what_asks_for_it() -> None:
+    machine, everything = frozenset[Need]({"machine"}), frozenset(one.need for one in STEPS)
+    found = left_out(chosen([], machine, quick=False), machine, named=False, quick=False)
+    assert set(found) == {one.id for one in STEPS if one.need != "machine"}
+    assert found["image"].startswith("--image REF")
+    assert left_out(chosen([], everything, quick=False), everything, named=False, quick=False) == {}
+    quick = left_out(chosen([], everything, quick=True), everything, named=False, quick=True)
+    assert quick["gemm"] == "--quick leaves it out; --step gemm"
+    dense = left_out(chosen([], everything, quick=False, experts=False), everything, named=False, quick=False)
+    assert dense == dict.fromkeys(("moe-files", "switches"), "the model has no experts")
+    lines = left_out_lines({**dense, **quick})
+    assert [one.partition(": ")[2].partition(": ")[2] for one in lines] == [
+        "the model has no experts",
+        "--quick leaves it out",
+    ]
+
+
+def test_a_report_has_what_nobody_asked_for(tmp_path: Path) -> None:
+    """In report.json, on the page and in the text; and it counts as neither checked nor failed."""
+    step = replace(planted_report("").steps[0], outcome=holds())
+    other = replace(step, id="image", outcome=unchecked("not asked for: --image REF"), asked=False)
+    report = replace(planted_report(""), steps=[step, other])
+    assert report.counts == "1 holds, 0 do not hold, 0 not checked, 1 not asked for"
+    assert (report.of(Result.UNCHECKED), report.unasked) == ([], [other])
+    folder = Folder(tmp_path / "r", Cleaner([]), {})
+    document = folder.write(report)
+    jsonschema.validate(document, SCHEMA)
+    assert [one["asked"] for one in document["steps"]] == [True, False]
+    for name in ("report.html", "report.txt"):
+        assert "not asked for: --image REF" in (folder.path / name).read_text(encoding="utf-8"), name
+    assert "Nobody asked for these steps" in (folder.path / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_step_by_its_name_brings_the_server_that_it_needs() -> None:
@@ -447,7 +480,7 @@ def test_rounding_may_decide_between_two_tokens_that_lie_near_and_no_others(
 
 
 def test_a_step_that_goes_on_with_others_brings_them() -> None:
-    assert [one.id for one in chosen(["drafts"], frozenset(), quick=False)] == ["server", "greedy", "second", "drafts"]
+    assert [one.id for one in chosen(["drafts"], frozenset(), quick=False)] == ["server", "greedy", "drafts"]
     assert [one.id for one in chosen(["against"], frozenset(), quick=False)] == ["server", "greedy", "against"]
     assert [one.id for one in chosen(["rank-death"], frozenset(), quick=False)] == ["server", "rank-death"]
     assert "switches" not in {one.id for one in chosen([], frozenset({"server"}), quick=False, experts=False)}
