@@ -90,6 +90,57 @@ def test_a_good_server_passes_and_its_report_names_nobody(tmp_path: Path, monkey
         assert [one for one in (HOST, USER, TOKEN, ADDRESS, "1982734650012") if one in text] == [], path.name
 
 
+STRANGERS = {
+    "IPv4": "10.20.30.41",
+    "IPv6": "2001:db8:85a3::8a2e:370:7334",
+    "MAC": "a0:36:bc:12:34:56",
+    "GPU": "GPU-5d1c7e52-8a0b-4f3e-9c55-0123456789ab",
+    "serial number": "XK77120A9",
+    "comment of a key": "annas-laptop",
+    "token": "hf_" + "ZxCvBnMaSdFgHjKlQwErTyUiOpZxCvBnMa",
+    "user": "annamaria",
+    "host": "spark-55c1",
+    "e-mail": "anna.maria@lab.example.org",
+}
+SAID = [
+    "Nov 28 09:00:00 {host} vllm[12]: listening on {IPv4}:8000 and [{IPv6}]:8000, link/ether {MAC}",
+    "{host}:724:724 [0] NCCL INFO Bootstrap : Using eth0:{IPv4}<0>",
+    "GPU 0: NVIDIA GB10 (UUID: {GPU}), Serial Number : {serial number}",
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8Gq1 {comment of a key}",
+    "OSError: /home/{user}/models/x is not a folder; mail {e-mail}; token {token}",
+    "RuntimeError: http://{host}:8000 of {user}@{host}, /home/{user}/x, {IPv4}, {token}: CUDA error",
+]
+"""Of a machine and a user that no file of this machine names."""
+
+
+def test_what_the_driver_a_program_a_server_and_an_error_say_names_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "\n".join(SAID).format_map(STRANGERS)
+    (tmp_path / "said").write_text(f"{text}\n", encoding="utf-8")
+    row = f"NVIDIA GB10 {STRANGERS['GPU']}, 12.1, 580.95.05 {STRANGERS['host']}.local:1, 124610"
+    smi = f"#!/bin/sh\ncase $1 in --query-gpu=name,compute*) echo '{row}' ;; *) cat {tmp_path}/said ;; esac\n"
+    for name, script in {"nvidia-smi": smi, "python": f"#!/bin/sh\ncat {tmp_path}/said\nexit 1\n"}.items():
+        (tmp_path / name).write_text(script, encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    fails = ("--launch", f"sh -c 'cat {tmp_path}/said; exit 3' {{port}}", "--python", str(tmp_path / "python"))
+    code, document, said = selftest(tmp_path / "fails", *fails, *steps("machine", "limits", "server"))
+    assert (code, results(document)["limits"], results(document)["server"]) == (9, "not checked", "does not hold"), said
+    assert "CUDA error" in document["steps"][1]["why"] and "OSError" in document["steps"][2]["why"]
+    launch = f"sh -c 'cat {tmp_path}/said; exec {SERVER} good'"
+    code, document, said = selftest(tmp_path / "serves", "--launch", launch, *steps("memory", "backends"))
+    assert (code, results(document)["server"]) == (13, "holds"), said
+    found = {
+        path: path.read_text(encoding="utf-8")
+        for folder in ("fails", "serves")
+        for path in (tmp_path / folder).iterdir()
+    }
+    assert "listening on <address>" in found[tmp_path / "serves/server.log"]
+    for path, content in found.items():
+        assert [kind for kind, value in STRANGERS.items() if value in content] == [], path
+
+
 def test_garbage_at_some_batch_sizes_only_is_found(tmp_path: Path) -> None:
     code, document, _ = selftest(
         tmp_path / "r", "--launch", f"{SERVER} '{BATCH}'", "--most", "3", *steps("first-request", "batches")

@@ -1,7 +1,7 @@
 """Steps that hold greedy answers against another server's: with drafts or without, with a switch off, another image."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gb10.errors import Gb10Error
@@ -14,6 +14,7 @@ from gb10.serving.selftest.server_steps import NO_THINKING, SEED, log_of
 from gb10.serving.trial.launcher import ARGS, ENV, Launcher
 
 TOKENS: Final = 64
+DRAFTING: Final = f"{SEED}-drafts"
 NEAR_TIE: Final = 0.5
 """Nats between two tokens, up to which rounding may decide between them: logits of 16 to 32 lie 1/8 apart in BF16, and
 each of the two is off by up to one such step in each of two servers. A broken kernel takes tokens far below."""
@@ -26,9 +27,7 @@ def greedy(scene: Scene) -> Outcome:
     if wrong := [one.error for found in rounds for one in found if one.error]:
         raise NotCheckedError(f"a question has no answer: {wrong[0]}")
     steady = tuple(one.text == other.text for one, other in zip(*rounds, strict=True))
-    seed = f"{SEED}-drafts"
     scene.greedy = Greedy(
-        canaries=answers.canaries_of(endpoint, env, seed, NO_THINKING) if "drafts" in scene.wanted else None,
         answers=tuple(rounds[0]),
         steady=steady,
         engine=next(iter(server_facts(endpoint, env)), ""),
@@ -38,6 +37,8 @@ def greedy(scene: Scene) -> Outcome:
     scene.keep(
         "greedy.json", [{"text": one.text, "steady": again} for one, again in zip(rounds[0], steady, strict=True)]
     )
+    if "drafts" in scene.wanted:
+        scene.greedy = replace(scene.greedy, canaries=answers.canaries_of(endpoint, env, DRAFTING, NO_THINKING))
     claims = {"greedy.steady": Figure(sum(steady)), "greedy.of": Figure(len(steady))}
     ranked = "" if all(one.tokens for one in rounds[0]) else "; the server names no tokens that came near"
     right = f"{sum(steady)} of {len(steady)} answers repeat themselves{ranked}"
@@ -195,7 +196,7 @@ def drafts(scene: Scene) -> Outcome:
     if ours.canaries is None:
         raise NotCheckedError("the step greedy asked no canaries")
     theirs, _ = _others(scene, "drafts", _other(scene)(_drafting(scene, ours)))
-    canaries = answers.canaries_of(scene.endpoint, scene.ctx.env, f"{SEED}-drafts", NO_THINKING)
+    canaries = answers.canaries_of(scene.endpoint, scene.ctx.env, DRAFTING, NO_THINKING)
     count = counters(scene.endpoint, scene.ctx.env).get((DRAFTS, ""))
     drafting, plain = (ours.canaries, canaries) if ours.drafting else (canaries, ours.canaries)
     bad, anyway = canaries_apart(drafting, plain)
