@@ -41,7 +41,7 @@ def started_by_tests() -> list[str]:
             command = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:  # it has ended
             continue
-        if "openai_server.py --port" in command and "--rate 400" in command:
+        if ("openai_server.py --port" in command and "--rate 400" in command) or command == "sleep 98765 ":
             found.append(command)
     return found
 
@@ -282,6 +282,38 @@ def test_a_resume_asks_again_for_what_the_rest_needs(tmp_path: Path) -> None:
     assert again[1]["steps"][1] == first[1]["steps"][1]
 
 
+def test_weights_that_are_not_here_are_not_checked(tmp_path: Path) -> None:
+    """As the Hub's client ends that may download nothing."""
+    text = "LocalEntryNotFoundError: Cannot find an appropriate cached snapshot folder"
+    launch = f"sh -c 'echo huggingface_hub.errors.{text}; exit 1' {{port}}"
+    code, document, said = selftest(tmp_path / "r", "--launch", launch, *steps("guard"))
+    assert (code, set(results(document).values())) == (13, {"not checked"}), said
+    assert "nothing is downloaded unasked" in document["steps"][0]["why"]
+    code, document, said = selftest(tmp_path / "may", "--download", "--launch", launch, *steps("guard"))
+    assert (code, results(document)["server"]) == (9, "does not hold"), said
+
+
+def test_an_image_that_is_not_here_is_not_checked(tmp_path: Path) -> None:
+    code, document, said = selftest(tmp_path / "r", "--recipe", "qwen3-0.6b", "--no-gpus", *steps("guard"))
+    assert (code, set(results(document).values())) == (13, {"not checked"}), said
+    assert "is not here, and nothing is downloaded unasked: ./build.py pull" in document["steps"][0]["why"]
+
+
+def test_another_gpu_is_measured_and_says_nothing_of_a_gb10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = "NVIDIA H100 80GB HBM3, 9.0, 580.159.04, 81559"
+    script = f"#!/bin/sh\ncase $1 in --query-gpu=name,compute*) echo '{row}' ;; *) echo 'CUDA Version: 13.0' ;; esac\n"
+    (tmp_path / "nvidia-smi").write_text(script, encoding="utf-8")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    words = ("--python", sys.executable, *steps("machine", "limits", "numerics"))
+    code, document, said = selftest(tmp_path / "r", *words)
+    assert (code, set(results(document).values())) == (13, {"not checked"}), said
+    machine, limits, numerics = document["steps"]
+    assert machine["claims"]["machine.capability"] == {"value": "9.0"}
+    assert limits["why"] == "there is no Python package 'cuda' where it runs"
+    assert numerics["why"].startswith("our kernels are for capability 12.x; this is NVIDIA H100")
+
+
 def test_a_server_that_does_not_start_leaves_the_rest_unchecked(tmp_path: Path) -> None:
     code, document, _ = selftest(
         tmp_path / "r", "--launch", "sh -c 'echo no CUDA device; exit 3' {port}", *steps("guard", "machine")
@@ -365,7 +397,7 @@ def test_a_small_disk_is_an_error_with_a_way_on(tmp_path: Path) -> None:
         pytest.skip("no file system can be mounted here")
     try:
         code, document, said = selftest(place / "r", "--quick", *steps("machine", "disk"))
-        assert (code, "make room" in said + json.dumps(document)) == (8, True)
+        assert (code, "make room, and go on by --resume" in said + json.dumps(document)) == (8, True)
     finally:
         subprocess.run(["umount", place], check=True)
 
@@ -382,6 +414,35 @@ def interrupted(out: Path, launch: str, words: Sequence[str], when: str) -> int:
         time.sleep(1)
         child.send_signal(signal.SIGINT)
         return child.wait(120)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "other"),
+    [
+        ("disk", ""),
+        ("server", "exec sleep 98765;"),
+        ("guard", ""),
+        ("drafts", "test $# -gt 2 && exec sleep 98765;"),
+    ],
+)
+def test_ctrl_c_in_each_phase(wanted: str, other: str, tmp_path: Path) -> None:
+    """While a file is written, while a server starts, while it answers, while the second one starts."""
+    out, script = tmp_path / "r", tmp_path / "serve.sh"
+    script.write_text(f"{other}\nexec {SERVER.replace('{port}', '$1')} good --rate 20\n", encoding="utf-8")
+    launch = f"sh {script} {{port}} {{args}}"
+    words = [*steps(wanted), "--drafts", "--drafts 7"]
+    before = sorted(one.name for one in (open_store(os.environ).root / "tmp").glob("selftest*"))
+    assert interrupted(out, launch, words, f"{wanted}: ") == 130
+    said = out.with_suffix(".said").read_text(encoding="utf-8")
+    assert said.endswith(f"interrupted; the same command with --out {out} --resume goes on\n")
+    report = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    jsonschema.validate(report, SCHEMA)
+    why = {one["id"]: one["why"] for one in report["steps"]}
+    assert set(why) == {one.id for one in STEPS}
+    assert why[wanted] == "interrupted before its end: --resume goes on"
+    assert started_by_tests() == []
+    assert not (out / ".disk").exists()
+    assert sorted(one.name for one in (open_store(os.environ).root / "tmp").glob("selftest*")) == before
 
 
 def test_ctrl_c_leaves_nothing_running_and_resume_goes_on(tmp_path: Path) -> None:

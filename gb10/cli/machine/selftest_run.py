@@ -1,7 +1,7 @@
 """``selftest run``: steps with a budget, a result and evidence each; a folder with the report."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -12,7 +12,7 @@ from gb10.cli.common import JsonOption, print_json, reported, with_context
 from gb10.cli.models.options import GpusOption, NodesOption
 from gb10.cli.verb import inject, print_table
 from gb10.core.printing import printable
-from gb10.errors import UncheckedError, VerifyError
+from gb10.errors import UncheckedError, VerifyError, interrupted
 from gb10.image.context import Context
 from gb10.serving.selftest.opening import able, open_scene
 from gb10.serving.selftest.outcome import Report, Result, StepReport
@@ -132,21 +132,36 @@ def run(
     if dry_run:
         _print_dry(ctx, asked, steps or (), folder, as_json=as_json)
         return
-    with open_scene(ctx, asked, folder, resume=resume) as scene:
-        wanted = chosen(steps or (), able(scene), quick=asked.quick, experts=scene.may_have_experts)
-        unasked = left_out(wanted, able(scene), named=bool(steps), quick=asked.quick)
-        for line in () if steps else left_out_lines(unasked):
-            ctx.reporter.say(line)
-        ctx.reporter.say(f"{len(wanted)} steps, at most {_minutes(wanted, asked)}; results: {folder}")
-        show = (lambda _: None) if as_json else _show
-        report = run_steps(scene, wanted, quick=asked.quick, resume=resume, show=show, unasked=unasked)
-        document = scene.folder.write(report)
+    try:
+        report, document = _run(ctx, asked, steps or (), folder, resume=resume, show=None if as_json else _show)
+    except KeyboardInterrupt:  # Typer's own sentence would say that the same command goes on
+        raise SystemExit(interrupted(f"the same command with --out {folder} --resume goes on")) from None
     if as_json:
         print_json(document)
     else:
         print(printable(f"{report.counts}; {folder}/report.html"))
     with reported(as_json):
         _judge(report, folder)
+
+
+def _run(
+    ctx: Context,
+    asked: Asked,
+    names: Sequence[str],
+    folder: Path,
+    *,
+    resume: bool,
+    show: Callable[[StepReport], None] | None,
+) -> tuple[Report, dict[str, Any]]:
+    """The report, and report.json."""
+    with open_scene(ctx, asked, folder, resume=resume) as scene:
+        wanted = chosen(names, able(scene), quick=asked.quick, experts=scene.may_have_experts)
+        unasked = left_out(wanted, able(scene), named=bool(names), quick=asked.quick)
+        for line in () if names else left_out_lines(unasked):
+            ctx.reporter.say(line)
+        ctx.reporter.say(f"{len(wanted)} steps, at most {_minutes(wanted, asked)}; results: {folder}")
+        report = run_steps(scene, wanted, quick=asked.quick, resume=resume, show=show, unasked=unasked)
+        return report, scene.folder.write(report)
 
 
 def _show(step: StepReport) -> None:

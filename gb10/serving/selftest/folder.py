@@ -1,5 +1,6 @@
 """The folder of a self-test: evidence and reports without names of anybody, and a journal to go on from."""
 
+import errno
 import json
 import os
 import pwd
@@ -22,6 +23,7 @@ from gb10.serving.trial.pages import html
 JOURNAL: Final = "steps.jsonl"
 MOST: Final = 4 << 20
 """Characters of a file of evidence; of a longer one, the beginning and the end are kept."""
+FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,80}")
 IDENTITIES: Final = (
     *("etc/hostname", "etc/machine-id", "proc/sys/kernel/random/boot_id"),
@@ -77,6 +79,8 @@ class Folder:
         for line in map(head_of, self._journal.lines):
             if isinstance(name := line.get("begun"), str):
                 begun[name] = begun.get(name, 0) + 1
+            elif isinstance(name := line.get("stopped"), str):
+                begun.pop(name, None)
             elif isinstance(found := line.get("step"), dict):
                 step = step_of(found)
                 done[step.id] = step
@@ -87,6 +91,11 @@ class Folder:
         """Note that a step runs: after a reboot one sees in which."""
         with _writing(self.path):
             self._journal.append_object({"begun": step})
+
+    def stop(self, step: str) -> None:
+        """Note that the user stopped it: that says nothing about it."""
+        with _writing(self.path):
+            self._journal.append_object({"stopped": step})
 
     def end(self, step: StepReport) -> None:
         """Note how it ended."""
@@ -152,5 +161,7 @@ class _writing:
             raise BuildError(
                 f"cannot write the results: {error.strerror}",
                 where=str(self._path),
-                hint="make room, or choose another folder: --out DIR; then go on by --resume",
+                hint="make room, and go on by --resume"
+                if error.errno in FULL
+                else "name a folder that can be made and written: --out DIR",
             ) from error

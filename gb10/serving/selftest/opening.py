@@ -11,7 +11,7 @@ from gb10.containers.connection import Engine
 from gb10.containers.images import ImageInfo, find_image, tags_of
 from gb10.containers.reach import connect_if_running
 from gb10.containers.reference import registry_of, split_digest, split_reference
-from gb10.errors import EngineError, ServeError, UsageError
+from gb10.errors import EngineError, UsageError
 from gb10.image.context import Context
 from gb10.image.request.model_sizes import local_model
 from gb10.models.choose.choosing import ChoiceRequest
@@ -30,7 +30,7 @@ from gb10.serving.run.service_nodes import nodes_named
 from gb10.serving.selftest.device_compiles import cache_folders, own_caches
 from gb10.serving.selftest.folder import Folder, cleaner_of
 from gb10.serving.selftest.machine_steps import machine_facts
-from gb10.serving.selftest.outcome import ImageFacts
+from gb10.serving.selftest.outcome import ImageFacts, NotCheckedError
 from gb10.serving.selftest.place import ImagePlace, LocalPlace
 from gb10.serving.selftest.scene import Asked, Scene
 from gb10.serving.selftest.step_table import Need
@@ -234,7 +234,7 @@ def _weights(sizes: Model, launch: Launch) -> float | None:
 
 
 def _checked(scene: Scene, prepared: PreparedService) -> Launcher:
-    """The launcher; an image that is missing is an error, not a download."""
+    """The launcher; an image that is missing is "not checked", and no download."""
     launcher = by_recipe(scene.ctx, prepared, scene.work / "ranks")
 
     def launch() -> AbstractContextManager[Launched]:
@@ -248,7 +248,6 @@ def _checked(scene: Scene, prepared: PreparedService) -> Launcher:
 
 def _require(engine: Engine | None, image: str) -> None:
     if engine is None or find_image(engine, image) is None:
-        raise ServeError(
-            f"{image} is not here, and nothing is downloaded unasked",
-            hint=f"./build.py pull {image}, or --download",
+        raise NotCheckedError(
+            f"{image} is not here, and nothing is downloaded unasked: ./build.py pull {image}, or --download"
         )

@@ -84,9 +84,9 @@ def _note_sms(scene: Scene, step: StepReport) -> None:
 
 
 def _waiting(steps: Sequence[Step], *, quick: bool) -> Iterator[StepReport]:
-    """Steps whose turn has not come, as a report has them whose run ended before."""
+    """Steps that did not end, as a report has them whose run was interrupted."""
     for one in steps:
-        yield _not_run(one, "its turn did not come: --resume goes on", quick=quick)
+        yield _not_run(one, "interrupted before its end: --resume goes on", quick=quick)
 
 
 def _others(unasked: Mapping[str, str], *, quick: bool) -> Iterator[StepReport]:
@@ -106,7 +106,7 @@ def run_steps(
     *,
     quick: bool,
     resume: bool,
-    show: Callable[[StepReport], None],
+    show: Callable[[StepReport], None] | None,
     unasked: Mapping[str, str],
 ) -> Report:
     """Run them; ``show`` gets each as it ends. With ``resume``, what was checked before is kept.
@@ -138,13 +138,14 @@ def run_steps(
                 before = done[step.id]
                 _note_sms(scene, before)
                 found.append(before)
-                show(before)
+                if show:
+                    show(before)
                 continue
             started = time.monotonic()
             scene.evidence = []
             if begun.get(step.id, 0) >= TWICE:
                 outcome = unchecked(
-                    "the machine, or this program, ended twice in this step; name it by --step to run it"
+                    f"the machine, or this program, ended twice in this step; --step {step.id} and another --out run it"
                 )
             else:
                 scene.folder.begin(step.id)
@@ -162,8 +163,14 @@ def run_steps(
                 spare = max(0.0, budget - ended.seconds)
             found.append(ended)
             scene.folder.end(ended)
-            show(ended)
+            if show:
+                show(ended)
             scene.folder.write(report())
+    except KeyboardInterrupt:
+        for step in steps[len(found) :][:1]:
+            scene.folder.stop(step.id)
+        scene.folder.write(report())
+        raise
     finally:
         if scene.server is not None:
             scene.keep(scene.log_name, log_of(scene))
