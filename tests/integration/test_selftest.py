@@ -151,6 +151,15 @@ def test_garbage_at_some_batch_sizes_only_is_found(tmp_path: Path) -> None:
     assert "2 at once" in why and "1 at once" not in why
 
 
+@pytest.mark.parametrize(("model", "code", "result"), [("good", 0, "holds"), (UNSTEADY, 9, "does not hold")])
+def test_a_warm_answer_that_parts_from_the_cold_one_is_found(
+    model: str, code: int, result: str, tmp_path: Path
+) -> None:
+    found, document, said = selftest(tmp_path / "r", "--launch", f"{SERVER} '{model}'", *steps("prefix"))
+    assert (found, results(document)["prefix"]) == (code, result), said
+    assert ("the warm answer parts from the cold one" in document["steps"][-1]["why"]) is bool(code)
+
+
 def test_an_answer_of_another_server_that_parts_is_found(tmp_path: Path) -> None:
     launch = f"{SERVER} good {{against}}"
     same = selftest(tmp_path / "same", "--launch", launch, "--against", "--rate 500", *steps("against"))
