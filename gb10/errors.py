@@ -153,8 +153,8 @@ def exit_codes() -> dict[int, tuple[str, str]]:
     }
 
 
-def interrupted() -> int:
-    """Say that a run was interrupted; returns its exit code."""
+def interrupted(then: str = "run the same command again to continue") -> int:
+    """Say that a run was interrupted, and how it goes on; returns its exit code."""
     with contextlib.suppress(OSError):  # the terminal may be what ended the run
-        print("interrupted; run the same command again to continue", file=sys.stderr)
+        print(f"interrupted; {then}", file=sys.stderr)
     return INTERRUPTED

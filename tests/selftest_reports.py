@@ -31,7 +31,7 @@ def good_report() -> dict[str, Any]:
         }
         steps.append(
             {
-                **{"id": step.id, "title": step.title, "result": "holds", "why": "", "seconds": 1.5},
+                **{"id": step.id, "title": step.title, "asked": True, "result": "holds", "why": "", "seconds": 1.5},
                 **{"budget_s": step.budget_s, "claims": measured, "evidence": ["machine.txt"]},
             }
         )

@@ -23,6 +23,7 @@ from gb10.core.installation import ROOT
 from gb10.core.store import open_store
 from gb10.serving.selftest.device_compiles import compiles_seen
 from gb10.serving.selftest.place import LocalPlace, run_program
+from gb10.serving.selftest.step_table import STEPS
 from tests.integration.openai_server import BATCH, UNSTEADY
 from tests.integration.services import called
 
@@ -40,13 +41,13 @@ def started_by_tests() -> list[str]:
             command = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:  # it has ended
             continue
-        if "openai_server.py --port" in command and "--rate 400" in command:
+        if ("openai_server.py --port" in command and "--rate 400" in command) or command == "sleep 98765 ":
             found.append(command)
     return found
 
 
 def selftest(out: Path, *words: str) -> tuple[int, dict[str, Any], str]:
-    """Exit code, the report, and what is said."""
+    """Exit code, the report with the steps that were asked for, and what is said."""
     code, printed, said = called("selftest", "--out", str(out), "--json", *words)
     assert started_by_tests() == []
     try:
@@ -55,6 +56,8 @@ def selftest(out: Path, *words: str) -> tuple[int, dict[str, Any], str]:
         return code, {}, said + printed
     if "steps" in document:
         jsonschema.validate(document, SCHEMA)
+        assert {one["id"] for one in document["steps"]} == {one.id for one in STEPS}
+        document["steps"] = [one for one in document["steps"] if one["asked"]]
     return code, document, said
 
 
@@ -87,6 +90,57 @@ def test_a_good_server_passes_and_its_report_names_nobody(tmp_path: Path, monkey
         assert [one for one in (HOST, USER, TOKEN, ADDRESS, "1982734650012") if one in text] == [], path.name
 
 
+STRANGERS = {
+    "IPv4": "10.20.30.41",
+    "IPv6": "2001:db8:85a3::8a2e:370:7334",
+    "MAC": "a0:36:bc:12:34:56",
+    "GPU": "GPU-5d1c7e52-8a0b-4f3e-9c55-0123456789ab",
+    "serial number": "XK77120A9",
+    "comment of a key": "annas-laptop",
+    "token": "hf_" + "ZxCvBnMaSdFgHjKlQwErTyUiOpZxCvBnMa",
+    "user": "annamaria",
+    "host": "spark-55c1",
+    "e-mail": "anna.maria@lab.example.org",
+}
+SAID = [
+    "Nov 28 09:00:00 {host} vllm[12]: listening on {IPv4}:8000 and [{IPv6}]:8000, link/ether {MAC}",
+    "{host}:724:724 [0] NCCL INFO Bootstrap : Using eth0:{IPv4}<0>",
+    "GPU 0: NVIDIA GB10 (UUID: {GPU}), Serial Number : {serial number}",
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8Gq1 {comment of a key}",
+    "OSError: /home/{user}/models/x is not a folder; mail {e-mail}; token {token}",
+    "RuntimeError: http://{host}:8000 of {user}@{host}, /home/{user}/x, {IPv4}, {token}: CUDA error",
+]
+"""Of a machine and a user that no file of this machine names."""
+
+
+def test_what_the_driver_a_program_a_server_and_an_error_say_names_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "\n".join(SAID).format_map(STRANGERS)
+    (tmp_path / "said").write_text(f"{text}\n", encoding="utf-8")
+    row = f"NVIDIA GB10 {STRANGERS['GPU']}, 12.1, 580.95.05 {STRANGERS['host']}.local:1, 124610"
+    smi = f"#!/bin/sh\ncase $1 in --query-gpu=name,compute*) echo '{row}' ;; *) cat {tmp_path}/said ;; esac\n"
+    for name, script in {"nvidia-smi": smi, "python": f"#!/bin/sh\ncat {tmp_path}/said\nexit 1\n"}.items():
+        (tmp_path / name).write_text(script, encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    fails = ("--launch", f"sh -c 'cat {tmp_path}/said; exit 3' {{port}}", "--python", str(tmp_path / "python"))
+    code, document, said = selftest(tmp_path / "fails", *fails, *steps("machine", "limits", "server"))
+    assert (code, results(document)["limits"], results(document)["server"]) == (9, "not checked", "does not hold"), said
+    assert "CUDA error" in document["steps"][1]["why"] and "OSError" in document["steps"][2]["why"]
+    launch = f"sh -c 'cat {tmp_path}/said; exec {SERVER} good'"
+    code, document, said = selftest(tmp_path / "serves", "--launch", launch, *steps("memory", "backends"))
+    assert (code, results(document)["server"]) == (13, "holds"), said
+    found = {
+        path: path.read_text(encoding="utf-8")
+        for folder in ("fails", "serves")
+        for path in (tmp_path / folder).iterdir()
+    }
+    assert "listening on <address>" in found[tmp_path / "serves/server.log"]
+    for path, content in found.items():
+        assert [kind for kind, value in STRANGERS.items() if value in content] == [], path
+
+
 def test_garbage_at_some_batch_sizes_only_is_found(tmp_path: Path) -> None:
     code, document, _ = selftest(
         tmp_path / "r", "--launch", f"{SERVER} '{BATCH}'", "--most", "3", *steps("first-request", "batches")
@@ -95,6 +149,15 @@ def test_garbage_at_some_batch_sizes_only_is_found(tmp_path: Path) -> None:
     assert results(document) == {"server": "holds", "first-request": "holds", "batches": "does not hold"}
     why = document["steps"][-1]["why"]
     assert "2 at once" in why and "1 at once" not in why
+
+
+@pytest.mark.parametrize(("model", "code", "result"), [("good", 0, "holds"), (UNSTEADY, 9, "does not hold")])
+def test_a_warm_answer_that_parts_from_the_cold_one_is_found(
+    model: str, code: int, result: str, tmp_path: Path
+) -> None:
+    found, document, said = selftest(tmp_path / "r", "--launch", f"{SERVER} '{model}'", *steps("prefix"))
+    assert (found, results(document)["prefix"]) == (code, result), said
+    assert ("the warm answer parts from the cold one" in document["steps"][-1]["why"]) is bool(code)
 
 
 def test_an_answer_of_another_server_that_parts_is_found(tmp_path: Path) -> None:
@@ -124,7 +187,7 @@ def test_drafts_on_and_off(words: str, code: int, result: str, says: str, tmp_pa
     )
     assert (found, results(document)["drafts"]) == (code, result), said
     assert says in document["steps"][-1]["why"]
-    assert [one["id"] for one in document["steps"]] == ["server", "greedy", "second", "drafts"]
+    assert [one["id"] for one in document["steps"]] == ["server", "greedy", "drafts"]
 
 
 def test_answers_that_do_not_repeat_themselves_leave_the_canaries_and_start_no_server_in_vain(tmp_path: Path) -> None:
@@ -182,20 +245,28 @@ def test_a_switch_that_leaves_our_kernels_out(  # noqa: PLR0917 - a row
 
 
 @pytest.mark.parametrize(("other", "code", "result"), [("good", 0, "holds"), ("garbage: !", 9, "does not hold")])
-def test_drafts_and_a_switch_share_one_start(other: str, code: int, result: str, tmp_path: Path) -> None:
-    """Where the answers of that server part, both steps say so, and no claim is held against either."""
+def test_drafts_run_with_our_kernels_on(other: str, code: int, result: str, tmp_path: Path) -> None:
+    """Each other server has one change: kernels of upstream that are wrong are held against the switch alone."""
     words = ("--drafts", "--drafts 40", "--against", "args='--rate 500'", *steps("drafts", "switches", "against"))
     launch = switched(tmp_path, obeys=True, other=other)
     found, document, said = selftest(tmp_path / "r", "--launch", launch, *words)
     *_, drafts, switches, against = document["steps"]
-    assert (found, drafts["result"], switches["result"], against["result"]) == (code, result, result, "holds"), said
-    assert (tmp_path / "starts").read_text(encoding="utf-8").split() == ["start"] * 3
-    for one in (drafts, switches):
-        assert (f"{one['id']}.right" in one["claims"]) is (code == 0)
-        assert ("--step drafts, or --step switches, tells which" in one["why"]) is (code == 9)
-    logs = {one.name for one in (tmp_path / "r").glob("*server.log")}
-    assert logs == {"server.log", "second-server.log", "against-server.log"}
-    assert "GB10_CUTLASS_MOE=0" not in (tmp_path / "r/server.log").read_text(encoding="utf-8")
+    assert (found, drafts["result"], switches["result"], against["result"]) == (code, "holds", result, "holds"), said
+    assert (tmp_path / "starts").read_text(encoding="utf-8").split() == ["start"] * 4
+    assert drafts["claims"]["drafts.right"] == {"value": True}
+    assert switches["claims"]["switches.right"] == {"value": code == 0}
+    logs = {one.name: one.read_text(encoding="utf-8") for one in (tmp_path / "r").glob("*server.log")}
+    assert set(logs) == {"server.log", "drafts-server.log", "switches-server.log", "against-server.log"}
+    assert [name for name, text in logs.items() if "GB10_CUTLASS_MOE=0" in text] == ["switches-server.log"]
+
+
+def test_answers_that_were_wrong_before_are_not_the_fault_of_drafts(tmp_path: Path) -> None:
+    launch = ("--launch", f"{SERVER} 'garbage: !' {{args}}", "--drafts", "--drafts 40")
+    code, document, said = selftest(tmp_path / "r", *launch, *steps("drafts"))
+    drafts = document["steps"][-1]
+    assert (code, drafts["result"]) == (13, "not checked"), said
+    assert "canaries are wrong without drafts, too" in drafts["why"]
+    assert drafts["claims"] == {"drafts.same": {"value": 8}, "drafts.of": {"value": 8}}
 
 
 def test_settings_in_place_of_another_image(tmp_path: Path) -> None:
@@ -218,6 +289,38 @@ def test_a_resume_asks_again_for_what_the_rest_needs(tmp_path: Path) -> None:
     again = selftest(out, "--launch", launch, "--resume", "--drafts", "--drafts 7", *steps("guard", "drafts"))
     assert (again[0], set(results(again[1]).values())) == (0, {"holds"}), again[2]
     assert again[1]["steps"][1] == first[1]["steps"][1]
+
+
+def test_weights_that_are_not_here_are_not_checked(tmp_path: Path) -> None:
+    """As the Hub's client ends that may download nothing."""
+    text = "LocalEntryNotFoundError: Cannot find an appropriate cached snapshot folder"
+    launch = f"sh -c 'echo huggingface_hub.errors.{text}; exit 1' {{port}}"
+    code, document, said = selftest(tmp_path / "r", "--launch", launch, *steps("guard"))
+    assert (code, set(results(document).values())) == (13, {"not checked"}), said
+    assert "nothing is downloaded unasked" in document["steps"][0]["why"]
+    code, document, said = selftest(tmp_path / "may", "--download", "--launch", launch, *steps("guard"))
+    assert (code, results(document)["server"]) == (9, "does not hold"), said
+
+
+def test_an_image_that_is_not_here_is_not_checked(tmp_path: Path) -> None:
+    code, document, said = selftest(tmp_path / "r", "--recipe", "qwen3-0.6b", "--no-gpus", *steps("guard"))
+    assert (code, set(results(document).values())) == (13, {"not checked"}), said
+    assert "is not here, and nothing is downloaded unasked: ./build.py pull" in document["steps"][0]["why"]
+
+
+def test_another_gpu_is_measured_and_says_nothing_of_a_gb10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = "NVIDIA H100 80GB HBM3, 9.0, 580.159.04, 81559"
+    script = f"#!/bin/sh\ncase $1 in --query-gpu=name,compute*) echo '{row}' ;; *) echo 'CUDA Version: 13.0' ;; esac\n"
+    (tmp_path / "nvidia-smi").write_text(script, encoding="utf-8")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    words = ("--python", sys.executable, *steps("machine", "limits", "numerics"))
+    code, document, said = selftest(tmp_path / "r", *words)
+    assert (code, set(results(document).values())) == (13, {"not checked"}), said
+    machine, limits, numerics = document["steps"]
+    assert machine["claims"]["machine.capability"] == {"value": "9.0"}
+    assert limits["why"] == "there is no Python package 'cuda' where it runs"
+    assert numerics["why"].startswith("our kernels are for capability 12.x; this is NVIDIA H100")
 
 
 def test_a_server_that_does_not_start_leaves_the_rest_unchecked(tmp_path: Path) -> None:
@@ -303,7 +406,7 @@ def test_a_small_disk_is_an_error_with_a_way_on(tmp_path: Path) -> None:
         pytest.skip("no file system can be mounted here")
     try:
         code, document, said = selftest(place / "r", "--quick", *steps("machine", "disk"))
-        assert (code, "make room" in said + json.dumps(document)) == (8, True)
+        assert (code, "make room, and go on by --resume" in said + json.dumps(document)) == (8, True)
     finally:
         subprocess.run(["umount", place], check=True)
 
@@ -320,6 +423,35 @@ def interrupted(out: Path, launch: str, words: Sequence[str], when: str) -> int:
         time.sleep(1)
         child.send_signal(signal.SIGINT)
         return child.wait(120)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "other"),
+    [
+        ("disk", ""),
+        ("server", "exec sleep 98765;"),
+        ("guard", ""),
+        ("drafts", "test $# -gt 2 && exec sleep 98765;"),
+    ],
+)
+def test_ctrl_c_in_each_phase(wanted: str, other: str, tmp_path: Path) -> None:
+    """While a file is written, while a server starts, while it answers, while the second one starts."""
+    out, script = tmp_path / "r", tmp_path / "serve.sh"
+    script.write_text(f"{other}\nexec {SERVER.replace('{port}', '$1')} good --rate 20\n", encoding="utf-8")
+    launch = f"sh {script} {{port}} {{args}}"
+    words = [*steps(wanted), "--drafts", "--drafts 7"]
+    before = sorted(one.name for one in (open_store(os.environ).root / "tmp").glob("selftest*"))
+    assert interrupted(out, launch, words, f"{wanted}: ") == 130
+    said = out.with_suffix(".said").read_text(encoding="utf-8")
+    assert said.endswith(f"interrupted; the same command with --out {out} --resume goes on\n")
+    report = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    jsonschema.validate(report, SCHEMA)
+    why = {one["id"]: one["why"] for one in report["steps"]}
+    assert set(why) == {one.id for one in STEPS}
+    assert why[wanted] == "interrupted before its end: --resume goes on"
+    assert started_by_tests() == []
+    assert not (out / ".disk").exists()
+    assert sorted(one.name for one in (open_store(os.environ).root / "tmp").glob("selftest*")) == before
 
 
 def test_ctrl_c_leaves_nothing_running_and_resume_goes_on(tmp_path: Path) -> None:

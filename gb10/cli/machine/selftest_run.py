@@ -1,7 +1,7 @@
 """``selftest run``: steps with a budget, a result and evidence each; a folder with the report."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -12,14 +12,14 @@ from gb10.cli.common import JsonOption, print_json, reported, with_context
 from gb10.cli.models.options import GpusOption, NodesOption
 from gb10.cli.verb import inject, print_table
 from gb10.core.printing import printable
-from gb10.errors import UncheckedError, VerifyError
+from gb10.errors import UncheckedError, VerifyError, interrupted
 from gb10.image.context import Context
 from gb10.serving.selftest.opening import able, open_scene
 from gb10.serving.selftest.outcome import Report, Result, StepReport
 from gb10.serving.selftest.scene import Asked
 from gb10.serving.selftest.selftest_page import SIGNS
 from gb10.serving.selftest.step_running import run_steps
-from gb10.serving.selftest.step_table import QUICK, STEPS, WHOLE, Step, chosen, left_out
+from gb10.serving.selftest.step_table import QUICK, STEPS, WHOLE, Step, chosen, left_out, left_out_lines
 
 FOLDER: Final = "gb10-selftest-%Y%m%d-%H%M%S"
 SCHEMA: Final = "gb10/selftest-steps/v1"
@@ -132,19 +132,36 @@ def run(
     if dry_run:
         _print_dry(ctx, asked, steps or (), folder, as_json=as_json)
         return
-    with open_scene(ctx, asked, folder, resume=resume) as scene:
-        wanted = chosen(steps or (), able(scene), quick=asked.quick, experts=scene.may_have_experts)
-        for line in () if steps else left_out(able(scene)):
-            ctx.reporter.say(line)
-        ctx.reporter.say(f"{len(wanted)} steps, at most {_minutes(wanted, asked)}; results: {folder}")
-        report = run_steps(scene, wanted, quick=asked.quick, resume=resume, show=(lambda _: None) if as_json else _show)
-        document = scene.folder.write(report)
+    try:
+        report, document = _run(ctx, asked, steps or (), folder, resume=resume, show=None if as_json else _show)
+    except KeyboardInterrupt:  # Typer's own sentence would say that the same command goes on
+        raise SystemExit(interrupted(f"the same command with --out {folder} --resume goes on")) from None
     if as_json:
         print_json(document)
     else:
         print(printable(f"{report.counts}; {folder}/report.html"))
     with reported(as_json):
         _judge(report, folder)
+
+
+def _run(
+    ctx: Context,
+    asked: Asked,
+    names: Sequence[str],
+    folder: Path,
+    *,
+    resume: bool,
+    show: Callable[[StepReport], None] | None,
+) -> tuple[Report, dict[str, Any]]:
+    """The report, and report.json."""
+    with open_scene(ctx, asked, folder, resume=resume) as scene:
+        wanted = chosen(names, able(scene), quick=asked.quick, experts=scene.may_have_experts)
+        unasked = left_out(wanted, able(scene), named=bool(names), quick=asked.quick)
+        for line in () if names else left_out_lines(unasked):
+            ctx.reporter.say(line)
+        ctx.reporter.say(f"{len(wanted)} steps, at most {_minutes(wanted, asked)}; results: {folder}")
+        report = run_steps(scene, wanted, quick=asked.quick, resume=resume, show=show, unasked=unasked)
+        return report, scene.folder.write(report)
 
 
 def _show(step: StepReport) -> None:
@@ -202,9 +219,10 @@ def _print_dry(ctx: Context, asked: Asked, names: Sequence[str], folder: Path, *
     """What would run, with what is here."""
     with open_scene(ctx, asked, None, resume=False) as scene:
         wanted = chosen(names, able(scene), quick=asked.quick, experts=scene.may_have_experts)
-        without = () if names else left_out(able(scene))
+        unasked = left_out(wanted, able(scene), named=bool(names), quick=asked.quick)
+        without = [] if names else left_out_lines(unasked)
     if as_json:
-        print_json({"schema": SCHEMA, "steps": _rows(wanted, asked), "left_out": list(without), "here": scene.sizes})
+        print_json({"schema": SCHEMA, "steps": _rows(wanted, asked), "left_out": without, "here": scene.sizes})
         return
     _print_steps(ctx, wanted, asked, as_json=False)
     for line in (*scene.sizes, *without):

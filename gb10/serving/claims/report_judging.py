@@ -113,6 +113,8 @@ def _check_place(claim: Claim, step: str, measured: Measured) -> None:
 def _why_not(claim: Claim, step: StepOfReport | None) -> str:
     if step is None:
         return f"the step {claim.step} did not run"
+    if not step.asked:
+        return f"the step {claim.step} was not asked for{step.why.removeprefix('not asked for')}"
     if step.result == "not checked":
         return f"the step {claim.step} could not be checked: {step.why or 'no reason is given'}"
     return f"the step {claim.step} reports no such figure"

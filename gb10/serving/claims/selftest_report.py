@@ -5,9 +5,9 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Final, Literal, NoReturn
+from typing import Annotated, Final, Literal, NoReturn, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from gb10.core.document import check_value
 from gb10.core.files import read_plain_file
@@ -71,12 +71,19 @@ class StepOfReport(_Part):
 
     id: Step
     title: Annotated[str, _text(120)]
+    asked: bool
     result: Literal["holds", "does not hold", "not checked"]
     why: Annotated[str, _text(600)]
     seconds: Seconds
     budget_s: Budget
     claims: Annotated[dict[Id, Measured], Field(max_length=200)]
     evidence: Annotated[list[Annotated[str, _text(82, r"^[a-z0-9][a-z0-9._-]{0,80}$")]], Field(max_length=40)]
+
+    @model_validator(mode="after")
+    def _unasked(self) -> Self:
+        if not self.asked and (self.result != "not checked" or self.claims):
+            raise ValueError(f"nobody asked for the step {self.id}, and it has a result")
+        return self
 
 
 class SelftestReport(_Part):

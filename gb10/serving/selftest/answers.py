@@ -57,11 +57,11 @@ def alone(endpoint: Endpoint, env: Mapping[str, str], count: int, seed: str, ext
     )
 
 
-def at_once(
-    endpoint: Endpoint, env: Mapping[str, str], size: int, before: CanaryBatch, *, seed: str, extra: Mapping[str, Any]
-) -> BatchVerdict:
-    """Canaries at once, held against those one at a time."""
-    batch = ask_canaries(
+def ask_at_once(
+    endpoint: Endpoint, env: Mapping[str, str], size: int, seed: str, extra: Mapping[str, Any]
+) -> CanaryBatch:
+    """Canaries at once."""
+    return ask_canaries(
         endpoint,
         make_canaries(size, guard_facts(), f"{seed}-{size}"),
         env,
@@ -71,8 +71,49 @@ def at_once(
         when="after the load",
         bounds=BOUNDS,
     )
+
+
+def batch_verdict(batch: CanaryBatch, before: CanaryBatch) -> str:
+    """What is wrong with canaries, held against those one at a time; empty when nothing is. Pure."""
     verdict, why = canary_verdict(batch, before)
-    return BatchVerdict(size=size, right=batch.right, bad=f"{verdict}: {why}" if verdict.bad else "")
+    return f"{verdict}: {why}" if verdict.bad else ""
+
+
+def at_once(
+    endpoint: Endpoint, env: Mapping[str, str], size: int, before: CanaryBatch, *, seed: str, extra: Mapping[str, Any]
+) -> BatchVerdict:
+    """Canaries at once, held against those one at a time."""
+    batch = ask_at_once(endpoint, env, size, seed, extra)
+    return BatchVerdict(size=size, right=batch.right, bad=batch_verdict(batch, before))
+
+
+AT_ONCE: Final = (3, 8)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Canaries:
+    """A server's canaries one at a time, and those of each number at once, by words (``3 at once``)."""
+
+    alone: CanaryBatch
+    together: Mapping[str, CanaryBatch]
+
+    @property
+    def batches(self) -> Mapping[str, CanaryBatch]:
+        """All of them."""
+        return {"one at a time": self.alone, **self.together}
+
+    @property
+    def counts(self) -> Mapping[str, str]:
+        """How many are right."""
+        return {when: f"{batch.right} of {len(batch.answers)}" for when, batch in self.batches.items()}
+
+
+def canaries_of(endpoint: Endpoint, env: Mapping[str, str], seed: str, extra: Mapping[str, Any]) -> Canaries:
+    """The canaries of a server, the same ones of each server."""
+    return Canaries(
+        alone=alone(endpoint, env, 4, seed, extra),
+        together={f"{size} at once": ask_at_once(endpoint, env, size, seed, extra) for size in AT_ONCE},
+    )
 
 
 def sizes(most: int, captured: Sequence[int], *, quick: bool) -> list[int]:

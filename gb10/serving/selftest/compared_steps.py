@@ -1,19 +1,20 @@
 """Steps that hold greedy answers against another server's: with drafts or without, with a switch off, another image."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gb10.errors import Gb10Error
 from gb10.serving.load.server_pages import DRAFTS, counters, server_facts
 from gb10.serving.selftest import answers
-from gb10.serving.selftest.answers import Answer
+from gb10.serving.selftest.answers import Answer, Canaries
 from gb10.serving.selftest.outcome import Figure, NotCheckedError, Outcome, holds, judged, unchecked
-from gb10.serving.selftest.scene import Greedy, Scene, Second
+from gb10.serving.selftest.scene import Greedy, Scene
 from gb10.serving.selftest.server_steps import NO_THINKING, SEED, log_of
 from gb10.serving.trial.launcher import ARGS, ENV, Launcher
 
 TOKENS: Final = 64
+DRAFTING: Final = f"{SEED}-drafts"
 NEAR_TIE: Final = 0.5
 """Nats between two tokens, up to which rounding may decide between them: logits of 16 to 32 lie 1/8 apart in BF16, and
 each of the two is off by up to one such step in each of two servers. A broken kernel takes tokens far below."""
@@ -36,6 +37,8 @@ def greedy(scene: Scene) -> Outcome:
     scene.keep(
         "greedy.json", [{"text": one.text, "steady": again} for one, again in zip(rounds[0], steady, strict=True)]
     )
+    if "drafts" in scene.wanted:
+        scene.greedy = replace(scene.greedy, canaries=answers.canaries_of(endpoint, env, DRAFTING, NO_THINKING))
     claims = {"greedy.steady": Figure(sum(steady)), "greedy.of": Figure(len(steady))}
     ranked = "" if all(one.tokens for one in rounds[0]) else "; the server names no tokens that came near"
     right = f"{sum(steady)} of {len(steady)} answers repeat themselves{ranked}"
@@ -115,6 +118,12 @@ def _ours(scene: Scene) -> Greedy:
     return scene.greedy
 
 
+def _other(scene: Scene) -> Callable[[Mapping[str, str]], Launcher]:
+    if scene.other is None:
+        raise NotCheckedError("no server of this test: --model DIR, --recipe NAME, or --launch COMMAND")
+    return scene.other
+
+
 def against(scene: Scene) -> Outcome:
     """Greedy answers of the server, and of another: the same, or where they part."""
     if scene.other_launcher is None:
@@ -135,7 +144,6 @@ NGRAMS: Final[Mapping[str, str]] = {
 """Drafts that need no second model, by engine."""
 SPECULATIVE: Final = "speculative"
 """The parameter of our recipes that turns drafts on."""
-SIZES: Final = (3, 8)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,104 +178,67 @@ def _drafting(scene: Scene, ours: Greedy) -> dict[str, str]:
     return {ARGS: words}
 
 
-def _switching(_scene: Scene, ours: Greedy) -> dict[str, str]:
-    """Parameters that leave our kernels out. Raises NotCheckedError."""
-    _repeated(ours.steady)
-    if ours.engine not in SWITCHES:
-        raise NotCheckedError(f"no switch of ours is known for {ours.engine or 'this engine'}")
-    switch = SWITCHES[ours.engine]
-    return {f"{ENV}{switch.variable}": switch.value}
-
-
-SHARED: Final = {"drafts": _drafting, "switches": _switching}
-"""Steps that one server serves, each with what it changes in it."""
-
-
-def second(scene: Scene) -> Outcome:
-    """Another server in place of ours, with all that the steps after it change: one start serves them all."""
-    if scene.other is None:
-        raise NotCheckedError("no server of this test: --model DIR, --recipe NAME, or --launch COMMAND")
-    ours = _ours(scene)
-    changes: dict[str, dict[str, str]] = {}
-    left_out: dict[str, str] = {}
-    for step, parameters in SHARED.items():
-        try:
-            if step in scene.sharing:
-                changes[step] = parameters(scene, ours)
-        except NotCheckedError as error:
-            left_out[step] = str(error)
-    scene.second = Second(left_out=left_out)
-    if not changes:
-        raise NotCheckedError("; ".join(left_out.values()) or f"no step needs it: --step {' or --step '.join(SHARED)}")
-    launcher = scene.other({name: value for one in changes.values() for name, value in one.items()})
-    try:
-        theirs, log = _others(scene, "second", launcher)
-    except NotCheckedError as error:
-        alone = f"; --step {' or --step '.join(changes)} starts one with less changed" if len(changes) > 1 else ""
-        left_out.update(dict.fromkeys(changes, f"{error}{alone}"))
-        raise
-    made = counters(scene.endpoint, scene.ctx.env).get((DRAFTS, ""))
-    obeys = "switches" in changes and SWITCHES[ours.engine].trace in log
-    drafts_differ = "drafts" in changes and (ours.drafting or made != 0)
-    scene.second = Second(answers=theirs, left_out=left_out, obeys=obeys, mixed=obeys and drafts_differ)
-    return holds(f"changed for {' and '.join(changes)}; one start serves {'both' if len(changes) > 1 else 'it'}")
-
-
-def _of_second(scene: Scene, step: str) -> Second:
-    """The second server as it answered. Raises NotCheckedError where this step has no part in it."""
-    found = scene.second
-    if found is None:
-        raise NotCheckedError(scene.why_no_server or "the step second brought no answers")
-    if step in found.left_out:
-        raise NotCheckedError(found.left_out[step])
-    if not found.answers:
-        raise NotCheckedError("the other server did not answer in its time")
-    return found
-
-
-MIXED: Final = "with drafts and our kernels off at once: --step drafts, or --step switches, tells which"
+def canaries_apart(drafting: Canaries, plain: Canaries) -> tuple[list[str], list[str]]:
+    """Canaries that only drafts spoil, and those that are wrong without drafts, too. Pure."""
+    wrong, anyway = [], []
+    for when, batch in drafting.batches.items():
+        bad = answers.batch_verdict(batch, plain.alone)
+        if bad and answers.batch_verdict(plain.batches[when], plain.alone):
+            anyway.append(f"{when}: {bad}")
+        elif bad:
+            wrong.append(f"{when}: {bad}")
+    return wrong, anyway
 
 
 def drafts(scene: Scene) -> Outcome:
-    """Answers with drafts, and without: greedy ones are the same, and canaries at once are right."""
-    ours, other = _ours(scene), _of_second(scene, "drafts")
-    endpoint, env = scene.endpoint, scene.ctx.env
-    before = answers.alone(endpoint, env, 4, f"{SEED}-drafts", NO_THINKING)
-    batches = [answers.at_once(endpoint, env, size, before, seed=f"{SEED}-drafts", extra=NO_THINKING) for size in SIZES]
-    count = counters(endpoint, env).get((DRAFTS, ""))
-    bad = [f"{one.size} at once: {one.bad}" for one in batches if one.bad]
-    mixed = [MIXED] if other.mixed else []
+    """Answers with drafts, and without: greedy ones are the same, and drafts spoil no canary."""
+    ours = _ours(scene)
+    if ours.canaries is None:
+        raise NotCheckedError("the step greedy asked no canaries")
+    theirs, _ = _others(scene, "drafts", _other(scene)(_drafting(scene, ours)))
+    canaries = answers.canaries_of(scene.endpoint, scene.ctx.env, DRAFTING, NO_THINKING)
+    count = counters(scene.endpoint, scene.ctx.env).get((DRAFTS, ""))
+    drafting, plain = (ours.canaries, canaries) if ours.drafting else (canaries, ours.canaries)
+    bad, anyway = canaries_apart(drafting, plain)
+    scene.keep("drafts-canaries.json", {"drafts": drafting.counts, "none": plain.counts, "bad": [*bad, *anyway]})
     try:
-        found = compared(ours.answers, ours.steady, other.answers)
+        found = compared(ours.answers, ours.steady, theirs)
     except NotCheckedError:
         if bad:  # canaries need no answers of ours
-            return judged([*bad, *mixed], "", {} if mixed else {"drafts.right": Figure(False)})
+            return judged(bad, "", {"drafts.right": Figure(False)})
         raise
     made = ours.drafts if ours.drafting else count
-    wrong = [*found.apart[:4], *bad]
     claims = {"drafts.same": Figure(found.same), "drafts.of": Figure(found.of)}
-    if not wrong and not made:
+    if wrong := [*found.apart[:4], *bad]:
+        return judged(wrong, "", {**claims, "drafts.right": Figure(False)})
+    if not made:
         said = "counts no drafts, so nobody knows whether it made one" if made is None else "made no draft"
         return unchecked(f"the server with drafts {said}; {found.words}", claims)
-    if not wrong and ours.drafting and count:
+    if ours.drafting and count:
         return unchecked(f"the other server drafts, too ({count:.0f} drafts); {found.words}", claims)
-    if wrong and mixed:
-        return judged([*wrong, *mixed], "", claims)
-    claims["drafts.right"] = Figure(not wrong)
-    return judged(wrong, f"{made or 0:.0f} drafts; {found.words}; canaries at {SIZES} at once are right", claims)
+    if anyway:
+        said = f"canaries are wrong without drafts, too, so they say nothing of them ({anyway[0]})"
+        return unchecked(f"{made:.0f} drafts; {found.words}; {said}", claims)
+    right = f"{made:.0f} drafts; {found.words}; they spoil no canary, alone or {answers.AT_ONCE} at once"
+    return holds(right, {**claims, "drafts.right": Figure(True)})
 
 
 def switches(scene: Scene) -> Outcome:
     """Greedy answers with our choices, and with them left to upstream."""
-    ours, other = _ours(scene), _of_second(scene, "switches")
-    name = SWITCHES[ours.engine].words
-    if not other.obeys:
+    ours = _ours(scene)
+    _repeated(ours.steady)  # else no server is worth its start
+    switch = SWITCHES.get(ours.engine)
+    if switch is None:
+        raise NotCheckedError(f"no switch of ours is known for {ours.engine or 'this engine'}")
+    theirs, log = _others(scene, "switches", _other(scene)({f"{ENV}{switch.variable}": switch.value}))
+    if switch.trace not in log:
         reason = "no layer of the model asks for it, or the engine lacks our patch"
-        raise NotCheckedError(f"the log does not name {name}: {reason}")
-    found = compared(ours.answers, ours.steady, other.answers)
-    claims = {"switches.same": Figure(found.same), "switches.of": Figure(found.of)}
-    wrong = [f"{name}: {text}" for text in found.apart[:4]]
-    if wrong and other.mixed:
-        return judged([*wrong, MIXED], "", claims)
-    claims["switches.right"] = Figure(not wrong)
-    return judged(wrong, f"{name}: {found.words}", claims)
+        raise NotCheckedError(f"the log does not name {switch.words}: {reason}")
+    found = compared(ours.answers, ours.steady, theirs)
+    wrong = [f"{switch.words}: {text}" for text in found.apart[:4]]
+    claims = {
+        "switches.same": Figure(found.same),
+        "switches.of": Figure(found.of),
+        "switches.right": Figure(not wrong),
+    }
+    return judged(wrong, f"{switch.words}: {found.words}", claims)

@@ -1,11 +1,13 @@
 """The folder of a self-test: evidence and reports without names of anybody, and a journal to go on from."""
 
+import errno
 import json
 import os
 import pwd
 import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,13 +16,14 @@ from gb10.core.journal import Journal, head_of
 from gb10.errors import BuildError
 from gb10.serving.doctor.masking import secrets_of
 from gb10.serving.selftest.cleaning import Cleaner
-from gb10.serving.selftest.outcome import LONGEST, Report, StepReport, step_of
+from gb10.serving.selftest.outcome import LONGEST, ImageFacts, MachineFacts, Report, StepReport, step_of
 from gb10.serving.selftest.selftest_page import report_page, report_text
 from gb10.serving.trial.pages import html
 
 JOURNAL: Final = "steps.jsonl"
 MOST: Final = 4 << 20
 """Characters of a file of evidence; of a longer one, the beginning and the end are kept."""
+FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,80}")
 IDENTITIES: Final = (
     *("etc/hostname", "etc/machine-id", "proc/sys/kernel/random/boot_id"),
@@ -76,6 +79,8 @@ class Folder:
         for line in map(head_of, self._journal.lines):
             if isinstance(name := line.get("begun"), str):
                 begun[name] = begun.get(name, 0) + 1
+            elif isinstance(name := line.get("stopped"), str):
+                begun.pop(name, None)
             elif isinstance(found := line.get("step"), dict):
                 step = step_of(found)
                 done[step.id] = step
@@ -87,15 +92,26 @@ class Folder:
         with _writing(self.path):
             self._journal.append_object({"begun": step})
 
+    def stop(self, step: str) -> None:
+        """Note that the user stopped it: that says nothing about it."""
+        with _writing(self.path):
+            self._journal.append_object({"stopped": step})
+
     def end(self, step: StepReport) -> None:
         """Note how it ended."""
         with _writing(self.path):
             self._journal.append_object({"step": self._step(step)})
 
     def _step(self, step: StepReport) -> dict[str, Any]:
-        """A step without names; a word in a name's place may be longer than the name."""
-        cleaned: dict[str, Any] = self._cleaner.cleaned(step.document)
-        return {**cleaned, "why": cleaned["why"][:LONGEST]}
+        """A step without names: ids and titles are ours, whatever a host is called.
+
+        A word in a name's place may be longer than the name.
+        """
+        document = step.document
+        claims = {
+            one: {**found, "value": self._cleaner.cleaned(found["value"])} for one, found in document["claims"].items()
+        }
+        return {**document, "why": self._cleaner.clean(document["why"])[:LONGEST], "claims": claims}
 
     def keep(self, name: str, content: str | Mapping[str, Any] | list[Any]) -> str:
         """Write a file of evidence without names; returns its name."""
@@ -113,21 +129,21 @@ class Folder:
 
     def write(self, report: Report) -> dict[str, Any]:
         """report.json, report.html and report.txt; returns the document."""
-        document: dict[str, Any] = self._cleaner.cleaned(report.document)
+        document = report.document
+        document["machine"] = self._cleaner.cleaned(document["machine"])
+        document["image"] = self._cleaner.cleaned(document["image"])
         document["steps"] = [self._step(one) for one in report.steps]
-        clean = Report(
-            gb10=report.gb10,
-            when=report.when,
-            machine=report.machine,
-            image=report.image,
+        clean = replace(
+            report,
+            machine=MachineFacts(**document["machine"]),
+            image=ImageFacts(**document["image"]) if report.image else None,
             steps=[step_of(one) for one in document["steps"]],
-            wall_s=report.wall_s,
         )
         page = report_page(clean)
         with _writing(self.path):
             (self.path / "report.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-            (self.path / "report.html").write_text(self._cleaner.clean(html(page)), encoding="utf-8")
-            (self.path / "report.txt").write_text(self._cleaner.clean(report_text(clean)), encoding="utf-8")
+            (self.path / "report.html").write_text(html(page), encoding="utf-8")
+            (self.path / "report.txt").write_text(report_text(clean), encoding="utf-8")
         return document
 
 
@@ -145,5 +161,7 @@ class _writing:
             raise BuildError(
                 f"cannot write the results: {error.strerror}",
                 where=str(self._path),
-                hint="make room, or choose another folder: --out DIR; then go on by --resume",
+                hint="make room, and go on by --resume"
+                if error.errno in FULL
+                else "name a folder that can be made and written: --out DIR",
             ) from error

@@ -68,6 +68,6 @@ def bandwidth(scene: Scene) -> Outcome:
     ran = scene.program("bandwidth", ["ranks.py", str(len(rows))], {"NCCL_DEBUG": "INFO"})
     found = ran.one("allreduce")
     way = transport(ran.text)
-    claims = {"nodes.bus-bandwidth": Figure(round(float(found["bus_gb_s"]), 1), "GB/s")}
+    claims = {"bandwidth.of-gpus": Figure(round(float(found["bus_gb_s"]), 1), "GB/s")}
     wrong = [] if found["right"] else ["NCCL's sum is wrong"]
     return judged(wrong, f"{found['world']} GPUs by {way or 'an unknown way'}", claims)

@@ -1,17 +1,17 @@
 """A command line becomes a scene: the image that is here, the place for programs, how servers start."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from gb10.containers.connection import Engine
 from gb10.containers.images import ImageInfo, find_image, tags_of
 from gb10.containers.reach import connect_if_running
 from gb10.containers.reference import registry_of, split_digest, split_reference
-from gb10.errors import EngineError, ServeError, UsageError
+from gb10.core.ssh import HERE
+from gb10.errors import EngineError, UsageError
 from gb10.image.context import Context
 from gb10.image.request.model_sizes import local_model
 from gb10.models.choose.choosing import ChoiceRequest
@@ -24,13 +24,14 @@ from gb10.models.memory.launch import Launch
 from gb10.models.memory.model import Model, known_model
 from gb10.models.render.rendered import RenderRequest
 from gb10.serving.run.find_source import find_source
+from gb10.serving.run.fleet import open_fleet
 from gb10.serving.run.prepare_service import PreparedService, ServiceRequest, prepare_service
 from gb10.serving.run.service import ContainerSettings
 from gb10.serving.run.service_nodes import nodes_named
 from gb10.serving.selftest.device_compiles import cache_folders, own_caches
 from gb10.serving.selftest.folder import Folder, cleaner_of
 from gb10.serving.selftest.machine_steps import machine_facts
-from gb10.serving.selftest.outcome import ImageFacts
+from gb10.serving.selftest.outcome import ImageFacts, NotCheckedError
 from gb10.serving.selftest.place import ImagePlace, LocalPlace
 from gb10.serving.selftest.scene import Asked, Scene
 from gb10.serving.selftest.step_table import Need
@@ -234,21 +235,22 @@ def _weights(sizes: Model, launch: Launch) -> float | None:
 
 
 def _checked(scene: Scene, prepared: PreparedService) -> Launcher:
-    """The launcher; an image that is missing is an error, not a download."""
+    """The launcher; an image that is missing is "not checked", and no download."""
     launcher = by_recipe(scene.ctx, prepared, scene.work / "ranks")
 
     def launch() -> AbstractContextManager[Launched]:
         if not scene.asked.download:
-            engine = connect_if_running(scene.ctx.env, scene.ctx.store)
-            _require(engine, prepared.service.image)
+            _require(scene.ctx, prepared.service.hosts, prepared.service.image)
         return launcher()
 
     return launch
 
 
-def _require(engine: Engine | None, image: str) -> None:
-    if engine is None or find_image(engine, image) is None:
-        raise ServeError(
-            f"{image} is not here, and nothing is downloaded unasked",
-            hint=f"./build.py pull {image}, or --download",
-        )
+def _require(ctx: Context, hosts: Sequence[str], image: str) -> None:
+    """Raise NotCheckedError unless the engine of each node has the image."""
+    missing = f"{image} is not here, and nothing is downloaded unasked: ./build.py pull {image}, or --download"
+    if HERE in hosts and connect_if_running(ctx.env, ctx.store) is None:
+        raise NotCheckedError(missing)
+    with open_fleet(ctx, hosts) as fleet:
+        if any(find_image(engine, image) is None for engine in fleet.values()):
+            raise NotCheckedError(missing)

@@ -114,6 +114,8 @@ class StepReport:
     seconds: float
     budget_s: float
     evidence: Sequence[str] = ()
+    asked: bool = True
+    """False for a step that nobody asked for: its reason says what asks for it."""
 
     @property
     def document(self) -> dict[str, Any]:
@@ -121,6 +123,7 @@ class StepReport:
         return {
             "id": self.id,
             "title": self.title,
+            "asked": self.asked,
             "result": str(self.outcome.result),
             "why": self.outcome.why[: 2 * LONGEST].rsplit(maxsplit=1)[0]
             if len(self.outcome.why) > LONGEST
@@ -157,15 +160,21 @@ class Report:
         }
 
     def of(self, result: Result) -> list[StepReport]:
-        """The steps that ended so."""
-        return [one for one in self.steps if one.outcome.result is result]
+        """The steps that were asked for, and ended so."""
+        return [one for one in self.steps if one.asked and one.outcome.result is result]
+
+    @property
+    def unasked(self) -> list[StepReport]:
+        """The steps that nobody asked for."""
+        return [one for one in self.steps if not one.asked]
 
     @property
     def counts(self) -> str:
-        """``12 hold, 1 does not hold, 3 not checked``."""
+        """``12 hold, 1 does not hold, 3 not checked, 2 not asked for``."""
         good, bad, unknown = (len(self.of(one)) for one in Result)
         verb = "does" if bad == 1 else "do"
-        return f"{good} {'holds' if good == 1 else 'hold'}, {bad} {verb} not hold, {unknown} not checked"
+        others = f", {len(self.unasked)} not asked for" if self.unasked else ""
+        return f"{good} {'holds' if good == 1 else 'hold'}, {bad} {verb} not hold, {unknown} not checked{others}"
 
 
 def step_of(document: Mapping[str, Any]) -> StepReport:
@@ -178,5 +187,6 @@ def step_of(document: Mapping[str, Any]) -> StepReport:
         outcome=outcome,
         seconds=document["seconds"],
         budget_s=document["budget_s"],
+        asked=document["asked"],
         evidence=tuple(document["evidence"]),
     )

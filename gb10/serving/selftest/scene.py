@@ -12,7 +12,7 @@ from gb10.core.files import read_plain_file
 from gb10.image.context import Context
 from gb10.serving.load.endpoint import Endpoint, page, reach
 from gb10.serving.run.service import Service
-from gb10.serving.selftest.answers import Answer
+from gb10.serving.selftest.answers import Answer, Canaries
 from gb10.serving.selftest.folder import Folder
 from gb10.serving.selftest.outcome import Figure, ImageFacts, MachineFacts, NotCheckedError
 from gb10.serving.selftest.place import Place, Ran, run_program
@@ -60,24 +60,13 @@ class Greedy:
     drafts: float | None
     """Drafts that it counted so far; None where it counts none."""
     command: str
+    canaries: Canaries | None = None
+    """To hold those of another server against; None where no step asks for them."""
 
     @property
     def drafting(self) -> bool:
         """Whether the server drafts."""
         return bool(self.drafts) or "--spec" in self.command
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Second:
-    """What the server of the step second did."""
-
-    answers: Sequence[Answer] = ()
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    """Why a step has no part in it, by step."""
-    obeys: bool = False
-    """Whether its log says that our kernels are off."""
-    mixed: bool = False
-    """Whether drafts and kernels differ from ours at once: where answers part, nobody knows by which."""
 
 
 @dataclass(kw_only=True)
@@ -104,9 +93,8 @@ class Scene:
     other_launcher: Launcher | None = None
     """Of --against."""
     greedy: Greedy | None = None
-    sharing: frozenset[str] = frozenset()
-    """The steps that run, and that the server of the step second is changed for."""
-    second: Second | None = None
+    wanted: frozenset[str] = frozenset()
+    """The steps that run."""
     log_name: str = "server.log"
     """The file for the log of the server that runs."""
     server: Launched | None = None

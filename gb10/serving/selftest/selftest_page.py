@@ -32,12 +32,16 @@ def report_page(report: Report) -> Page:
     bad, unknown = report.of(Result.BROKEN), report.of(Result.UNCHECKED)
     kind = "bad" if bad else "unsure" if unknown else "good"
     rows = tuple(
-        (str(one.outcome.result), one.id, one.title, one.outcome.why, f"{one.seconds:.1f}") for one in report.steps
+        (str(one.outcome.result), one.id, one.title, one.outcome.why, f"{one.seconds:.1f}")
+        for one in report.steps
+        if one.asked
     )
+    others = tuple((one.id, one.title, one.outcome.why) for one in report.unasked)
     figures = tuple((one.id, name, figure_words(figure)) for one, name, figure in _figures(report))
     files = tuple((one.id, ", ".join(one.evidence)) for one in report.steps if one.evidence)
     sections = (
         Section(title="Steps", head=("result", "step", "what", "why", "seconds"), rows=rows),
+        Section(title="Nobody asked for these steps", head=("step", "what", "why"), rows=others),
         Section(title="Figures", head=("step", "claim", "value"), rows=figures),
         Section(title="Evidence, in this folder", head=("step", "files"), rows=files, folded=True),
     )
@@ -66,6 +70,9 @@ def report_text(report: Report) -> str:
         "",
     ]
     for step in report.steps:
+        if not step.asked:
+            lines.append(f"--   {step.id:16} {step.outcome.why}")
+            continue
         lines.append(f"{SIGNS[step.outcome.result]} {step.id:16} {step.title}")
         if step.outcome.why:
             lines.append(fill(step.outcome.why, WIDTH, initial_indent=" " * 7, subsequent_indent=" " * 7))

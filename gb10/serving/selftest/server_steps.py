@@ -1,5 +1,6 @@
 """Steps that ask a server, and read its log."""
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -26,6 +27,13 @@ def log_of(scene: Scene) -> str:
     return "\n".join(f"== {name}\n" + "\n".join(lines) for name, lines in logs.items())
 
 
+NO_WEIGHTS: Final = re.compile(
+    r"offline mode is enabled|outgoing traffic has been disabled|couldn't find (?:it|them) in the cached files"
+    r"|LocalEntryNotFoundError|OfflineModeIsEnabled"
+)
+"""As the Hub's client and Transformers end that may download nothing."""
+
+
 def server(scene: Scene) -> Outcome:
     """A server starts."""
     if scene.launcher is None:
@@ -34,9 +42,15 @@ def server(scene: Scene) -> Outcome:
     try:
         with compiles_seen() as seen:
             scene.server = scene.stack.enter_context(scene.launcher())
+    except NotCheckedError as error:
+        scene.why_no_server = str(error)
+        raise
     except Gb10Error as error:
         scene.why_no_server = f"the server did not start: {error.message}"
         scene.keep("server.txt", str(error))
+        if not scene.asked.download and NO_WEIGHTS.search(str(error)):
+            scene.why_no_server = "the model's weights are not here, and nothing is downloaded unasked: --download"
+            raise NotCheckedError(scene.why_no_server) from error
         return broken(
             f"{error.message}; {(error.where or '').splitlines()[0][:200] if error.where else 'no line of a log'}"
         )

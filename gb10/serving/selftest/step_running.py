@@ -11,11 +11,10 @@ from typing import Final
 
 from gb10 import __version__
 from gb10.errors import Gb10Error, ServeError, VerifyError
-from gb10.serving.selftest.compared_steps import SHARED
 from gb10.serving.selftest.outcome import NotCheckedError, Outcome, Report, Result, StepReport, broken, unchecked
 from gb10.serving.selftest.scene import MeasuredElsewhereError, Scene
 from gb10.serving.selftest.server_steps import log_of
-from gb10.serving.selftest.step_table import STARTS, Step
+from gb10.serving.selftest.step_table import STARTS, STEPS, Step
 
 EACH_S: Final = 1.0
 """A signal that comes just before a thread begins to wait does not wake it; the next one does."""
@@ -84,14 +83,40 @@ def _note_sms(scene: Scene, step: StepReport) -> None:
         scene.machine = replace(scene.machine, sm_count=int(count.value))
 
 
+def _waiting(steps: Sequence[Step], *, quick: bool) -> Iterator[StepReport]:
+    """Steps that did not end, as a report has them whose run was interrupted."""
+    for one in steps:
+        yield _not_run(one, "interrupted before its end: --resume goes on", quick=quick)
+
+
+def _others(unasked: Mapping[str, str], *, quick: bool) -> Iterator[StepReport]:
+    for one in STEPS:
+        if one.id in unasked:
+            yield replace(_not_run(one, f"not asked for: {unasked[one.id]}", quick=quick), asked=False)
+
+
+def _not_run(step: Step, why: str, *, quick: bool) -> StepReport:
+    budget = step.budget(quick=quick)
+    return StepReport(id=step.id, title=step.title, outcome=unchecked(why), seconds=0.0, budget_s=budget)
+
+
 def run_steps(
-    scene: Scene, steps: Sequence[Step], *, quick: bool, resume: bool, show: Callable[[StepReport], None]
+    scene: Scene,
+    steps: Sequence[Step],
+    *,
+    quick: bool,
+    resume: bool,
+    show: Callable[[StepReport], None] | None,
+    unasked: Mapping[str, str],
 ) -> Report:
-    """Run them; ``show`` gets each as it ends. With ``resume``, what was checked before is kept."""
+    """Run them; ``show`` gets each as it ends. With ``resume``, what was checked before is kept.
+
+    ``unasked``: why each other step does not run. The report has every step, from the first on.
+    """
     began, when = time.monotonic(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     done, begun = scene.folder.earlier() if resume else ({}, {})
     found: list[StepReport] = []
-    scene.sharing = frozenset(one.id for one in steps if one.id in SHARED and not _checked(one, done))
+    scene.wanted = frozenset(one.id for one in steps if not _checked(one, done))
     spare = 0.0  # seconds that starts of servers left of theirs
 
     def report() -> Report:
@@ -100,7 +125,7 @@ def run_steps(
             when=when,
             machine=scene.machine,
             image=scene.image,
-            steps=list(found),
+            steps=[*found, *_waiting(steps[len(found) :], quick=quick), *_others(unasked, quick=quick)],
             wall_s=time.monotonic() - began,
         )
 
@@ -113,13 +138,14 @@ def run_steps(
                 before = done[step.id]
                 _note_sms(scene, before)
                 found.append(before)
-                show(before)
+                if show:
+                    show(before)
                 continue
             started = time.monotonic()
             scene.evidence = []
             if begun.get(step.id, 0) >= TWICE:
                 outcome = unchecked(
-                    "the machine, or this program, ended twice in this step; name it by --step to run it"
+                    f"the machine, or this program, ended twice in this step; --step {step.id} and another --out run it"
                 )
             else:
                 scene.folder.begin(step.id)
@@ -137,8 +163,14 @@ def run_steps(
                 spare = max(0.0, budget - ended.seconds)
             found.append(ended)
             scene.folder.end(ended)
-            show(ended)
+            if show:
+                show(ended)
             scene.folder.write(report())
+    except KeyboardInterrupt:
+        for step in steps[len(found) :][:1]:
+            scene.folder.stop(step.id)
+        scene.folder.write(report())
+        raise
     finally:
         if scene.server is not None:
             scene.keep(scene.log_name, log_of(scene))

@@ -1,6 +1,6 @@
 """The steps in their order: what each looks at, how long it may take, and what it needs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -30,20 +30,19 @@ class Step:
         return self.quick_s or self.budget_s if quick else self.budget_s
 
 
-OTHERS: Final = ("second", *compared_steps.SHARED, "against")
-"""They hold answers of another server, which runs in place of ours, against those of the step greedy."""
-STARTS: Final = ("server", "second", "against")
+OTHERS: Final = ("drafts", "switches", "against")
+"""Each holds answers of a server of its own, which runs in place of ours, against those of the step greedy."""
+STARTS: Final = ("server", *OTHERS)
 """They start a server. What one leaves of its seconds, the next one may take, too."""
 START_S: Final = 600.0
 """Seconds in which the first server must be healthy."""
-AGAIN_S: Final = 240.0
-"""The same for a later one, which finds the kernels of the first in caches."""
+AGAIN_S: Final = 165.0
+"""The same for a later one, which finds the kernels of the first in caches, and gets what starts before it left."""
 
 
 def _step(name: str, need: Need, seconds: tuple[float, float], run: Callable[[Scene], Outcome], title: str) -> Step:
     serves = need in ("server", "nodes", "against") and name not in ("server", "bandwidth")
-    before = ("server", "greedy") if name in OTHERS else ("server",) if serves else ()
-    after = (*before, "second") if name in compared_steps.SHARED else before
+    after = ("server", "greedy") if name in OTHERS else ("server",) if serves else ()
     return Step(id=name, title=title, need=need, budget_s=seconds[0], quick_s=seconds[1], run=run, after=after)
 
 
@@ -68,13 +67,12 @@ STEPS: Final = (
     _step("batches", "server", (240, 0), server_steps.batches, "Canaries at every batch size"),
     _step("speed", "server", (140, 0), server_steps.speeds, "Decode and prefill at 1, 4 and 8 at once"),
     _step("long-decode", "server", (480, 0), server_steps.long_decode, "16,384 tokens after a prompt of 12,000"),
-    _step("greedy", "server", (100, 0), compared_steps.greedy, "Greedy answers, asked twice"),
+    _step("greedy", "server", (110, 0), compared_steps.greedy, "Greedy answers, asked twice"),
     _step("nodes", "nodes", (10, 5), node_steps.nodes, "RoCE or sockets, by NCCL's log"),
     _step("rank-death", "nodes", (60, 0), node_steps.rank_death, "A rank is ended: seen within 15 s"),
-    _step("second", "server", (AGAIN_S + 50, 0), compared_steps.second, "Another server: drafts, our kernels off"),
-    _step("drafts", "server", (60, 0), compared_steps.drafts, "Answers with drafts, and without"),
-    _step("switches", "server", (10, 0), compared_steps.switches, "Greedy answers, with our kernels switched off"),
-    _step("against", "against", (AGAIN_S + 50, 0), compared_steps.against, "Answers of another image or settings"),
+    _step("drafts", "server", (AGAIN_S + 75, 0), compared_steps.drafts, "Answers with drafts, and without"),
+    _step("switches", "server", (AGAIN_S + 35, 0), compared_steps.switches, "Answers with our kernels switched off"),
+    _step("against", "against", (AGAIN_S + 35, 0), compared_steps.against, "Answers of another image or settings"),
 )
 WHOLE: Final = 3600.0
 QUICK: Final = 600.0
@@ -97,18 +95,36 @@ def chosen(names: Sequence[str], able: frozenset[Need], *, quick: bool, experts:
     return [one for one in fitting if experts or one.id not in ("moe-files", "switches")]
 
 
-def left_out(able: frozenset[Need]) -> list[str]:
-    """A line for each kind of step that was not asked for, with what asks for it. Pure."""
-    how = {
-        "image": "--image REF; ./build.py pull REF gets one",
-        "gpu": "--image REF, or --python FILE of an installed engine",
-        "server": "--model DIR, --recipe NAME or --launch COMMAND",
-        "nodes": "--nodes A,B",
-        "against": "--against REF",
-    }
-    found = []
-    for need, text in how.items():
-        names = [one.id for one in STEPS if one.need == need]
-        if need not in able:
-            found.append(f"not asked for: {', '.join(names)}: {text}")
+HOW: Final = {
+    "image": "--image REF; ./build.py pull REF gets one",
+    "gpu": "--image REF, or --python FILE of an installed engine",
+    "server": "--model DIR, --recipe NAME or --launch COMMAND",
+    "nodes": "--nodes A,B",
+    "against": "--against REF",
+}
+"""What asks for the steps of a need."""
+
+
+def left_out(wanted: Sequence[Step], able: frozenset[Need], *, named: bool, quick: bool) -> dict[str, str]:
+    """Why each other step does not run, by its id. ``named``: by --step. Pure."""
+    found = {}
+    for step in STEPS:
+        if step in wanted:
+            continue
+        if named:
+            found[step.id] = f"--step {step.id}"
+        elif step.need not in able:
+            found[step.id] = HOW[step.need]
+        elif quick and not step.quick_s:
+            found[step.id] = f"--quick leaves it out; --step {step.id}"
+        else:
+            found[step.id] = "the model has no experts"
     return found
+
+
+def left_out_lines(reasons: Mapping[str, str]) -> list[str]:
+    """A line for the steps of each reason. Pure."""
+    steps: dict[str, list[str]] = {}
+    for step, reason in reasons.items():
+        steps.setdefault(reason.partition("; --step")[0], []).append(step)
+    return [f"not asked for: {', '.join(names)}: {reason}" for reason, names in steps.items()]

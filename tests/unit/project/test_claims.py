@@ -210,7 +210,7 @@ def test_a_test_that_does_not_exist_or_does_not_run_is_found(test: str) -> None:
 PLAIN = {
     *("against.of", "batches.most", "long-decode.tokens", "power.bf16", "prefix.cold-ttft", "prefix.warm-ttft"),
     *("server.start-compiles", "disk.mapped-read", "greedy.of", "drafts.same", "drafts.of", "switches.same"),
-    "switches.of",
+    *("switches.of", "bandwidth.of-gpus"),
 }
 """Figures of selftest that are of use beside a claim, and are none."""
 FIGURE = re.compile(r'"([a-z][a-z0-9-]*\.[a-z][a-z0-9.-]*)"(?=[:,\])])')

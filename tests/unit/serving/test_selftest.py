@@ -16,6 +16,7 @@ from gb10.image.plan.catalog import ROOT
 from gb10.serving.claims.claim_files import load_claims
 from gb10.serving.selftest import compared_steps, machine_steps, node_steps, server_steps
 from gb10.serving.selftest.answers import (
+    AT_ONCE,
     CANARY_TOKENS,
     QUESTIONS,
     Answer,
@@ -42,7 +43,7 @@ from gb10.serving.selftest.outcome import (
 )
 from gb10.serving.selftest.server_logs import CACHE, WEIGHTS, backends, disagreements, figure, transport, tuned_files
 from gb10.serving.selftest.step_running import OverrunError, limited
-from gb10.serving.selftest.step_table import AGAIN_S, QUICK, STEPS, WHOLE, chosen, left_out
+from gb10.serving.selftest.step_table import AGAIN_S, QUICK, STEPS, WHOLE, Need, chosen, left_out, left_out_lines
 
 SCHEMA = json.loads((ROOT / "docs/schemas/selftest-v1.schema.json").read_text(encoding="utf-8"))
 
@@ -60,14 +61,16 @@ def test_a_step_that_asks_has_the_time_for_its_tokens() -> None:
         "prefix": 3 * 64,
         "greedy": 2 * len(QUESTIONS) * compared_steps.TOKENS,
         "guard": 4 * CANARY_TOKENS + CANARY_TOKENS + 160,
-        "drafts": (4 + len(compared_steps.SIZES)) * CANARY_TOKENS,
         "speed": 3 * 256,
     }
+    canaries = (4 + len(AT_ONCE)) * CANARY_TOKENS
+    tokens["greedy"] += canaries
     prompts = {"prefix": 3000, "speed": (1 + 4 + 8) * 1024}
     budgets = {one.id: one.budget_s for one in STEPS}
     assert [name for name, count in tokens.items() if count / 15 + prompts.get(name, 0) / 500 > budgets[name]] == []
-    for name in ("second", "against"):
-        assert len(QUESTIONS) * compared_steps.TOKENS / 15 < budgets[name] - AGAIN_S
+    compared = len(QUESTIONS) * compared_steps.TOKENS
+    for name, count in {"drafts": compared + canaries, "switches": compared, "against": compared}.items():
+        assert count / 15 < budgets[name] - AGAIN_S
 
 
 def test_what_is_given_decides_the_steps_and_each_other_one_is_named() -> None:
@@ -77,9 +80,39 @@ def test_what_is_given_decides_the_steps_and_each_other_one_is_named() -> None:
     assert {"power", "server", "guard"} <= quick
     assert not {"gemm", "batches"} & quick
     assert "moe-files" not in {one.id for one in chosen([], frozenset({"server"}), quick=False, experts=False)}
-    named = ", ".join(left_out(frozenset({"machine"})))
-    assert all(one.id in named for one in STEPS if one.need != "machine")
-    assert left_out(frozenset(one.need for one in STEPS)) == []
+
+
+def test_a_step_that_nobody_asked_for_is_named_with_what_asks_for_it() -> None:
+    machine, everything = frozenset[Need]({"machine"}), frozenset(one.need for one in STEPS)
+    found = left_out(chosen([], machine, quick=False), machine, named=False, quick=False)
+    assert set(found) == {one.id for one in STEPS if one.need != "machine"}
+    assert found["image"].startswith("--image REF")
+    assert left_out(chosen([], everything, quick=False), everything, named=False, quick=False) == {}
+    quick = left_out(chosen([], everything, quick=True), everything, named=False, quick=True)
+    assert quick["gemm"] == "--quick leaves it out; --step gemm"
+    dense = left_out(chosen([], everything, quick=False, experts=False), everything, named=False, quick=False)
+    assert dense == dict.fromkeys(("moe-files", "switches"), "the model has no experts")
+    lines = left_out_lines({**dense, **quick})
+    assert [one.partition(": ")[2].partition(": ")[2] for one in lines] == [
+        "the model has no experts",
+        "--quick leaves it out",
+    ]
+
+
+def test_a_report_has_what_nobody_asked_for(tmp_path: Path) -> None:
+    """In report.json, on the page and in the text; and it counts as neither checked nor failed."""
+    step = replace(planted_report("").steps[0], outcome=holds())
+    other = replace(step, id="image", outcome=unchecked("not asked for: --image REF"), asked=False)
+    report = replace(planted_report(""), steps=[step, other])
+    assert report.counts == "1 holds, 0 do not hold, 0 not checked, 1 not asked for"
+    assert (report.of(Result.UNCHECKED), report.unasked) == ([], [other])
+    folder = Folder(tmp_path / "r", Cleaner([]), {})
+    document = folder.write(report)
+    jsonschema.validate(document, SCHEMA)
+    assert [one["asked"] for one in document["steps"]] == [True, False]
+    for name in ("report.html", "report.txt"):
+        assert "not asked for: --image REF" in (folder.path / name).read_text(encoding="utf-8"), name
+    assert "Nobody asked for these steps" in (folder.path / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_step_by_its_name_brings_the_server_that_it_needs() -> None:
@@ -182,6 +215,84 @@ def test_nothing_that_names_somebody_is_in_any_file(kind: str, tmp_path: Path) -
             assert USER not in content
 
 
+STRANGERS = {
+    "192.168.177.12": (
+        "{}",
+        "a={}",
+        "_{}_",
+        "eth0:{}<0>",
+        "host-{}-up",
+        "tcp://{}:1",
+        "\\n{}",
+        "\x1b[31m{}\x1b[0m",
+        "{}\\n",
+    ),
+    "2001:db8:85a3::8a2e:370:7334": ("{}", "[{}]:1", "eth0:{}<0>", "{}/64", "{}%eth0", "\\n{}", "\x1b[31m{}"),
+    "2001:db8:85a3:0:0:8a2e:370:7334": ("{}", "eth0:{}<0>", "id:{}", "[{}]:1"),
+    "a0:36:bc:12:34:56": ("{}", "link/ether {} brd ff:ff:ff:ff:ff:ff", "80:00:02:08:fe:80:00:00:00:00:00:00:{}"),
+    "043f:7203:00f8:a1b2": ("node_guid: {}", "{}"),
+    "0x043f720300f8a1b2": ("Node GUID: {}",),
+    "GPU-5d1c7e52-8a0b-4f3e-9c55-0123456789ab": ("{}", "(UUID: {})", "_{}_"),
+    "XK77120A": (
+        "Serial Number   : {}",
+        "Serial#: {}",
+        "SN: {}",
+        '"serial": "{}"',
+        "serial_number={}",
+        "Product Serial:\t{}",
+    ),
+    "kathrins-laptop": (
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8Gq1 {}",
+        "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABAQC7 Kathrin {}",
+        "256 SHA256:9gE0m6lY0Qyt0RzJ1G1f8q3z7w2y5b8n1k4m7p0s3v6 {} (ED25519)",
+    ),
+    TOKEN: ("{}", "Bearer {}", "_{}_", "\\n{}", "https://x:{}@huggingface.co/m"),
+    "kathrin": (
+        *(
+            "/home/{}/x",
+            "/home/{}",
+            "/data/users/{}/y",
+            "~{}/.ssh",
+            "C:\\Users\\{}\\x",
+            "%2Fhome%2F{}%2Fx",
+            "USER={}",
+            "{}@a:~$",
+        ),
+        *("uid=1000({0}) gid=1000({0}) groups=1000({0}),27(sudo)", "drwxr-xr-x 1 {0} {0} 4096 x", "\\n/home/{}/x"),
+    ),
+    "spark-7f3a": (
+        *(
+            "Nov 28 09:00:00 {} vllm[12]: up",
+            "2026-11-28T09:00:00+0000 {} kernel: NVRM: Xid",
+            "Linux {} 6.14.0 #15 SMP",
+        ),
+        *("{}:724:724 [0] NCCL INFO x", "http://{}:8000/v1", "tcp://{}.lan:29500", "{}.lab.uni.edu:8000 is down"),
+        *("Could not resolve host: {}", "connect to host {} port 22", "HTTPConnectionPool(host='{}', port=80)"),
+        *("hostname: {}", "nodename='{}'", "https://{}.uni.edu/x", "\\nNov 28 09:00:00 {} sshd[1]: x"),
+    ),
+    "kathrin.mueller+hub@lab.example.org": ("{}", "<{}>", "mailto:{}", "\\n{}"),
+}
+"""What names a machine or a person that this machine does not know, with the places where it stands."""
+
+
+@pytest.mark.parametrize("value", STRANGERS)
+def test_what_names_a_stranger_is_in_no_text(value: str) -> None:
+    cleaner = Cleaner([])
+    assert [form for form in STRANGERS[value] if value in cleaner.clean(form.format(value))] == []
+
+
+def test_a_host_that_is_a_key_is_cleaned_and_one_that_is_a_word_of_ours_spoils_no_report(tmp_path: Path) -> None:
+    """Facts of a server have the hosts of its ranks as keys; a machine may be called "guard" or "power"."""
+    cleaner = Cleaner(["spark-1", "spark-2", "guard", "canaries"])
+    assert cleaner.cleaned({"spark-1": "a", "spark-2": "b"}) == {"<name>": "a", "<name>'": "b"}
+    folder = Folder(tmp_path / "r", cleaner, {})
+    document = folder.write(replace(planted_report("guard"), image=None))
+    jsonschema.validate(document, SCHEMA)
+    (step,) = document["steps"]
+    assert (step["id"], step["why"], list(step["claims"])) == ("guard", "<name>", ["guard.canaries"])
+    assert "&lt;name&gt;" in (folder.path / "report.html").read_text(encoding="utf-8")
+
+
 def test_what_names_nobody_stays() -> None:
     cleaner = Cleaner(["root", "nvidia", "gb10"])
     for text in (
@@ -190,6 +301,9 @@ def test_what_names_nobody_stays() -> None:
         "std::vector<float>, c10::Error, at::cuda, listens on ::1",
         "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM, 11-27 15:33:19",
         "https://forums.developer.nvidia.com/t/359960",
+        'libcudnn.so.9.10.2.21, torch/nn/modules.py:12, File "/opt/v/x.py", line 3',
+        "(EngineCore pid=87) INFO 11-24 08:00:55 [gpu_model_runner.py:5089] Model loading took 17.21 GiB memory",
+        "ServerArgs(host='0.0.0.0', port=8000, user=None), 0000:01:00.0, Serial Number : N/A, http://localhost:1/x",
     ):
         assert cleaner.clean(text) == text
 
@@ -447,7 +561,7 @@ def test_rounding_may_decide_between_two_tokens_that_lie_near_and_no_others(
 
 
 def test_a_step_that_goes_on_with_others_brings_them() -> None:
-    assert [one.id for one in chosen(["drafts"], frozenset(), quick=False)] == ["server", "greedy", "second", "drafts"]
+    assert [one.id for one in chosen(["drafts"], frozenset(), quick=False)] == ["server", "greedy", "drafts"]
     assert [one.id for one in chosen(["against"], frozenset(), quick=False)] == ["server", "greedy", "against"]
     assert [one.id for one in chosen(["rank-death"], frozenset(), quick=False)] == ["server", "rank-death"]
     assert "switches" not in {one.id for one in chosen([], frozenset({"server"}), quick=False, experts=False)}
