@@ -98,6 +98,15 @@ def _now(case: Case, option: str) -> str:
     return f" (now {value[:60]})" if value else ""
 
 
+def _without(case: Case, option: str) -> str:
+    """How an option is switched off: what is on by default is on without the option, too."""
+    switch = option.startswith("--enable-") or case.scan.start.option(option.lstrip("-").replace("-", "_")) == "True"
+    off = option.replace("--enable-", "--disable-", 1)
+    if off != option and off in case.options and case.engine != "vllm":
+        return f"with {off}"
+    return f"with --no-{option.removeprefix('--')}" if switch and case.engine == "vllm" else f"without {option}"
+
+
 def _what_to_set(case: Case, condition: str, options: list[tuple[str, str]]) -> str:
     """What a condition asks of the options that it names."""
     names = {name: option for option, name in options}
@@ -106,12 +115,12 @@ def _what_to_set(case: Case, condition: str, options: list[tuple[str, str]]) -> 
         return f"Give {option} a value: nothing sets it here."
     off = is_off or (equals if equals and equals["value"] in ("None", "False") else None)
     if off and (option := names.get(off["name"])):
-        return f"Start without {option}{_now(case, option)}: this part does not go with it."
+        return f"Start {_without(case, option)}{_now(case, option)}: this part does not go with it."
     if equals and (option := names.get(equals["name"])):
         value = "" if equals["value"] == "True" else f" {equals['value'].strip(chr(39) + chr(34))}"
         return f"Set {option}{value}{_now(case, option)}, or leave it out so that the engine chooses."
     if compares and (option := names.get(compares["left"])):
-        side = "at most" if compares["sign"] in ("<=", "<") else "at least"
+        side = {"<=": "at most", "<": "below", ">=": "at least", ">": "above"}[compares["sign"]]
         return f"{option} must be {side} {compares['right']}{_now(case, option)}."
     given = ", ".join(f"{option}{_now(case, option)}" for option, _ in options[:4])
     return f"It is about {given}: change or leave out one of them."
@@ -219,12 +228,29 @@ def calls_of_tools_not_read(case: Case) -> Verdict | None:
 OF_REQUESTS: Final = re.compile(
     r"entrypoints/(?!llm|cli|launcher)|/protocol\.py$|managers/(?:io_struct|tokenizer_manager)|sampling_params|input_processor"
 )
+HANDLES: Final = re.compile(
+    r"create_|generate|chat|completion|embed|score|rerank|classif|transcri|request|preprocess|tokenize_|process_inputs|"
+    r"sampling|__post_init__|_verify|from_|to_|handle|parse|normalize|check|render"
+)
+"""Functions that work on a request."""
+OF_A_START: Final = re.compile(
+    r"<module>|run_server|launch|validate_parsed|parse_args|build_app|setup_server|_init_app|init_app_state|"
+    r"init_tokenizer_manager|from_engine_args|^main$"
+)
+"""Functions that only a start, or a program without a server, goes through."""
 
 
 def request_refused(case: Case) -> Verdict | None:
     """A request that the server's own check refuses: nothing is wrong with the server."""
     frames = case.raised.frames
-    refuses = bool(frames) and frames[-1].code.startswith("raise") and OF_REQUESTS.search(frames[-1].path) is not None
+    refuses = (
+        bool(frames)
+        and frames[-1].code.startswith("raise")
+        and OF_REQUESTS.search(frames[-1].path) is not None
+        and "cli_args" not in frames[-1].path
+        and any(OF_REQUESTS.search(one.path) and HANDLES.search(one.function) for one in frames)
+        and not any(OF_A_START.search(one.function) for one in frames)
+    )
     named = case.raised.name in ("VLLMValidationError", "RequestValidationError", "BadRequestError")
     if not named and not (refuses and case.raised.name in ("ValueError", "TypeError", "NotImplementedError")):
         return None

@@ -48,8 +48,9 @@ OLD_DRIVER: Final = re.compile(
     r"compatibility was attempted|cudaErrorSystemDriverMismatch|system has unsupported display driver"
 )
 NVCC: Final = re.compile(
-    r"[Uu]nsupported gpu architecture '(?P<arch>compute_\d{2,3}[af]?)'|Value '(?P<value>sm_\d{2,3}[af]?)' is "
-    r"not defined for option 'gpu-name'|gpu-name.{0,20}(?P<other>sm_12\d[af]?)"
+    r"[Uu]nsupported gpu architecture '(?P<arch>compute_\d{2,3}[af]?)'|"
+    r"Value '(?P<value>(?:sm|compute)_\d{2,3}[af]?)' is not defined for option 'gpu-(?:name|architecture|code)'|"
+    r"gpu-name.{0,20}(?P<other>sm_12\d[af]?)"
 )
 NVRTC: Final = re.compile(
     r"(?:nvrtc|NVRTC)[^\n]{0,60}(?:invalid value for --gpu-architecture|INVALID_OPTION)|"
@@ -376,33 +377,31 @@ def driver_and_ptx(case: Case) -> Verdict | None:
     )
 
 
-OLD_ARCH: Final = re.compile(
-    r"(?:Value '|[Uu]nsupported gpu architecture ')(?P<arch>(?:sm|compute)_(?P<number>\d{2}))' ?"
-    r"(?:is not defined for option 'gpu-(?:name|architecture|code)'|$)"
-)
 OLDEST: Final = 75
 """The oldest arch that CUDA 13 compiles for."""
 
 
-def compiler_without_an_old_arch(case: Case) -> Verdict | None:
+def _compiler_without_an_old_arch(arch: str) -> Verdict:
     """A build that asks the compiler for an arch of old GPUs, which this CUDA has no more."""
-    found = OLD_ARCH.search(case.said)
-    if found is None or int(found["number"]) >= OLDEST:
-        return None
-    gone = "12.0 removed what is older than 5.0, and 13.0" if int(found["number"]) < 50 else "13.0"
+    of_maxwell = _number(arch) >= 50
+    removed = "13.0 removed what is older than 7.5" if of_maxwell else "12.0 removed what is older than 5.0"
     return Verdict(
         code="compiler-without-this-arch",
         meaning=(
-            f"The build asks for {found['arch']}, an arch of older GPUs that this CUDA no longer compiles for: CUDA "
-            f"{gone} what is older than 7.5. The list of arches in the build script is from before."
+            f"The build asks for {arch}, an arch of older GPUs that this CUDA no longer compiles for: CUDA {removed}. "
+            "The list of arches in the build script is from before."
         ),
         action=(
             "Give it the arch of this GPU alone: CMAKE_CUDA_ARCHITECTURES=121 (or 120), TORCH_CUDA_ARCH_LIST=12.1a, or "
-            f"replace {found['arch']} where CMakeLists.txt, setup.py or a Makefile names it (-arch, -gencode, "
+            f"replace {arch} where CMakeLists.txt, setup.py or a Makefile names it (-arch, -gencode, "
             "CUDA_NVCC_FLAGS). A newer release of the package may have a newer list. An older CUDA does not know 12.1."
         ),
         evidence="nvcc's release notes on removed architectures; pypims#14",
     )
+
+
+def _number(arch: str) -> int:
+    return int(re.sub(r"\D", "", arch))
 
 
 STATUS: Final = re.compile(r"\b(?P<library>CUBLAS|CUDNN|CUSPARSE|CUSOLVER|CUFFT|CURAND)_STATUS_(?P<status>\w{3,40})")
@@ -468,6 +467,8 @@ def compiler_without_arch(case: Case) -> Verdict | None:
     found = NVCC.search(case.text)
     if found is not None:
         arch = found["arch"] or found["value"] or found["other"]
+        if _number(arch) < OLDEST:
+            return _compiler_without_an_old_arch(arch)
         least = {"10": "12.8", "11": "13.0", "12": "12.9 (12.8 for 120)"}.get(re.sub(r"\D", "", arch)[:2], "newer")
         return Verdict(
             code="compiler-without-this-arch",
@@ -803,6 +804,65 @@ def kernel_call_fails(case: Case) -> Verdict | None:
     )
 
 
+CRASHED: Final = re.compile(
+    r"(?:Triton Error \[CUDA\]|C(?:UDA|uda) (?:driver |runtime )?(?:error|failure)|CUDA_ERROR_\w{4,40}|"
+    r"cudaError\w{0,40}|AcceleratorError)[^\n]{0,60}?(?P<what>unspecified launch failure|illegal memory access|"
+    r"illegal instruction|misaligned address|invalid program counter|hardware stack error|LAUNCH_FAILED|"
+    r"device-side assert|ILLEGAL_ADDRESS|ILLEGAL_INSTRUCTION|MISALIGNED_ADDRESS)"
+    r"|(?P<code>CUDA_ERROR_(?:LAUNCH_FAILED|ILLEGAL_ADDRESS|ILLEGAL_INSTRUCTION|MISALIGNED_ADDRESS|ASSERT)|"
+    r"cudaError(?:IllegalInstruction|IllegalAddress|MisalignedAddress|LaunchFailure|Assert))\b"
+)
+MENDED: Final = {"flashinfer-python": "0.6.8", "sglang": "0.5.16"}
+"""From which release on a known cause of crashes on 12.x is mended: experts of flashinfer_cutlass without GDC, and code
+for plain 12.1."""
+
+
+def kernel_crashed(case: Case) -> Verdict | None:
+    """A kernel that read or wrote where it must not, or ran code that this GPU has not."""
+    found = CRASHED.search(f"{case.raised.type}: {case.text}" if case.raised.type else case.text)
+    if found is None:
+        return None
+    frame = _caller(case)
+    old = [
+        f"{name} {version} is older than {MENDED[name]}, which mends a known crash on 12.x."
+        for name in MENDED
+        if (version := case.version(name)) and _before(version, MENDED[name])
+    ]
+    where = " ".join(one.path for one in case.raised.frames[-12:])
+    asserts = "assert" in found[0].lower() and (
+        "A device-side assert is a check of an index or a value in the kernel: a token, an expert or a page beyond its "
+        "table. The lines before name it (Assertion `…` failed)."
+    )
+    ways = {
+        "vllm": "--enforce-eager (CUDA graphs and compiled code)",
+        "sglang": "--disable-cuda-graph",
+        None: "fewer parts at a time: without CUDA graphs (--enforce-eager), without flash attention (llama.cpp: "
+        "--flash-attn off, ollama: OLLAMA_FLASH_ATTENTION=0), with a newer release",
+    }
+    steps = (
+        *old,
+        "Start the process anew with one part less each time, the likely ones first:",
+        "without drafts (--speculative-config, --speculative-algorithm);" if _drafts(case) or "spec" in where else "",
+        "--no-enable-flashinfer-autotune, where FlashInfer's autotuner ran before it;"
+        if case.engine != "sglang"
+        else "",
+        f"{ways.get(case.engine, ways['vllm'])};",
+        _another(case, "another kernel:"),
+        "CUDA_LAUNCH_BLOCKING=1 names the kernel, compute-sanitizer its line. If it comes after hours or with long or "
+        "many requests, note their length and number, and Xid lines of `journalctl -k`.",
+    )
+    return Verdict(
+        code="kernel-crashed",
+        meaning=(
+            f"A kernel crashed on the GPU ({found['what'] or found['code']}). CUDA tells it at a later call, so the "
+            f"line that raised it{f' ({frame.path})' if frame else ''} is mostly not the one that did it. "
+            f"{asserts or ''}"
+        ).strip(),
+        action=" ".join(filter(None, steps)),
+        evidence="the driver's own error; flashinfer#2776, flashinfer#3558, vllm#38208, vllm#52877, sglang#7249",
+    )
+
+
 NVML_MEMORY: Final = re.compile(
     r"NVMLError_NotSupported|(?:nvmlDeviceGetMemoryInfo|GetMemoryInfo|(?:free|total|used|device|GPU) memory)"
     r"[^\n]{0,120}\bNot ?Supported\b|NVML_ERROR_NOT_SUPPORTED[^\n]{0,80}memory"
@@ -900,6 +960,7 @@ def compiler_of_kernels_fails(case: Case) -> Verdict | None:
 
 
 GPU_FAMILIES: Final = (
+    kernel_crashed,
     nvml_has_no_memory,
     driver_and_ptx,
     beyond_shared_memory,

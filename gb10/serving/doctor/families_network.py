@@ -38,10 +38,6 @@ QP: Final = re.compile(
     r"(?P<index>\d{1,3}), local GID (?P<gid>[0-9a-fA-F:.]{2,45}))?"
 )
 DUPLICATE: Final = re.compile(r"Duplicate GPU detected ?: rank (?P<one>\d{1,4}) and rank (?P<two>\d{1,4})")
-NO_IB: Final = re.compile(
-    r"NET/IB : No device found|libibverbs.{0,40}(?:cannot|not) |No usable IB|ibv_open_device failed|Failed to "
-    r"open libibverbs"
-)
 CABLE: Final = re.compile(
     (
         r"(?:link (?:is )?down|NO-CARRIER|Link down|port error|IBV_EVENT_PORT_ERR|got completion.{0,80}(?:error|"

@@ -82,11 +82,13 @@ EXCEPTIONS: Final = frozenset(
         "",
     )
 )
+WRITTEN: Final = re.compile(r"(?<![\w-])--[a-z][\w-]{2,60}")
 
 
 def options_in_the_message(case: Case) -> Verdict | None:
     """A combination of settings that the engine refuses: the options whose names the message has."""
-    if case.raised.name not in EXCEPTIONS or not case.raised.type or not REFUSES.search(case.text):
+    written = case.raised.name == "TypeError" and WRITTEN.search(case.text)
+    if (case.raised.name not in EXCEPTIONS and not written) or not case.raised.type or not REFUSES.search(case.text):
         return None
     by_value = dict(_by_value(case))
     names = list(dict.fromkeys((*_named(case), *by_value, *_features(case), *VARIABLE.findall(case.text))))

@@ -26,7 +26,7 @@ UNPACK: Final = re.compile(
 CHOICES: Final = re.compile(
     r"(?:[Vv]alid (?:options|values|choices|backends)(?: are| is)?|[Aa]vailable (?:options|backends|"
     r"choices|values|parsers)(?: are)?|[Cc]hoo?se from|[Mm]ust be one of|[Ss]upported (?:values|backends|"
-    r"options|methods)(?: are)?|[Ii]nput should be|[Ee]xpected one of|available: |not in)[: "
+    r"options|methods)(?: are)?|[Ii]nput should be(?= ?['\"])|[Ee]xpected one of|available: |not in)[: "
     r"]{0,3}[\[({]? ?(?P<choices>['\"\w][^\n]{2,1500})"
 )
 GIVEN: Final = re.compile(

@@ -156,6 +156,95 @@ def test_the_condition_that_a_program_states_says_what_to_set(file: str, code: s
     assert wanted in f"{spoken(one)} {one.note}"
 
 
+STARTS_THAT_FAIL = (
+    ("vllm/entrypoints/openai/cli_args.py", "validate_parsed_serve_args", "TypeError: Error: --enable-auto-tool-choice "
+     "requires --tool-call-parser", "settings-do-not-agree"),
+    ("sglang/srt/managers/tokenizer_manager.py", "__init__", "ValueError: Cannot load the processor of this model",
+     "unknown"),
+    ("vllm/entrypoints/openai/api_server.py", "init_app_state", "ValueError: The model has no such part", "unknown"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "where", "error", "code"), STARTS_THAT_FAIL)
+def test_a_start_that_fails_is_no_request_that_is_refused(file: str, where: str, error: str, code: str) -> None:
+    frames = f'  File "/v/lib/python3.12/site-packages/{file}", line 9, in {where}\n    raise {error.split(":")[0]}(\n'
+    (one,) = found(f"Traceback (most recent call last):\n{frames}{error}\n")
+    assert (one.code, one.level) == (code, "error")
+
+
+def test_a_request_that_is_refused_goes_on() -> None:
+    frames = "".join(
+        f'  File "/v/lib/python3.12/site-packages/vllm/{file}", line 9, in {where}\n    {code}\n'
+        for file, where, code in (
+            ("entrypoints/openai/serving_chat.py", "create_chat_completion", "params = request.to_sampling_params("),
+            ("sampling_params.py", "__post_init__", "raise ValueError("),
+        )
+    )
+    (one,) = found(f"Traceback (most recent call last):\n{frames}ValueError: min_p must be in [0, 1], got 3.\n")
+    assert (one.code, one.level) == ("request-refused", "warning")
+
+
+def test_a_field_s_kind_is_no_list_of_values() -> None:
+    (one,) = found(
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ParallelConfig\nnnodes\n"
+        "  Input should be a valid integer, unable to parse string as an integer [type=int_parsing, input_value='two',"
+        " input_type=str]\n"
+    )
+    assert one.code == "field-not-valid"
+    assert "nnodes of ParallelConfig" in spoken(one)
+    assert "It has: a" not in spoken(one)
+
+
+@pytest.mark.parametrize(
+    ("arch", "wanted"),
+    [
+        ("compute_60", "CUDA 13.0 removed what is older than 7.5"),
+        ("compute_70", "CUDA 13.0 removed what is older than 7.5"),
+        ("compute_35", "CUDA 12.0 removed what is older than 5.0"),
+        ("compute_121a", "does not know compute_121a: it is older than 12.9"),
+    ],
+)
+def test_an_old_arch_needs_no_newer_compiler(arch: str, wanted: str) -> None:
+    for line in (f"nvcc fatal   : Unsupported gpu architecture '{arch}'", f"nvcc fatal   : Value '{arch}' is not defined for option "
+                 "'gpu-architecture'"):  # fmt: skip
+        assert any(wanted in spoken(one) for one in found(f"{line}\n"))
+
+
+@pytest.mark.parametrize(
+    ("package", "condition", "wanted"),
+    [
+        ("vllm", "not self.enable_prefix_caching", "Start with --no-enable-prefix-caching"),
+        ("sglang", "not args.enable_hierarchical_cache", "Start without --enable-hierarchical-cache"),
+        ("vllm", "cfg.max_num_seqs < 256", "--max-num-seqs must be below 256"),
+        ("vllm", "cfg.max_num_seqs <= 256", "--max-num-seqs must be at most 256"),
+        ("vllm", "cfg.block_size > 16", "--block-size must be above 16"),
+    ],
+)
+def test_a_condition_is_said_as_it_is(package: str, condition: str, wanted: str) -> None:
+    frame = f'  File "/v/lib/python3.12/site-packages/{package}/a.py", line 9, in f\n    assert {condition}\n'
+    (one,) = found(f"Traceback (most recent call last):\n{frame}AssertionError\n")
+    assert wanted in spoken(one)
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted"),
+    [
+        (
+            "INFO 11-24 08:10:20 [api.py:9] non-default args: {'speculative_config': {'method': 'mtp'}}",
+            "without drafts",
+        ),
+        ("Collecting flashinfer-python==0.6.7", "flashinfer-python 0.6.7 is older than 0.6.8"),
+        ("ggml_cuda_init: found 1 CUDA devices", "--flash-attn off"),
+        ("[2026-08-26 10:00:01] server_args=ServerArgs(model_path='m')", "--disable-cuda-graph"),
+    ],
+)
+def test_what_to_try_about_a_kernel_that_crashed_depends_on_the_log(before: str, wanted: str) -> None:
+    texts = [spoken(one) for one in found(f"{before}\nRuntimeError: CUDA error: an illegal memory access was "
+                                          "encountered\n") if one.code == "kernel-crashed"]  # fmt: skip
+    assert len(texts) == 1
+    assert wanted in texts[0]
+
+
 @pytest.mark.parametrize("condition", ["kv.dtype == torch.int64", "a.device == b.device", "len(x.shape) == 2"])
 def test_attributes_of_tensors_are_no_options(condition: str) -> None:
     (one,) = found(f"{FRAME.format(file='a.py', where='f', code=f'assert {condition}')}AssertionError\n")
