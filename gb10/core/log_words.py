@@ -5,10 +5,12 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Final
 
-RAISED: Final = re.compile(r"(?:^|[\s)])[\w.]*(?:Error|Exception|Interrupt|Exit): ?\S")
+RAISED: Final = re.compile(r"(?:^|[\s)])[\w.]*(?:Error|gaierror|Exception|Interrupt|Exit)(?:: ?\S|\([\"'])")
 SAYS: Final = re.compile(
     r"\b(?:error|fatal|failed|cannot|out of memory|killed|segmentation fault|not found|unrecognized arguments)\b", re.I
 )
+PLAIN: Final = re.compile(r"^(?:#\d{1,4} )?(?:\d{1,5}\.\d{1,3} )?ERROR: [A-Z]")
+"""What pip and Docker begin an error with, whatever its words are."""
 FOLLOWS: Final = re.compile(
     r"root cause above|Engine core initialization failed|EngineCore (?:failed to start|encountered a fatal)"
     r"|EngineDeadError|output_handler failed|engine core proc \S+ died|ChildProcessError"
@@ -17,7 +19,8 @@ FOLLOWS: Final = re.compile(
 )
 """Lines that only repeat that something failed before."""
 PREFIX: Final = re.compile(
-    r"^(?:\S+ \| )?(?:\([^)]{1,60}\) ?)?(?:\[?\d{4}-\d\d-\d\d[T ][^\]\s]*(?: [A-Z]\w*)*\]? ?)?"
+    r"^(?:\S+ \| |[\w./:@ -]{1,160}? (?=\((?:APIServer|EngineCore|Worker)))?(?:\([^)]{1,60}\) "
+    r"?)?(?:\[?\d{4}-\d\d-\d\d[T ][^\]\s]*(?: [A-Z]\w*)*\]? ?)?"
     r"(?:(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b:?"
     r"(?: \d\d-\d\d \d\d:\d\d:\d\d)?(?: \[[^\]]{1,80}\])?)?"
     r"(?:\[(?P<letter>[IWEF])\d{4} \d\d:[^\]]{1,120}\])?"
@@ -43,7 +46,7 @@ def is_trouble(line: str) -> bool:
         return False
     if RAISED.search(rest) or _by_llama(line):
         return True
-    return not rest.startswith(FRAMES) and bool(SAYS.search(rest))
+    return not rest.startswith(FRAMES) and bool(SAYS.search(rest) or PLAIN.match(line))
 
 
 def first_error(lines: Iterable[str]) -> str | None:

@@ -407,7 +407,76 @@ def nothing_is_given(case: Case) -> Verdict | None:
     )
 
 
-EARLY_CONDITION_FAMILIES: Final = (field_not_valid, calls_of_tools_not_read)
-CONDITION_FAMILIES: Final = (condition_of_an_assertion,)
+NOT_DIVISIBLE: Final = re.compile(
+    r"(?P<what>[A-Za-z_][\w' .-]{2,90}?) ?[=(]? ?(?P<size>\d{1,8})\)? (?:is not|must be|cannot be|isn't) divisible by "
+    r"(?P<by>[A-Za-z_][\w' .-]{1,60}?) ?[=(]? ?(?P<step>\d{1,8})"
+)
+OF_A_BLOCK: Final = re.compile(r"block|group|thread|tile|quant|pack", re.I)
+
+
+def not_divisible(case: Case) -> Verdict | None:
+    """A size that a block of a quantization or of a kernel does not divide: often one rank's share of a layer."""
+    found = NOT_DIVISIBLE.search(case.text) if case.raised.type else None
+    if found is None or not OF_A_BLOCK.search(found["by"]):
+        return None
+    ranks = case.scan.start.option("tensor_parallel_size", "tp_size")
+    now = f" (now {ranks})" if ranks else ""
+    return Verdict(
+        code="kernel-without-this-shape",
+        meaning=(
+            f"{found['what'].strip()} is {found['size']} here, and {found['by'].strip()} is {found['step']}: the "
+            "kernel "
+            "takes whole blocks alone. A width that does not fit is most often one rank's share of a layer."
+        ),
+        action=(
+            f"Fewer ranks for each layer: --tensor-parallel-size 1 or 2{now}, experts whole on each rank "
+            "(--enable-expert-parallel; SGLang: --ep-size), or pipeline stages in place of a split. Else another "
+            "checkpoint (smaller groups, another quantization), or another --moe-backend or --linear-backend."
+        ),
+        evidence="the two numbers of the message; vLLM's checks of quantized layers",
+    )
+
+
+TYPES: Final = re.compile(
+    r"(?P<what>[A-Za-z_][\w ]{0,50}? )?(?P<given>torch\.\w{2,20}|(?:b?fp|b?float|u?int|nvfp|"
+    r"mxfp)\d\w{0,12}) (?:is |are )?"
+    r"not supported\b[^\n]{0,80}?[Ss]upported (?:\w{1,12} )?(?:d?types|data types|formats)(?: are| is)?:? ?"
+    r"[\[({](?P<these>[^\])}\n]{2,200})"
+)
+OF_CACHE: Final = re.compile(r"kv_|kv cache|cache|mla\b", re.I)
+
+
+def data_type_not_taken(case: Case) -> Verdict | None:
+    """A data type that a kernel does not take, where the message lists those that it takes."""
+    found = TYPES.search(case.text)
+    if found is None or "quantization method" in case.text:
+        return None
+    given, these = found["given"].removeprefix("torch."), found["these"].replace("torch.", "").replace("'", "")
+    of = f" ({found['what'].strip()})" if found["what"] else ""
+    cache = case.scan.start.option("kv_cache_dtype")
+    now = f" (now {cache})" if cache else ""
+    if OF_CACHE.search(case.text) or cache not in (None, "auto") or given.startswith("fp8"):
+        kind = "It is the type of the KV cache, or of values that are put into it."
+        todo = (
+            f"--kv-cache-dtype auto{now} or one of {these}, as the release calls them (fp8_e4m3, fp8_e5m2); or another "
+            "--attention-backend, which may take it."
+        )
+    else:
+        kind = "It is the type of activations or weights here."
+        todo = (
+            f"--dtype or a checkpoint with one of {these}; or another backend (--attention-backend, --moe-backend, "
+            "--linear-backend)."
+        )
+    triton = " Triton's fp8e4nv is FP8 e4m3, and its fp8e5 is e5m2." if "fp8e" in case.text else ""
+    return Verdict(
+        code="data-type-not-taken",
+        meaning=f"A kernel does not take {given}{of}: it takes {these}. {kind}{triton}",
+        action=f"{todo} A newer release may have a kernel for it.",
+        evidence="the message's own list of types; vllm#57713, 1Cat-vLLM#27",
+    )
+
+
+EARLY_CONDITION_FAMILIES: Final = (field_not_valid, calls_of_tools_not_read, data_type_not_taken)
+CONDITION_FAMILIES: Final = (condition_of_an_assertion, not_divisible)
 LATE_CONDITION_FAMILIES: Final = (request_refused, nothing_is_given, needs_what_is_not_there)
 """Those that speak only when no other family does."""

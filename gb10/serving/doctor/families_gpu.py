@@ -298,6 +298,58 @@ def image_of_a_kernel_not_loaded(case: Case) -> Verdict | None:
     )
 
 
+MINIMUM: Final = re.compile(
+    r"(?:\bsm_?|\bSM ?_?|(?:compute )?capability ?(?:of )?)(?P<least>\d{1,2}\.?\d)\+? ?(?:or|and) "
+    r"(?:higher|newer|above|later|greater|up)"
+    r"|(?:at least|minimum|>=) ?(?:of )?(?:sm_?|SM ?_?|(?:compute )?capability ?)(?P<most>\d{1,2}\.?\d)\b"
+    r"|\b(?P<family>Volta|Turing|Ampere|Ada|Hopper)(?: GPUs?| architecture)? (?:or|and) (?:higher|newer|above|later)",
+    re.I,
+)
+NO_ARCHS: Final = re.compile(
+    r"[Nn]o supported (?:CUDA |GPU )?arch\w* (?:were |was )?found for major versions? \[?(?P<majors>[\d, ]+)"
+)
+OWN: Final = 121
+
+
+NOT_BEYOND: Final = re.compile(
+    r"(?:not|n't|un)[ -]?(?:yet )?(?:support|implement|work|run|available)\w{0,4}[^.\n]{0,40}$", re.I
+)
+"""Before a number: the check ends there, and does not begin."""
+
+
+def _least(found: re.Match[str]) -> int:
+    """The capability that a check asks for, times ten."""
+    if found["family"]:
+        return {"volta": 70, "turing": 75, "ampere": 80, "ada": 89, "hopper": 90}[found["family"].lower()]
+    return int((found["least"] or found["most"]).replace(".", ""))
+
+
+def arch_list_without_this_gpu(case: Case) -> Verdict | None:
+    """A check that a GB10 passes, and that fails: the program does not know which GPU it compiles for."""
+    least, majors = MINIMUM.search(case.text), NO_ARCHS.search(case.text)
+    number = _least(least) if least else 0
+    low = least is not None and 30 <= number < OWN and not NOT_BEYOND.search(case.text[: least.start()])
+    if not case.raised.type or not (low or (majors and "12" in re.findall(r"\d+", majors["majors"]))):
+        return None
+    own = next((one for one in reversed(case.raised.frames) if one.package not in ("", "torch")), None)
+    sampler = " VLLM_USE_FLASHINFER_SAMPLER=0 goes on without its sampler." if "sampl" in str(own) else ""
+    return Verdict(
+        code="arch-list-without-this-gpu",
+        meaning=(
+            f"The check is one that a GB10 (12.1) passes: {case.said[:240].rstrip('.')}. So the GPU is not the "
+            "reason: the "
+            "list of arches that kernels are compiled for has none of this GPU. The CUDA toolkit at hand is older than "
+            "12.9 and does not know 12.1 (12.8 knows 12.0 alone), or a variable names other arches, or no GPU was seen."
+        ),
+        action=(
+            "nvcc --version (CUDA_HOME, PATH) must be CUDA 12.9 or newer: take 13.0, as torch of cu130 is. "
+            "FLASHINFER_CUDA_ARCH_LIST=12.1a and TORCH_CUDA_ARCH_LIST=12.1a, or unset; nvidia-smi must show the GPU in "
+            f"this very container. Wheels with compiled kernels (flashinfer-jit-cache) need no nvcc.{sampler}"
+        ),
+        evidence="the number in the message against 12.1; vllm#50705, flashinfer PR#3633",
+    )
+
+
 def kernel_without_arch(case: Case) -> Verdict | None:
     """Code for this GPU is not in the binary, or a check refuses its compute capability."""
     if NO_IMAGE.search(case.text):
@@ -708,7 +760,7 @@ KERNEL_LIBRARIES: Final = {
         ),
     ),
     "cutlass": ("CUTLASS", "another --moe-backend or --linear-backend (triton, marlin)."),
-    "trtllm|tensorrt_llm": (
+    "trtllm|tensorrt[-_]llm": (
         "TensorRT-LLM's kernels",
         "another --attention-backend or --moe-backend: most are for 10.x alone.",
     ),
@@ -719,6 +771,7 @@ KERNEL_LIBRARIES: Final = {
 }
 """Libraries of kernels by a part of a path or a message, and what to take in their place."""
 SOURCE_LINE: Final = re.compile(r"[\w./-]{2,200}\.(?:cu|cuh|hpp|h|cpp|cc):\d{1,6}")
+OF_TENSORRT: Final = re.compile(r"\[TensorRT-LLM\]\[ERROR\] Assertion failed")
 NOT_A_CHECK: Final = re.compile(r"NCCL error|\d\)?: (?:fatal )?error[: ]|In file included from")
 """A compiler's message, and what NCCL said before: both name a source line, and neither is a kernel's check."""
 DATA_TYPES: Final = re.compile(
@@ -732,7 +785,7 @@ DATA_TYPES: Final = re.compile(
 
 def kernel_library_refuses(case: Case) -> Verdict | None:
     """A library of kernels that stops at a check of its own, or that takes other data types."""
-    place, types = SOURCE_LINE.search(case.text), DATA_TYPES.search(case.text)
+    place, types = SOURCE_LINE.search(case.text) or OF_TENSORRT.search(case.text), DATA_TYPES.search(case.text)
     if NOT_A_CHECK.search(case.text):
         return None
     last = " ".join(frame.path for frame in case.raised.frames[-2:])
@@ -761,7 +814,7 @@ CALLS_A_KERNEL: Final = re.compile(
 )
 NAMES_A_KERNEL: Final = re.compile(
     r"\b(?:fused ?moe|moe op|grouped? ?gemm|gemm|attention|mla|prefill|decode|cutlass|cublas\w{0,4}|cudnn|kernel|"
-    r"tile|mma|workspace|autotun\w{1,4}|tactic)\b",
+    r"tile|mma|workspace|autotun\w{1,4}|tactic|marlin|flash ?attn|flashattention|flashinfer|deep_?gemm)\b",
     re.I,
 )
 OF_THE_GPU: Final = frozenset(
@@ -780,7 +833,9 @@ OF_THE_GPU: Final = frozenset(
 def kernel_call_fails(case: Case) -> Verdict | None:
     """A call of a kernel that its library refuses, by the file that calls or by what the message names."""
     last = _caller(case)
-    named = re.search(r"[Cc]heck failed|[Cc]ould not|[Ff]ailed|[Ii]nvalid|[Uu]nsupported|[Cc]annot", case.text)
+    named = re.search(
+        r"[Cc]heck failed|[Cc]ould not|[Ff]ailed|[Ii]nvalid|[Uu]nsupported|[Cc]annot|(?:does|is) not support", case.text
+    )
     operator = any(one.file.endswith("torch/_ops.py") for one in case.raised.frames[-2:])
     by_file = operator or (last is not None and CALLS_A_KERNEL.search(last.file) is not None)
     by_name = named is not None and NAMES_A_KERNEL.search(case.said) is not None
@@ -937,10 +992,16 @@ def compiler_of_kernels_fails(case: Case) -> Verdict | None:
     kernel = f" {own.path}:{own.line} asked for it." if own else ""
     pins = " ".join(filter(None, (case.fitting("triton"), case.fitting("torch"))))
     who = "Inductor (torch.compile)" if inductor and not triton else "Triton"
+    launches = "Triton Error [CUDA]" in case.text  # the driver's answer to code that was compiled
+    fails = (
+        "compiled a kernel that the driver does not load or launch"
+        if launches
+        else "cannot compile a kernel for this GPU"
+    )
     return Verdict(
         code="kernel-does-not-compile",
         meaning=(
-            f"{who} cannot compile a kernel for this GPU: {case.said[:240]}.{kernel} The "
+            f"{who} {fails}: {case.said[:240]}.{kernel} The "
             "compiler and the kernel are of different times, or this release of the compiler has a fault there; the "
             "model is not the cause."
         ),
@@ -963,6 +1024,7 @@ GPU_FAMILIES: Final = (
     library_of_cuda_fails,
     compiler_without_arch,
     image_of_a_kernel_not_loaded,
+    arch_list_without_this_gpu,
     kernel_without_arch,
     compiler_of_kernels_fails,
     capture_fails,

@@ -16,6 +16,7 @@ CUDA_LIBRARIES: Final = re.compile(
     r"lib(?:cudart|cublas|cublasLt|cufft|cusparse|nvrtc|nvJitLink|cusolver|curand|cupti|npp\w*)\.so\.(\d+)"
 )
 TORCH_OF_CUDA: Final = ("libtorch_cuda.so", "libc10_cuda.so", "libtorch_cuda_linalg.so")
+NO_CUDA: Final = re.compile(r"Could not run 'aten::[\w.]{2,60}' with arguments from the 'CUDA' backend")
 DRIVER: Final = ("libcuda.so", "libnvidia-ml.so", "libnvidia-ptxjitcompiler.so")
 SYMBOL: Final = re.compile(r"(?:(?P<file>/\S{1,300}\.so\S{0,40}): )?undefined symbol: (?P<symbol>[\w.@]{2,300})")
 PACKAGE_OF_FILE: Final = re.compile(r"-packages/(?P<package>\w{1,60})")
@@ -92,7 +93,7 @@ def torch_for_cpus(case: Case) -> Verdict | None:
     found = MISSING.search(case.text)
     cpu = (case.version("torch") or "").endswith("+cpu")
     names = found is not None and found["library"].startswith(TORCH_OF_CUDA)
-    says = "not compiled with CUDA enabled" in case.text
+    says = "not compiled with CUDA enabled" in case.text or NO_CUDA.search(case.text) is not None
     if not (names or says or (cpu and case.raised.name == "ImportError")):
         return None
     pin = case.fitting("torch")
@@ -414,12 +415,19 @@ HOOKS: Final = {
         "--moe-backend; VLLM_NVFP4_GEMM_BACKEND and such left out.",
     ),
     "lora": ("LoRA", "Start without --enable-lora."),
+    "offload|kv_connector|kv_transfer|ec_transfer|disagg|hicache|mem_cache/storage": (
+        "offloading or transfer of the KV cache",
+        "Start without it (--kv-transfer-config, --kv-offloading-size), or with --no-enable-prefix-caching: "
+        "models with "
+        "Mamba or linear attention have caches of several kinds, which not each connector takes. Where two servers "
+        "exchange caches, both need the same model, release, --block-size, --kv-cache-dtype and parallel sizes.",
+    ),
     "multimodal|vision|image|audio": ("images or sound", "Start with --language-model-only, or another model."),
     "attention/|attn|mla/": ("attention", "Another --attention-backend may do without it; --kv-cache-dtype auto, too."),
     "moe": ("experts (MoE)", "Another --moe-backend (SGLang: --moe-runner-backend) may do without it."),
     "mamba|gdn|/fla/": (
         "linear attention",
-        "Another --mamba-backend; --mamba-cache-mode and --no-enable-prefix-caching.",
+        "Another --mamba-backend; --mamba-cache-mode and --no-enable-prefix-caching; without drafts.",
     ),
     "compilation/|cuda_?graph|_dynamo|_inductor": (
         "compiled graphs",
@@ -437,11 +445,6 @@ HOOKS: Final = {
         "the KV cache and the order of requests",
         "Try --no-enable-prefix-caching and --no-async-scheduling once.",
     ),
-    "offload|kv_connector|kv_transfer|ec_transfer|disagg|hicache|mem_cache/storage": (
-        "offloading or transfer of the KV cache",
-        "Start without it. Where two servers exchange caches, both need the same model, release, --block-size, "
-        "--kv-cache-dtype and parallel sizes.",
-    ),
     "distributed|parallel_state|communicat": (
         "several GPUs or nodes",
         "Look at the other ranks' logs, too; --disable-custom-all-reduce once.",
@@ -452,12 +455,32 @@ HOOKS: Final = {
     ),
 }
 """What a part of an engine is for, by its path, and what to leave out."""
+OF_SGLANG: Final = {
+    "speculat|eagle|mtp|nextn|draft|dspark|dflash|medusa": "Start without --speculative-algorithm.",
+    "mamba|gdn|/fla/|linear_attn|hybrid": "Start without drafts (--speculative-algorithm) and with "
+    "--disable-radix-cache "
+    "once; other options of this part: --mamba-scheduler-strategy, --linear-attn-backend, --page-size left out.",
+    "hicache|disagg|mem_cache/storage": "Start without --enable-hierarchical-cache or --disaggregation-mode.",
+    "scheduler|schedule_batch|mem_cache|radix|kv_cache": "Try --disable-radix-cache and "
+    "--disable-overlap-schedule once, "
+    "and leave --page-size out.",
+    "multimodal|vision|image|audio": "Send text alone once, or start without --enable-multimodal.",
+    "compilation/|cuda_?graph|_dynamo|_inductor": "Start with --disable-cuda-graph once.",
+}
+"""The same for SGLang, whose options have other names."""
+DEEP: Final = 3
+"""Innermost frames whose files say which part it is."""
 
 
 def part_of(frames: Sequence[Frame], file: str = "") -> tuple[str, str]:
     """What the innermost files, or one file, are for, and what to leave out; empty where their paths do not say."""
-    paths = " ".join((*(frame.path for frame in frames[-3:]), file))
-    return next((one for part, one in HOOKS.items() if re.search(part, paths, re.I)), ("", ""))
+    paths = " ".join((*(frame.path for frame in frames[-DEEP:]), file))
+    feature, leave = next((one for part, one in HOOKS.items() if re.search(part, paths, re.I)), ("", ""))
+    if not any(frame.package == "sglang" for frame in frames):
+        return feature, leave
+    told = f"{paths} {' '.join(frame.function for frame in frames[-DEEP:])}"
+    own = next((one for part, one in OF_SGLANG.items() if re.search(part, told, re.I)), "")
+    return feature, own or ("" if "--" in leave and "SGLang" not in leave else leave)
 
 
 def parts_of_different_releases(case: Case) -> Verdict | None:
@@ -629,9 +652,24 @@ def compiled_for_another_python(case: Case) -> Verdict | None:
 
 NO_OPERATOR: Final = re.compile(
     r"'_OpNamespace' '(?P<library>\w{2,60})' object has no attribute '(?P<name>\w{2,80})'|"
-    r"Could not (?:find|run) '(?:(?P<space>\w{2,60})::)?(?P<other>\w{2,80})'|"
+    r"Could not (?:find|run) '(?:(?P<space>\w{2,60})::)?(?P<other>[\w.]{2,80})'|"
     r"(?:operator|op) (?P<full>\w{2,60}::\w{2,80}) does not exist"
 )
+
+
+OF_TRANSFORMERS: Final = re.compile(
+    r"'(?P<type>[A-Z]\w{2,60}(?:Tokenizer(?:Fast)?|Processor|FeatureExtractor))' object has no attribute "
+    r"'(?P<name>\w{2,80})'"
+)
+
+
+def class_of_transformers(case: Case) -> Verdict | None:
+    """A class of transformers, by the end of its name, that lacks what a program asks of it."""
+    found = OF_TRANSFORMERS.search(case.text) if case.raised.name == "AttributeError" else None
+    asks = next((one for one in reversed(case.packages) if one not in (*STANDARD, "transformers")), "")
+    if found is None:
+        return None
+    return _different_times(case, asks or case.engine or "", "transformers", f"{found['type']} has no {found['name']}")
 
 
 def compiled_part_not_loaded(case: Case) -> Verdict | None:
@@ -750,6 +788,7 @@ PACKAGE_FAMILIES: Final = (
     compiled_for_another_python,
     compiled_part_not_loaded,
     requirements_of_a_class,
+    class_of_transformers,
     attribute_in_a_line,
 )
 LATE_PACKAGE_FAMILIES: Final = (

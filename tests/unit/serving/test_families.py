@@ -167,7 +167,9 @@ STARTS_THAT_FAIL = (
 
 @pytest.mark.parametrize(("file", "where", "error", "code"), STARTS_THAT_FAIL)
 def test_a_start_that_fails_is_no_request_that_is_refused(file: str, where: str, error: str, code: str) -> None:
-    frames = f'  File "/v/lib/python3.12/site-packages/{file}", line 9, in {where}\n    raise {error.split(":")[0]}(\n'
+    frames = (
+        f'  File "/v/lib/python3.12/site-packages/{file}", line 9, in {where}\n    raise {error.partition(":")[0]}(\n'
+    )
     (one,) = found(f"Traceback (most recent call last):\n{frames}{error}\n")
     assert (one.code, one.level) == (code, "error")
 
@@ -205,9 +207,8 @@ def test_a_field_s_kind_is_no_list_of_values() -> None:
     ],
 )
 def test_an_old_arch_needs_no_newer_compiler(arch: str, wanted: str) -> None:
-    for line in (f"nvcc fatal   : Unsupported gpu architecture '{arch}'", f"nvcc fatal   : Value '{arch}' is not defined for option "
-                 "'gpu-architecture'"):  # fmt: skip
-        assert any(wanted in spoken(one) for one in found(f"{line}\n"))
+    for line in (f"Unsupported gpu architecture '{arch}'", f"Value '{arch}' is not defined for option 'gpu-code'"):
+        assert any(wanted in spoken(one) for one in found(f"nvcc fatal   : {line}\n"))
 
 
 @pytest.mark.parametrize(
@@ -656,3 +657,62 @@ def test_the_option_of_a_file_is_the_one_with_this_very_value(arguments: str, op
     )
     (one,) = (one for one in found(log) if one.code == "file-is-not-there")
     assert re.findall(r"given by (--[\w-]+)", spoken(one)) == ([option] if option else [])
+
+
+KINDS = (
+    ("RuntimeError: Cannot re-initialize CUDA in forked subprocess.", "forked-after-cuda", "spawn"),
+    ("RuntimeError: FlashInfer requires GPUs with sm80 or newer", "arch-list-without-this-gpu", "12.9"),
+    ("RuntimeError: this build needs Ampere GPUs or newer", "arch-list-without-this-gpu", "passes"),
+    ("RuntimeError: FooMoE does not support SM120 and above.", "kernel-without-this-arch", "12.1"),
+    ("ValueError('type fp8e4nv not supported in this architecture. The supported fp8 dtypes are (\\'fp8e5\\')')",
+     "data-type-not-taken", "--kv-cache-dtype"),
+    ("RuntimeError: Worker failed with error 'key_type torch.uint8 is not supported. Supported dtypes: [torch.half].', "
+     "please check the stack trace above", "data-type-not-taken", "it takes half"),
+    ("ValueError: output_size of w1 = 192 is not divisible by weight quantization block_k = 128", "kernel-without-this-"
+     "shape", "--tensor-parallel-size"),
+    ("AttributeError: 'GemmaTokenizerFast' object has no attribute 'all_special'", "package-of-another-time",
+     "transformers"),
+    ("AssertionError: Error in memory profiling. Initial free memory 10.5 GiB, current free memory 12.0 GiB.",
+     "memory-changed-at-start", "no lack of memory"),
+    ("huggingface_hub.errors.HfHubHTTPError: 503 Server Error: Service Unavailable for url", "hub-fails", "Try again"),
+    ("RuntimeError: Data processing error: CAS service error : huggingface.co", "hub-download-fails", "XET=1"),
+    ("OSError: o/m does not appear to have a file named model-00002-of-00003.safetensors. 'https://huggingface.co/o'",
+     "hub-file-missing", "not whole"),
+    ("error: invalid argument: auto", "option-not-readable", "takes no value in this release"),
+    ("fatal: reference is not a tree: 1234567890abcdef1234567890abcdef12345678", "commit-not-there", "fork"),
+    ("NVRM: Xid (PCI:000f:01:00): 46, pid=1, name=python3", "gpu-hardware-fault", "Xid (PCI:000f:01:00): 46"),
+    ("RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0!",
+     "tensors-on-two-devices", "cpu and cuda:0"),
+    ("RuntimeError: probability tensor contains either `inf`, `nan` or element < 0", "not-a-number", "kv-cache-dtype"),
+    ("RuntimeError: expected scalar type Half but found BFloat16", "data-types-do-not-fit", "Half but found BFloat16"),
+    ("RuntimeError: worker 3 exited with code -9", "ended-by-a-signal", "oom"),
+    ("socket.gaierror: [Errno -3] Temporary failure in name resolution", "address-not-reached", "DNS"),
+    ("OSError: [Errno 99] Cannot assign requested address", "address-not-reached", "none of this machine's"),
+    ("TimeoutError: Timed out after 300 seconds waiting for clients. 2/4 clients joined.", "rank-does-not-come", "2/4"),
+    ("ERROR: Package 'x' requires a different Python: 3.9.2 not in '>=3.10'", "python-not-allowed", "3.10"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "code", "wanted"), KINDS)
+def test_a_kind_of_error_is_seen_by_its_structure(line: str, code: str, wanted: str) -> None:
+    (one,) = found(f"{line}\n")
+    assert one.code == code
+    assert wanted in spoken(one)
+
+
+def test_options_of_the_other_engine_are_not_offered() -> None:
+    (one,) = found(
+        f"{FRAME.format(file='managers/schedule_batch.py', where='f', code='assert i % step == 0')}AssertionError\n"
+    )
+    assert "--disable-radix-cache" in one.note
+    assert "--no-enable-prefix-caching" not in one.note
+
+
+def test_a_collector_s_prefix_before_an_engine_s_process_is_none_of_the_message() -> None:
+    (one,) = found(
+        "node-7/vllm-0 server (EngineCore pid=7) ERROR 09-19 19:20:03 [core.py:1] RuntimeError: Data type fp16 "
+        "is wrong\n"
+    )
+    assert one.value.startswith("RuntimeError: Data type")
+    quiet = "node-7/vllm-0 server (EngineCore pid=7) INFO 09-19 19:20:03 [core.py:1] 0 requests failed, error rate 0\n"
+    assert found(quiet) == ()
