@@ -5,6 +5,7 @@ from typing import Final
 
 from gb10.serving.doctor.error_case import ENGINES, Case, distribution_of
 from gb10.serving.doctor.families_packages import DRAFTS, part_of
+from gb10.serving.doctor.option_names import option_of_this_part
 
 BASE: Final = frozenset(
     ("", "torch", "triton", "pydantic", "pydantic_core", "asyncio", "concurrent", "uvloop", "numpy")
@@ -57,6 +58,8 @@ def advice_of(case: Case) -> str:
     feature, leave = part_of(raised.frames)
     drafts = DRAFTS[1] if DRAFTS[1] != leave and _names_drafts(case) else ""
     part = f", in its part for {feature}" if feature else ""
+    own_option = option_of_this_part(case)
+    set_here = f"This part has its name from an option of this log: {own_option}." if own_option else ""
     code = raised.frames[-1].code
     line = f" The line that stops: {code}" if code and not code.startswith("raise") else ""
     fault = (
@@ -68,6 +71,7 @@ def advice_of(case: Case) -> str:
     return _joined(
         f"It comes from {own.package}'s own code ({own.path}){part}.{line}{fault}",
         said,
+        set_here,
         leave,
         drafts,
         _releases(case, own.package),

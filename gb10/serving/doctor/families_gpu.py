@@ -12,6 +12,7 @@ from packaging.version import InvalidVersion, Version
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
 from gb10.serving.doctor.log_exceptions import Frame
+from gb10.serving.doctor.option_names import option_of_this_part
 
 SHARED: Final = 101_376
 SMS: Final = 48
@@ -270,7 +271,10 @@ def _another(case: Case, begin: str = "Take another kernel:", *, missing: bool =
         for name in ("attention_backend", "moe_backend", "moe_runner_backend", "linear_backend")
         if (value := case.scan.start.option(name)) and value != "None"
     )
-    chosen = options[0] if options else "--attention-backend, --moe-backend or --linear-backend, whichever this is of"
+    own = option_of_this_part(case)
+    chosen = own or (
+        options[0] if options else "--attention-backend, --moe-backend or --linear-backend, whichever this is of"
+    )
     return f"{begin} {chosen}.{given}{drafts}{newer if missing else ''}"
 
 
@@ -378,7 +382,8 @@ def kernel_without_arch(case: Case) -> Verdict | None:
     return Verdict(
         code="kernel-without-this-arch",
         meaning=(
-            f"This kernel is refused on compute capability 12.1 (the message names {arch}). A GB10 is no 10.x "
+            f"This kernel is refused on compute capability 12.1 (the message names {arch.rstrip('. :')}). A GB10 "
+            "is no 10.x "
             f"(SM100) and no 9.x: their kernels do not run on it."
         ),
         action=_another(case),
@@ -770,7 +775,8 @@ KERNEL_LIBRARIES: Final = {
     ),
 }
 """Libraries of kernels by a part of a path or a message, and what to take in their place."""
-SOURCE_LINE: Final = re.compile(r"[\w./-]{2,200}\.(?:cu|cuh|hpp|h|cpp|cc):\d{1,6}")
+SOURCE_LINE: Final = re.compile(r"[\w./-]{2,200}\.(?:cu|cuh|hpp|h|cpp|cc):\d{1,6}\b(?!\])")
+"""A place of C++; what a logger puts before its lines ends with a bracket."""
 OF_TENSORRT: Final = re.compile(r"\[TensorRT-LLM\]\[ERROR\] Assertion failed")
 NOT_A_CHECK: Final = re.compile(r"NCCL error|\d\)?: (?:fatal )?error[: ]|In file included from")
 """A compiler's message, and what NCCL said before: both name a source line, and neither is a kernel's check."""
@@ -913,6 +919,44 @@ def kernel_crashed(case: Case) -> Verdict | None:
     )
 
 
+OF_AN_INDEX: Final = re.compile(
+    r"index out of bounds|Indexing\.cu|IndexKernel\.cu|ScatterGatherKernel\.cu|device-side assert|"
+    r"CUDA_ERROR_ASSERT|cudaErrorAssert"
+)
+
+
+def index_on_the_gpu(case: Case) -> Verdict | None:
+    """A kernel that got an index beyond its table."""
+    found = OF_AN_INDEX.search(case.text)
+    if found is None:
+        return None
+    compiled = "torch_compile_cache" in case.text or "inductor" in case.text
+    first = (
+        "Drafts are on: start without them first (--speculative-config, --speculative-algorithm), they are the likely "
+        "cause. "
+        if _drafts(case)
+        else ""
+    )
+    return Verdict(
+        code="index-out-of-range-on-gpu",
+        meaning=(
+            f"A kernel got an index beyond its table ({found[0]}): most often a token id outside of the embedding "
+            "or the "
+            "logits: drafts or a LoRA of another vocabulary, a tokenizer with added tokens, an image or audio token, "
+            "structured output (grammar, guided decoding) whose vocabulary is larger than the model's."
+        ),
+        action=(
+            f"{first}Does it come with a certain request only (images, response_format)? Leave that out, or take "
+            "another "
+            "--structured-outputs-config backend (xgrammar, guidance, outlines); compare vocab_size in "
+            "config.json with "
+            f"the tokenizer's length. {'It is a kernel of torch.compile: --enforce-eager once. ' if compiled else ''}"
+            "CUDA_LAUNCH_BLOCKING=1 names the kernel. The server must be started anew after it."
+        ),
+        evidence="the assertion of torch's index kernels; vllm#8952, vllm#11248, vllm#44734",
+    )
+
+
 NVML_MEMORY: Final = re.compile(
     r"NVMLError_NotSupported|(?:nvmlDeviceGetMemoryInfo|GetMemoryInfo|(?:free|total|used|device|GPU) memory)"
     r"[^\n]{0,120}\bNot ?Supported\b|NVML_ERROR_NOT_SUPPORTED[^\n]{0,80}memory"
@@ -1016,6 +1060,7 @@ def compiler_of_kernels_fails(case: Case) -> Verdict | None:
 
 
 GPU_FAMILIES: Final = (
+    index_on_the_gpu,
     kernel_crashed,
     nvml_has_no_memory,
     driver_and_ptx,

@@ -67,7 +67,16 @@ TOOL_TEXTS: Final = (
     *(b"No solution found", b"Not found: ", b"ssh: ", b"not found", b"not available", b"Assertion", b"panicked at"),
     *(b"no instances", b"magic", b"missing tensor", b"cannot be larger", b"SIGSEGV", b" install ", b"core dumped"),
     *(b"Unable to", b"nable to create", b"refused", b"bad value", b"was not detected", b", needed by ", b"atible GPUs"),
-    *(b"built for ", b"device code", b"device_kernel<", b"_forbidden'", b"Watchdog caught", b"mlx5_core ", b"ORTE "),
+    *(
+        b"built for ",
+        b"device code",
+        b"device_kernel<",
+        b"_forbidden'",
+        b"Watchdog caught",
+        b"mlx5_core ",
+        b"ORTE ",
+        b"nsupported ",
+    ),
     *(b"mpirun ", b"TCP connection", b"earlyoom"),
 )
 """Texts of lines that may be a tool's error, though no word of them speaks of trouble."""
