@@ -24,7 +24,20 @@ CHECKS: Final = ("raise", "assert", "return ", "self._op(")
 VERBS: Final = (
     *("use", "set", "build with", "install", "run", "pass", "specify", "add", "enable", "disable", "upgrade"),
     *("downgrade", "increase", "decrease", "reduce", "remove", "switch to", "choose", "select", "provide", "ensure"),
-    *("make sure", "rebuild", "reinstall", "unset", "check", "verify", "lower", "raise", "change", "restart", "export"),
+    *(
+        "make sure",
+        "rebuild",
+        "reinstall",
+        "uninstall",
+        "unset",
+        "check",
+        "verify",
+        "lower",
+        "raise",
+        "change",
+        "restart",
+        "export",
+    ),
     *("using", "setting", "running", "installing", "passing", "adding", "enabling", "disabling", "upgrading"),
     *("increasing", "decreasing", "reducing", "removing", "update", "configure", "try"),
 )

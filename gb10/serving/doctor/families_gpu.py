@@ -271,11 +271,21 @@ def _another(case: Case, begin: str = "Take another kernel:", *, missing: bool =
         for name in ("attention_backend", "moe_backend", "moe_runner_backend", "linear_backend")
         if (value := case.scan.start.option(name)) and value != "None"
     )
+    if case.engine in ("trtllm", "tensorrt_llm"):
+        return f"{begin} {_of_tensorrt(files)}{newer if missing else ''}"
     own = option_of_this_part(case)
     chosen = own or (
         options[0] if options else "--attention-backend, --moe-backend or --linear-backend, whichever this is of"
     )
     return f"{begin} {chosen}.{given}{drafts}{newer if missing else ''}"
+
+
+def _of_tensorrt(files: str) -> str:
+    """Fields that choose another kernel in TensorRT-LLM's file of options."""
+    moe = "moe_config: {backend: CUTLASS}" if "moe" in files else ""
+    attention = "attn_backend: TRTLLM or FLASHINFER" if re.search("attn|attention|mla", files) else ""
+    fields = ", ".join(filter(None, (moe, attention))) or "moe_config.backend or attn_backend, whichever this is of"
+    return f"{fields} (in the file of --extra_llm_api_options; the TRTLLM kernels of experts are for 10.x alone)."
 
 
 def _drafts(case: Case) -> bool:

@@ -625,6 +625,9 @@ REQUIRED: Final = re.compile(
     r"(?:supported|allowed)"
     r"|(?:only|currently only) (?:is |are )?(?:supported|available|implemented|works?|allowed) (?:for|with|by|on|in) "
     r"(?:the )?(?P<one>[A-Z][\w-]{2,40}|[a-z]\w*_\w+|triton|flashinfer|torch|cutlass|marlin) (?:\w{2,20} )?backends?\b"
+    r"|only (?:supported|available|implemented) (?:in|by|with) (?P<list>[A-Z]\w{2,40}(?:, "
+    r"[A-Z]\w{2,40}){0,6},? (?:and|or) "
+    r"[A-Z]\w{2,40})"
     r"|(?:requires?|needs?|use) (?:the )?(?P<needs>[A-Z][\w-]{2,40}|[a-z]\w*_\w+|triton|flashinfer) "
     r"(?:attention |moe |linear )?backend\b"
 )
@@ -640,12 +643,15 @@ def backend_required(case: Case) -> Verdict | None:
     found = REQUIRED.search(case.text) if case.raised.type else None
     if found is None:
         return None
-    these = re.findall(r"[\w.-]{2,40}", found["these"] or "")
+    these = [
+        one for one in re.findall(r"[\w.-]{2,40}", found["these"] or found["list"] or "") if one not in ("and", "or")
+    ]
     names = these or [found["one"] or found["needs"]]
     got = GOT.search(case.text)
     code = case.raised.frames[-1].code if case.raised.frames else ""
     asked = ASKED.search(code) or ASKED.search(case.text)
-    setting = (got and (got["setting"] or got["named"])) or (asked["name"] if asked else "") or "attention_backend"
+    part = "moe_backend" if any("moe" in one.lower() for one in names) else "attention_backend"
+    setting = (got and (got["setting"] or got["named"])) or (asked["name"] if asked else "") or part
     given = (got and (got["got"] or got["value"])) or case.scan.start.option(setting)
     option = f"--{setting.replace('_', '-')}"
     here = f" Now it is {given}." if given and given not in names else ""
@@ -814,7 +820,7 @@ def sizes_do_not_agree(case: Case) -> Verdict | None:
 
 
 PARAMETER: Final = re.compile(
-    r"(?P<name>(?:[\w-]{1,40}\.){1,12}(?:weight|bias|[a-z]{1,12}_proj(?:\.\w{1,20})?|norm|embed_tokens|"
+    r"(?P<name>(?:[\w-]{1,40}\.){1,12}(?:(?:\w{1,20}_)?(?:weight|bias)|[a-z]{1,12}_proj(?:\.\w{1,20})?|norm|embed_tokens|"
     r"lm_head|A_log|D|dt_bias))(?![\w.])"
 )
 DRAFT: Final = re.compile(r"eagle|mtp|nextn|draft|spec|medusa|dspark|dflash", re.I)
