@@ -98,10 +98,18 @@ def collect(host: Host, request: Request, seed: str) -> Checkup:
     tails = visited.tails | {log.name: log.tail for log in request.logs}
     files = _files(shown, replace(visited, tails=tails))
     secrets = _secrets(host.env, containers)
-    diagnosis = explained(host, diagnose(load_doctor_rules(), shown), shown, request.source, fetch=request.explain)
+    found_of_logs = diagnose(load_doctor_rules(), shown)
+    diagnosis, unread_engines = explained(host, found_of_logs, shown, request.source, fetch=request.explain)
     diagnosis = _without_secrets(diagnosis, secrets)
     rows = (row for one in seen.values() for row in unseen(one))
-    unchecked = (*failed, *rows, *visited.unchecked, *silent_logs(saved, diagnosis, visited.logs), *unasked)
+    unchecked = (
+        *failed,
+        *rows,
+        *visited.unchecked,
+        *silent_logs(saved, diagnosis, visited.logs),
+        *unread_engines,
+        *unasked,
+    )
     return Checkup(diagnosis=diagnosis, shown=shown, files=files, secrets=secrets, unchecked=unchecked)
 
 

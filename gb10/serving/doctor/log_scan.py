@@ -149,6 +149,8 @@ class Scan:
     """The image that wrote it, where that is known."""
     spoken: bool = False
     """Whether a line is of an engine, of NCCL or of a kernel."""
+    marked: str | None = None
+    """The engine whose own lines the log has; None without one, and for several."""
 
 
 def whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -352,6 +354,7 @@ class Scanner:
             lines=self._lines,
             last=self._last,
             image=self._image,
+            marked=next(iter(self._engines)) if len(self._engines) == 1 else None,
             spoken=self._spoken or bool(self._exceptions.found()) or bool(hits),
         )
 

@@ -70,3 +70,11 @@ def test_what_is_quoted_has_no_token(
     shown = capsys.readouterr().out
     assert token not in shown
     assert "***" in shown
+
+
+def test_an_engine_without_an_index_of_statements_is_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "[08/12/2026-10:00:00] [TRT-LLM] [E] RuntimeError: some thing that nobody knows went wrong\n"
+    assert asked(tmp_path, text, "--json") == 12
+    rows = json.loads(capsys.readouterr().out)["unchecked"]
+    assert [(one["what"], one["where"]) for one in rows] == [("the engine's own statements", "x.log")]
+    assert "TensorRT-LLM" in rows[0]["reason"]
