@@ -35,7 +35,17 @@ JSON_LEVEL: Final = re.compile(
     r"^\{.{0,400}?\"(?:level|levelname|level_name|log\.level|severity|lvl)\": ?\"(?P<level>\w{1,10})\"", re.IGNORECASE
 )
 """The level of a line that a logger wrote as JSON."""
-QUIET: Final = ("DEBUG", "INFO", "WARNING", "WARN", "D", "I", "W")
+NAMES: Final = r"TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL|FATAL"
+ELSEWHERE: Final = re.compile(
+    rf"(?:^|[\s\[(|<])(?:level|lvl|severity)=[\"']?(?P<field>\w{{1,10}})|\[(?P<bracket>{NAMES}) {{0,4}}\]|"
+    rf"[|] {{0,2}}(?P<pipe>{NAMES}) {{0,6}}[|]| - (?P<dash>{NAMES}) - |\[(?P<onnx>[VIWEF]):\w{{2,20}}:|"
+    r"^(?P<glog>[IWEF])\d{4} \d\d:\d\d:\d\d",
+    re.IGNORECASE,
+)
+"""Where other loggers write the level of a line: as a field (logfmt), in brackets, between bars or dashes, by a letter."""
+AHEAD: Final = 160
+"""Characters of a line in which its level is sought."""
+QUIET: Final = ("TRACE", "NOTICE", "V", "DEBUG", "INFO", "WARNING", "WARN", "D", "I", "W")
 FRAMES: Final = ("  ", " File ", "File ", "Traceback ", " Traceback ", "^", "During handling", "The above exception")
 
 
@@ -69,6 +79,8 @@ def is_remark(line: str) -> bool:
     """Whether the program that wrote a line calls it a warning or less."""
     before, json = PREFIX.match(line), JSON_LEVEL.match(line)
     level = json["level"].upper() if json else next(filter(None, before.groups()), None) if before else None
+    if level is None and (other := ELSEWHERE.search(line[:AHEAD])) and not SAYS.search(line[: other.start()]):
+        level = next(filter(None, other.groups())).upper()
     return " NCCL INFO " in line or level in QUIET
 
 
