@@ -42,7 +42,8 @@ ELSEWHERE: Final = re.compile(
     r"^(?P<glog>[IWEF])\d{4} \d\d:\d\d:\d\d",
     re.IGNORECASE,
 )
-"""Where other loggers write the level of a line: as a field (logfmt), in brackets, between bars or dashes, by a letter."""
+"""Where other loggers write the level of a line: as a field (logfmt), in brackets, between bars or dashes, by a "
+"letter."""
 AHEAD: Final = 160
 """Characters of a line in which its level is sought."""
 QUIET: Final = ("TRACE", "NOTICE", "V", "DEBUG", "INFO", "WARNING", "WARN", "D", "I", "W")
