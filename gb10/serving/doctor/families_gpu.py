@@ -863,6 +863,13 @@ def kernel_call_fails(case: Case) -> Verdict | None:
         return None  # of the caller's own state: a library says what it refuses
     library = _library(f"{case.text[:600]} {last.path if last else ''}")
     at = f" {last.path} called it." if last else ""
+    if case.raised.name == "NotImplementedError" and not case.text and last is not None:
+        return Verdict(
+            code="kernel-call-fails",
+            meaning=f"{last.path} has no code for this call ({last.function}): this backend serves other cases alone.",
+            action=_another(case),
+            evidence="an exception without words where the function should be; vllm#49886",
+        )
     return Verdict(
         code="kernel-call-fails",
         meaning=(
