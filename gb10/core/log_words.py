@@ -5,10 +5,12 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Final
 
-RAISED: Final = re.compile(r"(?:^|[\s)])[\w.]*(?:Error|Exception|Interrupt|Exit): ?\S")
+RAISED: Final = re.compile(r"(?:^|[\s)])[\w.]*(?:Error|gaierror|Exception|Interrupt|Exit)(?:: ?\S|\([\"'])")
 SAYS: Final = re.compile(
     r"\b(?:error|fatal|failed|cannot|out of memory|killed|segmentation fault|not found|unrecognized arguments)\b", re.I
 )
+PLAIN: Final = re.compile(r"^(?:#\d{1,4} )?(?:\d{1,5}\.\d{1,3} )?ERROR: [A-Z]")
+"""What pip and Docker begin an error with, whatever its words are."""
 FOLLOWS: Final = re.compile(
     r"root cause above|Engine core initialization failed|EngineCore (?:failed to start|encountered a fatal)"
     r"|EngineDeadError|output_handler failed|engine core proc \S+ died|ChildProcessError"
@@ -17,7 +19,8 @@ FOLLOWS: Final = re.compile(
 )
 """Lines that only repeat that something failed before."""
 PREFIX: Final = re.compile(
-    r"^(?:\S+ \| )?(?:\([^)]{1,60}\) ?)?(?:\[?\d{4}-\d\d-\d\d[T ][^\]\s]*(?: [A-Z]\w*)*\]? ?)?"
+    r"^(?:\S+ \| |[\w./:@ -]{1,160}? (?=\((?:APIServer|EngineCore|Worker)))?(?:\([^)]{1,60}\) "
+    r"?)?(?:\[?\d{4}-\d\d-\d\d[T ][^\]\s]*(?: [A-Z]\w*)*\]? ?)?"
     r"(?:(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b:?"
     r"(?: \d\d-\d\d \d\d:\d\d:\d\d)?(?: \[[^\]]{1,80}\])?)?"
     r"(?:\[(?P<letter>[IWEF])\d{4} \d\d:[^\]]{1,120}\])?"
@@ -32,7 +35,18 @@ JSON_LEVEL: Final = re.compile(
     r"^\{.{0,400}?\"(?:level|levelname|level_name|log\.level|severity|lvl)\": ?\"(?P<level>\w{1,10})\"", re.IGNORECASE
 )
 """The level of a line that a logger wrote as JSON."""
-QUIET: Final = ("DEBUG", "INFO", "WARNING", "WARN", "D", "I", "W")
+NAMES: Final = r"TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL|FATAL"
+ELSEWHERE: Final = re.compile(
+    rf"(?:^|[\s\[(|<])(?:level|lvl|severity)=[\"']?(?P<field>\w{{1,10}})|\[(?P<bracket>{NAMES}) {{0,4}}\]|"
+    rf"[|] {{0,2}}(?P<pipe>{NAMES}) {{0,6}}[|]| - (?P<dash>{NAMES}) - |\[(?P<onnx>[VIWEF]):\w{{2,20}}:|"
+    r"^(?P<glog>[IWEF])\d{4} \d\d:\d\d:\d\d",
+    re.IGNORECASE,
+)
+"""Where other loggers write the level of a line: as a field (logfmt), in brackets, between bars or dashes, by a "
+"letter."""
+AHEAD: Final = 160
+"""Characters of a line in which its level is sought."""
+QUIET: Final = ("TRACE", "NOTICE", "V", "DEBUG", "INFO", "WARNING", "WARN", "D", "I", "W")
 FRAMES: Final = ("  ", " File ", "File ", "Traceback ", " Traceback ", "^", "During handling", "The above exception")
 
 
@@ -43,7 +57,7 @@ def is_trouble(line: str) -> bool:
         return False
     if RAISED.search(rest) or _by_llama(line):
         return True
-    return not rest.startswith(FRAMES) and bool(SAYS.search(rest))
+    return not rest.startswith(FRAMES) and bool(SAYS.search(rest) or PLAIN.match(line))
 
 
 def first_error(lines: Iterable[str]) -> str | None:
@@ -66,6 +80,8 @@ def is_remark(line: str) -> bool:
     """Whether the program that wrote a line calls it a warning or less."""
     before, json = PREFIX.match(line), JSON_LEVEL.match(line)
     level = json["level"].upper() if json else next(filter(None, before.groups()), None) if before else None
+    if level is None and (other := ELSEWHERE.search(line[:AHEAD])) and not SAYS.search(line[: other.start()]):
+        level = next(filter(None, other.groups())).upper()
     return " NCCL INFO " in line or level in QUIET
 
 

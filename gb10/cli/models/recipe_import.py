@@ -79,9 +79,9 @@ def import_file(
 ) -> None:
     """Make a recipe of a file of another form.
 
-    Read are `docker run` in a script, compose files, objects of Kubernetes, vLLM's official recipes, and profiles of
-    Ansible for SGLang. The source stands in the recipe. What each line became and what was left out is printed. Exit 2
-    with one sentence when a file becomes no recipe.
+    Read are `docker run` and servers in a script, compose files, objects of Kubernetes, vLLM's official recipes, and
+    profiles of Ansible for SGLang. The source stands in the recipe. What each line became and what was left out is
+    printed. Exit 2 with one sentence when a file becomes no recipe.
 
     \b
     ./build.py recipe import start.sh > mine.yaml

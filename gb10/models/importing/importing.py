@@ -9,7 +9,7 @@ from gb10.models.launches.launch_forms import launches_of
 from gb10.models.load.safe_yaml import UnreadableError, mapping_of, read_yaml
 
 FORMS = (
-    "read are `docker run` in scripts, compose files, objects of Kubernetes, vLLM's official recipes"
+    "read are `docker run` and servers in scripts, compose files, objects of Kubernetes, vLLM's official recipes"
     " (vllm-project/recipes) and profiles of Ansible for SGLang (_model_profile)"
 )
 

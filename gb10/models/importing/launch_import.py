@@ -39,7 +39,7 @@ def import_launch(launches: Launches, file: str, wanted: ImportChoices) -> Impor
             "model": model_of(launch),
             "description": f"{launch.name} of {launches.what}",
             "runtime": RUNTIMES[engine],
-            "container": pullable(launch.image),
+            "container": pullable(launch.image) or wanted.image,
             "min_nodes": nodes,
             "max_nodes": nodes,
             "defaults": defaults,
@@ -61,7 +61,7 @@ def choose(launches: Launches, file: str, wanted: ImportChoices) -> ContainerLau
         raise import_error(file, found, f"name one: --variant NAME; servers: {names}")
     if not model_of(servers[0]):
         raise import_error(file, f"the command of {servers[0].name} names no model", "write a recipe by hand")
-    if not servers[0].image or servers[0].image.startswith("$"):
+    if servers[0].form != "shell" and (not servers[0].image or servers[0].image.startswith("$")):
         raise import_error(file, f"the image of {servers[0].name} is a variable", "write the image into the file")
     return servers[0]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-Form = Literal["docker run", "compose", "Kubernetes"]
+Form = Literal["docker run", "compose", "Kubernetes", "shell"]
 SERVERS: Final[Mapping[str, re.Pattern[str]]] = {
     "vllm": re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b"),
     "sglang": re.compile(r"\bsglang\s+serve\b|\bsglang\.launch_server\b"),

@@ -17,6 +17,15 @@ from gb10.models.launches.container_launch import (
 START: Final = re.compile(
     r"(?<![\w./-])(?:/(?:[\w.-]{1,40}/){1,5})?(?:docker|podman|nerdctl)\s+(?:container\s+)?(?:run|create)\b"
 )
+SERVER: Final = re.compile(
+    r"(?:(?<=[\n;&|(])|^)[ \t]*(?:\$ )?(?P<before>(?:[A-Za-z_]\w{0,127}=(?:'[^'\n]{0,400}'|\"[^\"\n]{0,400}\"|"
+    r"[^\s'\";&|]{0,400})[ \t]+|"
+    r"(?:exec|nohup|sudo|env|uv run|uvx)[ \t]+){0,20})"
+    r"(?P<call>(?:/[\w./-]{0,120}/)?(?:vllm[ \t]+serve|sglang[ \t]+serve|trtllm-serve|llama-server|"
+    r"python3?(?:\.\d{1,2})?[ \t]+-m[ \t]+(?:vllm\.entrypoints\.openai\.api_server|sglang\.launch_server))(?![\w.-]))",
+    re.MULTILINE,
+)
+"""A server that a shell starts by itself, with variables before it."""
 SWITCHES: Final = frozenset(
     (
         *("-d", "--detach", "-i", "--interactive", "-t", "--tty", "--rm", "--init", "--privileged", "-P"),
@@ -58,6 +67,10 @@ LISTS: Final = {
     "--label": "labels",
 }
 ASSIGNED: Final = re.compile(r"^[ \t]*(?:export[ \t]+|readonly[ \t]+|local[ \t]+)?(\w{1,128})=(.*)$", re.MULTILINE)
+EXPORTED: Final = re.compile(
+    r"^[ \t]*export[ \t]+([A-Za-z_]\w{0,127})=('[^'\n]*'|\"[^\"\n]*\"|[^\s;&|]*)", re.MULTILINE
+)
+BEFORE: Final = re.compile(r"([A-Za-z_]\w{0,127})=('[^'\n]*'|\"[^\"\n]*\"|[^\s'\";&|]*)")
 ARRAY: Final = re.compile(r"^[ \t]*(?:local[ \t]+|declare[ \t]+-a[ \t]+)?(\w{1,128})(\+?)=\(", re.MULTILINE)
 WHOLE: Final = re.compile(r"\$\{(\w{1,128})\[[@*]\]\}")
 MOST: Final = 64
@@ -79,6 +92,33 @@ def docker_runs(text: str) -> tuple[ContainerLaunch, ...]:
         words = list(islice(_words(text, start.end()), MOST_WORDS))
         until = words[-1][1] + len(words[-1][0]) if words else start.end()
         found.append(_launch(text, start, list(_expanded(words, arrays)), known))
+    return tuple(found)
+
+
+def shell_servers(text: str) -> tuple[ContainerLaunch, ...]:
+    """Every server that a script starts without a container, in order."""
+    known, arrays = _variables(text), _arrays(text)
+    exported = {found[1]: interpolated(found[2].strip("'\""), known) for found in EXPORTED.finditer(text)}
+    found: list[ContainerLaunch] = []
+    for start in islice(SERVER.finditer(text), MOST):
+        if _in_comment(text, start.start("call")):
+            continue
+        placed = _expanded(list(islice(_words(text, start.end()), MOST_WORDS)), arrays)
+        words = (*start["call"].split(), *(interpolated(word, known) for word, _ in placed))
+        line = text.count("\n", 0, start.start("call")) + 1
+        own = {one[1]: one[2].strip("'\"") for one in BEFORE.finditer(start["before"])}
+        written = " ".join(words)[:200]
+        found.append(
+            ContainerLaunch(
+                form="shell",
+                name=f"line-{line}",
+                line=line,
+                words=words,
+                environment={**exported, **own},
+                taken=(Taken(line=line, written=written, became="command"),),
+                lines={"command": line},
+            )
+        )
     return tuple(found)
 
 

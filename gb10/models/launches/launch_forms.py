@@ -8,7 +8,7 @@ from typing import Final
 
 from gb10.models.launches.compose_services import compose_launches
 from gb10.models.launches.container_launch import ContainerLaunch
-from gb10.models.launches.docker_run_lines import START, docker_runs
+from gb10.models.launches.docker_run_lines import START, docker_runs, shell_servers
 from gb10.models.launches.pod_objects import pod_launches
 from gb10.models.load.known_keys import KNOWN, closest
 from gb10.models.load.safe_yaml import SafeDocument, UnreadableError, read_yaml
@@ -63,7 +63,7 @@ def launches_of(text: str, file: str) -> Launches | None:
     """What a text is; None for one that is meant as a model recipe, or that no YAML reader takes."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if PurePath(file).suffix.lower() not in YAML:
-        runs = docker_runs(text)
+        runs = docker_runs(text) or (() if START.search(text) or DIFF.search(text) else shell_servers(text))
         if runs or START.search(text) or not _is_mapping(text):
             return Launches(what="a script" if runs else _text_kind(text), found=runs)
     try:
@@ -81,11 +81,11 @@ def launches_of(text: str, file: str) -> Launches | None:
 def _text_kind(text: str) -> str:
     """What a text is that is no YAML and starts no container."""
     if DIFF.search(text):
-        return "a diff, and it has no `docker run`"
+        return "a diff, and it starts no server"
     lines = text.splitlines()[:100]
     if sum(LOG.match(one) is not None for one in lines) * 2 > len(lines):
-        return "a log, and it has no `docker run`"
-    return "no file of YAML, and it has no `docker run`"
+        return "a log, and it starts no server"
+    return "no file of YAML, and it has no `docker run` and starts no server"
 
 
 def _is_mapping(text: str) -> bool:

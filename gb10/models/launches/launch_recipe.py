@@ -81,6 +81,8 @@ def launch_issues(launch: ContainerLaunch, file: str) -> Iterator[Issue]:
     def issue(code: str, level: Level, part: str, text: str, fix: str) -> Issue:
         return Issue(code=code, level=level, file=file, line=launch.line_of(part), text=text, fix=fix)
 
+    if launch.form == "shell":
+        return  # no container: image, ports and GPU are the shell's
     if not launch.image:
         text = "the call ends without an image: a comment, or a line without a backslash, ends it before its last line"
         yield issue(

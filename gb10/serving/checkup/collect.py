@@ -17,7 +17,7 @@ from gb10.serving.checkup.saved_logs import SavedLog
 from gb10.serving.cluster.probing import each_machine, not_whole, read_node, script_output
 from gb10.serving.doctor.container_checks import ContainerState
 from gb10.serving.doctor.diagnosing import EndpointOutcomes, Evidence, diagnose, silent_logs
-from gb10.serving.doctor.diagnosis import Diagnosis
+from gb10.serving.doctor.diagnosis import Diagnosis, Verdict
 from gb10.serving.doctor.host_checks import unseen
 from gb10.serving.doctor.host_state import Look, Machine, read_look
 from gb10.serving.doctor.log_scan import Scan
@@ -98,9 +98,18 @@ def collect(host: Host, request: Request, seed: str) -> Checkup:
     tails = visited.tails | {log.name: log.tail for log in request.logs}
     files = _files(shown, replace(visited, tails=tails))
     secrets = _secrets(host.env, containers)
-    diagnosis = explained(host, diagnose(load_doctor_rules(), shown), shown, request.source, fetch=request.explain)
+    found_of_logs = diagnose(load_doctor_rules(), shown)
+    diagnosis, unread_engines = explained(host, found_of_logs, shown, request.source, fetch=request.explain)
+    diagnosis = _without_secrets(diagnosis, secrets)
     rows = (row for one in seen.values() for row in unseen(one))
-    unchecked = (*failed, *rows, *visited.unchecked, *silent_logs(saved, diagnosis, visited.logs), *unasked)
+    unchecked = (
+        *failed,
+        *rows,
+        *visited.unchecked,
+        *silent_logs(saved, diagnosis, visited.logs),
+        *unread_engines,
+        *unasked,
+    )
     return Checkup(diagnosis=diagnosis, shown=shown, files=files, secrets=secrets, unchecked=unchecked)
 
 
@@ -123,6 +132,34 @@ def _secrets(env: Mapping[str, str], containers: Sequence[ContainerState]) -> tu
     for one in containers:
         found += [*secrets_of(one.environment), *secrets_in(one.command)]
     return tuple(dict.fromkeys(found))
+
+
+def _without_secrets(diagnosis: Diagnosis, secrets: Sequence[str]) -> Diagnosis:
+    """The same findings: a line that is quoted, and a value of an option, may have a token or a password in it."""
+    if not diagnosis.seen:
+        return diagnosis
+    from gb10.serving.doctor.masking import masked  # noqa: PLC0415 - its patterns, for what is quoted
+
+    def clean(text: str) -> str:
+        return masked(text, secrets)
+
+    return replace(
+        diagnosis,
+        seen=tuple(
+            replace(
+                one,
+                rule=replace(one.rule, meaning=clean(one.rule.meaning), action=clean(one.rule.action))
+                if isinstance(one.rule, Verdict)
+                else one.rule,
+                value=clean(one.value),
+                note=clean(one.note),
+                chain=tuple(map(clean, one.chain)),
+                explained=tuple(map(clean, one.explained)),
+            )
+            for one in diagnosis.seen
+        ),
+        remarks=tuple(map(clean, diagnosis.remarks)),
+    )
 
 
 def _kernel_logs(machines: Mapping[str, Machine]) -> dict[str, Scan]:

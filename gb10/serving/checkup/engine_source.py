@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from gb10.core.checked import NotChecked
 from gb10.core.files import Artifact
 from gb10.core.host import Host
 from gb10.errors import Gb10Error, UsageError
@@ -45,8 +46,12 @@ RAREST: Final = 4
 NOTHING: Final = "--explain adds nothing"
 
 
-def explained(host: Host, diagnosis: Diagnosis, shown: Evidence, folder: Path | None, *, fetch: bool) -> Diagnosis:
+def explained(
+    host: Host, diagnosis: Diagnosis, shown: Evidence, folder: Path | None, *, fetch: bool
+) -> tuple[Diagnosis, tuple[NotChecked, ...]]:
     """The diagnosis with what the engines' statements say of each error of a log that no written rule knows.
+
+    Beside it a row for each log whose engine has no index of statements.
 
     ``folder`` holds the files of the engine that wrote the logs; ``fetch``: else its release's archive may be fetched.
     Raises UsageError for a folder that has no engine.
@@ -59,10 +64,11 @@ def explained(host: Host, diagnosis: Diagnosis, shown: Evidence, folder: Path | 
     ]
     if not asked:
         nothing = (f"{NOTHING}: no error of a log without a rule of its own",) if fetch else ()
-        return replace(diagnosis, remarks=(*diagnosis.remarks, *nothing))
+        return replace(diagnosis, remarks=(*diagnosis.remarks, *nothing)), ()
     indexes = load_messages()
     found: dict[int, Finding] = {}
     remarks: dict[str, None] = {}
+    rows: dict[NotChecked, None] = {}
     for one in asked[:MOST]:
         scan = shown.logs[one.where]
         question = question_of(one, scan, load_releases())
@@ -77,7 +83,8 @@ def explained(host: Host, diagnosis: Diagnosis, shown: Evidence, folder: Path | 
                 remarks[f"{error.message}: the text of {known.row.file} is not shown"] = None
         if source is None and question.engine and question.engine not in (index.engine for index in indexes):
             name = ENGINES.get(question.engine, question.engine)
-            remarks[f"{name}: no index of its statements; --source DIR reads its own files"] = None
+            reason = f"there is no index of {name}'s; --source DIR reads its own files"
+            rows[NotChecked(what="the engine's own statements", reason=reason, where=one.where)] = None
         judged = one.rule is not None
         lines = explanation(
             question,
@@ -97,7 +104,7 @@ def explained(host: Host, diagnosis: Diagnosis, shown: Evidence, folder: Path | 
             lines = (*lines, f"{NOTHING}: {origin} has no such statement there.")
         found[id(one)] = replace(one, explained=lines)
     seen = tuple(found.get(id(one), one) for one in diagnosis.seen)
-    return replace(diagnosis, seen=seen, remarks=(*diagnosis.remarks, *remarks))
+    return replace(diagnosis, seen=seen, remarks=(*diagnosis.remarks, *remarks)), tuple(rows)
 
 
 class _Folder:

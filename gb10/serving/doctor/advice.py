@@ -5,6 +5,7 @@ from typing import Final
 
 from gb10.serving.doctor.error_case import ENGINES, Case, distribution_of
 from gb10.serving.doctor.families_packages import DRAFTS, part_of
+from gb10.serving.doctor.option_names import option_of_this_part
 
 BASE: Final = frozenset(
     ("", "torch", "triton", "pydantic", "pydantic_core", "asyncio", "concurrent", "uvloop", "numpy")
@@ -23,7 +24,20 @@ CHECKS: Final = ("raise", "assert", "return ", "self._op(")
 VERBS: Final = (
     *("use", "set", "build with", "install", "run", "pass", "specify", "add", "enable", "disable", "upgrade"),
     *("downgrade", "increase", "decrease", "reduce", "remove", "switch to", "choose", "select", "provide", "ensure"),
-    *("make sure", "rebuild", "reinstall", "unset", "check", "verify", "lower", "raise", "change", "restart", "export"),
+    *(
+        "make sure",
+        "rebuild",
+        "reinstall",
+        "uninstall",
+        "unset",
+        "check",
+        "verify",
+        "lower",
+        "raise",
+        "change",
+        "restart",
+        "export",
+    ),
     *("using", "setting", "running", "installing", "passing", "adding", "enabling", "disabling", "upgrading"),
     *("increasing", "decreasing", "reducing", "removing", "update", "configure", "try"),
 )
@@ -57,6 +71,8 @@ def advice_of(case: Case) -> str:
     feature, leave = part_of(raised.frames)
     drafts = DRAFTS[1] if DRAFTS[1] != leave and _names_drafts(case) else ""
     part = f", in its part for {feature}" if feature else ""
+    own_option = option_of_this_part(case)
+    set_here = f"This part has its name from an option of this log: {own_option}." if own_option else ""
     code = raised.frames[-1].code
     line = f" The line that stops: {code}" if code and not code.startswith("raise") else ""
     fault = (
@@ -68,6 +84,7 @@ def advice_of(case: Case) -> str:
     return _joined(
         f"It comes from {own.package}'s own code ({own.path}){part}.{line}{fault}",
         said,
+        set_here,
         leave,
         drafts,
         _releases(case, own.package),

@@ -63,7 +63,7 @@ class Case:
         found = self.scan.start.engine or (self.scan.image.engine if self.scan.image else None)
         called = next((one for one in ENGINES if one in self.packages), None)
         named = next((one for one in ("vllm", "sglang", "trtllm") if one in self.scan.facts.packages), None)
-        return found or called or named
+        return found or called or named or self.scan.marked
 
     @property
     def engine_name(self) -> str:

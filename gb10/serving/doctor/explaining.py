@@ -84,7 +84,8 @@ def question_of(one: Finding, scan: Scan, releases: Releases) -> Question:
         said=said,
         engine=scan.start.engine
         or next(
-            (name for name in ("vllm", "sglang", "tensorrt_llm") if at and at["file"].startswith(f"{name}/")), None
+            (name for name in ("vllm", "sglang", "tensorrt_llm") if at and at["file"].startswith(f"{name}/")),
+            scan.marked,
         ),
     )
 

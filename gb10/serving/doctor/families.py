@@ -14,12 +14,7 @@ from gb10.serving.doctor.families_conditions import (
     EARLY_CONDITION_FAMILIES,
     LATE_CONDITION_FAMILIES,
 )
-from gb10.serving.doctor.families_gpu import (
-    GPU_FAMILIES,
-    LAST_GPU_FAMILIES,
-    LATE_GPU_FAMILIES,
-    compiler_without_an_old_arch,
-)
+from gb10.serving.doctor.families_gpu import GPU_FAMILIES, LAST_GPU_FAMILIES, LATE_GPU_FAMILIES
 from gb10.serving.doctor.families_network import NETWORK_FAMILIES
 from gb10.serving.doctor.families_options import options_in_the_message
 from gb10.serving.doctor.families_packages import LATE_PACKAGE_FAMILIES, PACKAGE_FAMILIES
@@ -43,7 +38,6 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *LAST_GPU_FAMILIES,
     *LAST_SETTING_FAMILIES,
     *LATE_CONDITION_FAMILIES,
-    compiler_without_an_old_arch,
     tool_family(load_tool_errors, late=True),
 )
 LONGEST: Final = 2000

@@ -98,6 +98,15 @@ def _now(case: Case, option: str) -> str:
     return f" (now {value[:60]})" if value else ""
 
 
+def _without(case: Case, option: str) -> str:
+    """How an option is switched off: what is on by default is on without the option, too."""
+    switch = option.startswith("--enable-") or case.scan.start.option(option.lstrip("-").replace("-", "_")) == "True"
+    off = option.replace("--enable-", "--disable-", 1)
+    if off != option and off in case.options and case.engine != "vllm":
+        return f"with {off}"
+    return f"with --no-{option.removeprefix('--')}" if switch and case.engine == "vllm" else f"without {option}"
+
+
 def _what_to_set(case: Case, condition: str, options: list[tuple[str, str]]) -> str:
     """What a condition asks of the options that it names."""
     names = {name: option for option, name in options}
@@ -106,12 +115,12 @@ def _what_to_set(case: Case, condition: str, options: list[tuple[str, str]]) -> 
         return f"Give {option} a value: nothing sets it here."
     off = is_off or (equals if equals and equals["value"] in ("None", "False") else None)
     if off and (option := names.get(off["name"])):
-        return f"Start without {option}{_now(case, option)}: this part does not go with it."
+        return f"Start {_without(case, option)}{_now(case, option)}: this part does not go with it."
     if equals and (option := names.get(equals["name"])):
         value = "" if equals["value"] == "True" else f" {equals['value'].strip(chr(39) + chr(34))}"
         return f"Set {option}{value}{_now(case, option)}, or leave it out so that the engine chooses."
     if compares and (option := names.get(compares["left"])):
-        side = "at most" if compares["sign"] in ("<=", "<") else "at least"
+        side = {"<=": "at most", "<": "below", ">=": "at least", ">": "above"}[compares["sign"]]
         return f"{option} must be {side} {compares['right']}{_now(case, option)}."
     given = ", ".join(f"{option}{_now(case, option)}" for option, _ in options[:4])
     return f"It is about {given}: change or leave out one of them."
@@ -219,12 +228,29 @@ def calls_of_tools_not_read(case: Case) -> Verdict | None:
 OF_REQUESTS: Final = re.compile(
     r"entrypoints/(?!llm|cli|launcher)|/protocol\.py$|managers/(?:io_struct|tokenizer_manager)|sampling_params|input_processor"
 )
+HANDLES: Final = re.compile(
+    r"create_|generate|chat|completion|embed|score|rerank|classif|transcri|request|preprocess|tokenize_|process_inputs|"
+    r"sampling|__post_init__|_verify|from_|to_|handle|parse|normalize|check|render"
+)
+"""Functions that work on a request."""
+OF_A_START: Final = re.compile(
+    r"<module>|run_server|launch|validate_parsed|parse_args|build_app|setup_server|_init_app|init_app_state|"
+    r"init_tokenizer_manager|from_engine_args|^main$"
+)
+"""Functions that only a start, or a program without a server, goes through."""
 
 
 def request_refused(case: Case) -> Verdict | None:
     """A request that the server's own check refuses: nothing is wrong with the server."""
     frames = case.raised.frames
-    refuses = bool(frames) and frames[-1].code.startswith("raise") and OF_REQUESTS.search(frames[-1].path) is not None
+    refuses = (
+        bool(frames)
+        and frames[-1].code.startswith("raise")
+        and OF_REQUESTS.search(frames[-1].path) is not None
+        and "cli_args" not in frames[-1].path
+        and any(OF_REQUESTS.search(one.path) and HANDLES.search(one.function) for one in frames)
+        and not any(OF_A_START.search(one.function) for one in frames)
+    )
     named = case.raised.name in ("VLLMValidationError", "RequestValidationError", "BadRequestError")
     if not named and not (refuses and case.raised.name in ("ValueError", "TypeError", "NotImplementedError")):
         return None
@@ -381,7 +407,76 @@ def nothing_is_given(case: Case) -> Verdict | None:
     )
 
 
-EARLY_CONDITION_FAMILIES: Final = (field_not_valid, calls_of_tools_not_read)
-CONDITION_FAMILIES: Final = (condition_of_an_assertion,)
+NOT_DIVISIBLE: Final = re.compile(
+    r"(?P<what>[A-Za-z_][\w' .-]{2,90}?) ?[=(]? ?(?P<size>\d{1,8})\)? (?:is not|must be|cannot be|isn't) divisible by "
+    r"(?P<by>[A-Za-z_][\w' .-]{1,60}?) ?[=(]? ?(?P<step>\d{1,8})"
+)
+OF_A_BLOCK: Final = re.compile(r"block|group|thread|tile|quant|pack", re.I)
+
+
+def not_divisible(case: Case) -> Verdict | None:
+    """A size that a block of a quantization or of a kernel does not divide: often one rank's share of a layer."""
+    found = NOT_DIVISIBLE.search(case.text) if case.raised.type else None
+    if found is None or not OF_A_BLOCK.search(found["by"]):
+        return None
+    ranks = case.scan.start.option("tensor_parallel_size", "tp_size")
+    now = f" (now {ranks})" if ranks else ""
+    return Verdict(
+        code="kernel-without-this-shape",
+        meaning=(
+            f"{found['what'].strip()} is {found['size']} here, and {found['by'].strip()} is {found['step']}: the "
+            "kernel "
+            "takes whole blocks alone. A width that does not fit is most often one rank's share of a layer."
+        ),
+        action=(
+            f"Fewer ranks for each layer: --tensor-parallel-size 1 or 2{now}, experts whole on each rank "
+            "(--enable-expert-parallel; SGLang: --ep-size), or pipeline stages in place of a split. Else another "
+            "checkpoint (smaller groups, another quantization), or another --moe-backend or --linear-backend."
+        ),
+        evidence="the two numbers of the message; vLLM's checks of quantized layers",
+    )
+
+
+TYPES: Final = re.compile(
+    r"(?P<what>[A-Za-z_][\w ]{0,50}? )?(?P<given>torch\.\w{2,20}|(?:b?fp|b?float|u?int|nvfp|"
+    r"mxfp)\d\w{0,12}) (?:is |are )?"
+    r"not supported\b[^\n]{0,80}?[Ss]upported (?:\w{1,12} )?(?:d?types|data types|formats)(?: are| is)?:? ?"
+    r"[\[({](?P<these>[^\])}\n]{2,200})"
+)
+OF_CACHE: Final = re.compile(r"kv_|kv cache|cache|mla\b", re.I)
+
+
+def data_type_not_taken(case: Case) -> Verdict | None:
+    """A data type that a kernel does not take, where the message lists those that it takes."""
+    found = TYPES.search(case.text)
+    if found is None or "quantization method" in case.text:
+        return None
+    given, these = found["given"].removeprefix("torch."), found["these"].replace("torch.", "").replace("'", "")
+    of = f" ({found['what'].strip()})" if found["what"] else ""
+    cache = case.scan.start.option("kv_cache_dtype")
+    now = f" (now {cache})" if cache else ""
+    if OF_CACHE.search(case.text) or cache not in (None, "auto") or given.startswith("fp8"):
+        kind = "It is the type of the KV cache, or of values that are put into it."
+        todo = (
+            f"--kv-cache-dtype auto{now} or one of {these}, as the release calls them (fp8_e4m3, fp8_e5m2); or another "
+            "--attention-backend, which may take it."
+        )
+    else:
+        kind = "It is the type of activations or weights here."
+        todo = (
+            f"--dtype or a checkpoint with one of {these}; or another backend (--attention-backend, --moe-backend, "
+            "--linear-backend)."
+        )
+    triton = " Triton's fp8e4nv is FP8 e4m3, and its fp8e5 is e5m2." if "fp8e" in case.text else ""
+    return Verdict(
+        code="data-type-not-taken",
+        meaning=f"A kernel does not take {given}{of}: it takes {these}. {kind}{triton}",
+        action=f"{todo} A newer release may have a kernel for it.",
+        evidence="the message's own list of types; vllm#57713, 1Cat-vLLM#27",
+    )
+
+
+EARLY_CONDITION_FAMILIES: Final = (field_not_valid, calls_of_tools_not_read, data_type_not_taken)
+CONDITION_FAMILIES: Final = (condition_of_an_assertion, not_divisible)
 LATE_CONDITION_FAMILIES: Final = (request_refused, nothing_is_given, needs_what_is_not_there)
 """Those that speak only when no other family does."""

@@ -12,6 +12,7 @@ from packaging.version import InvalidVersion, Version
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
 from gb10.serving.doctor.log_exceptions import Frame
+from gb10.serving.doctor.option_names import option_of_this_part
 
 SHARED: Final = 101_376
 SMS: Final = 48
@@ -48,8 +49,9 @@ OLD_DRIVER: Final = re.compile(
     r"compatibility was attempted|cudaErrorSystemDriverMismatch|system has unsupported display driver"
 )
 NVCC: Final = re.compile(
-    r"[Uu]nsupported gpu architecture '(?P<arch>compute_\d{2,3}[af]?)'|Value '(?P<value>sm_\d{2,3}[af]?)' is "
-    r"not defined for option 'gpu-name'|gpu-name.{0,20}(?P<other>sm_12\d[af]?)"
+    r"[Uu]nsupported gpu architecture '(?P<arch>compute_\d{2,3}[af]?)'|"
+    r"Value '(?P<value>(?:sm|compute)_\d{2,3}[af]?)' is not defined for option 'gpu-(?:name|architecture|code)'|"
+    r"gpu-name.{0,20}(?P<other>sm_12\d[af]?)"
 )
 NVRTC: Final = re.compile(
     r"(?:nvrtc|NVRTC)[^\n]{0,60}(?:invalid value for --gpu-architecture|INVALID_OPTION)|"
@@ -269,8 +271,21 @@ def _another(case: Case, begin: str = "Take another kernel:", *, missing: bool =
         for name in ("attention_backend", "moe_backend", "moe_runner_backend", "linear_backend")
         if (value := case.scan.start.option(name)) and value != "None"
     )
-    chosen = options[0] if options else "--attention-backend, --moe-backend or --linear-backend, whichever this is of"
+    if case.engine in ("trtllm", "tensorrt_llm"):
+        return f"{begin} {_of_tensorrt(files)}{newer if missing else ''}"
+    own = option_of_this_part(case)
+    chosen = own or (
+        options[0] if options else "--attention-backend, --moe-backend or --linear-backend, whichever this is of"
+    )
     return f"{begin} {chosen}.{given}{drafts}{newer if missing else ''}"
+
+
+def _of_tensorrt(files: str) -> str:
+    """Fields that choose another kernel in TensorRT-LLM's file of options."""
+    moe = "moe_config: {backend: CUTLASS}" if "moe" in files else ""
+    attention = "attn_backend: TRTLLM or FLASHINFER" if re.search("attn|attention|mla", files) else ""
+    fields = ", ".join(filter(None, (moe, attention))) or "moe_config.backend or attn_backend, whichever this is of"
+    return f"{fields} (in the file of --extra_llm_api_options; the TRTLLM kernels of experts are for 10.x alone)."
 
 
 def _drafts(case: Case) -> bool:
@@ -294,6 +309,58 @@ def image_of_a_kernel_not_loaded(case: Case) -> Verdict | None:
             "(~/.nv/ComputeCache, ~/.triton/cache), and the file anew."
         ),
         evidence="CUDA's own error; canonical/inference-snaps#255",
+    )
+
+
+MINIMUM: Final = re.compile(
+    r"(?:\bsm_?|\bSM ?_?|(?:compute )?capability ?(?:of )?)(?P<least>\d{1,2}\.?\d)\+? ?(?:or|and) "
+    r"(?:higher|newer|above|later|greater|up)"
+    r"|(?:at least|minimum|>=) ?(?:of )?(?:sm_?|SM ?_?|(?:compute )?capability ?)(?P<most>\d{1,2}\.?\d)\b"
+    r"|\b(?P<family>Volta|Turing|Ampere|Ada|Hopper)(?: GPUs?| architecture)? (?:or|and) (?:higher|newer|above|later)",
+    re.I,
+)
+NO_ARCHS: Final = re.compile(
+    r"[Nn]o supported (?:CUDA |GPU )?arch\w* (?:were |was )?found for major versions? \[?(?P<majors>[\d, ]+)"
+)
+OWN: Final = 121
+
+
+NOT_BEYOND: Final = re.compile(
+    r"(?:not|n't|un)[ -]?(?:yet )?(?:support|implement|work|run|available)\w{0,4}[^.\n]{0,40}$", re.I
+)
+"""Before a number: the check ends there, and does not begin."""
+
+
+def _least(found: re.Match[str]) -> int:
+    """The capability that a check asks for, times ten."""
+    if found["family"]:
+        return {"volta": 70, "turing": 75, "ampere": 80, "ada": 89, "hopper": 90}[found["family"].lower()]
+    return int((found["least"] or found["most"]).replace(".", ""))
+
+
+def arch_list_without_this_gpu(case: Case) -> Verdict | None:
+    """A check that a GB10 passes, and that fails: the program does not know which GPU it compiles for."""
+    least, majors = MINIMUM.search(case.text), NO_ARCHS.search(case.text)
+    number = _least(least) if least else 0
+    low = least is not None and 30 <= number < OWN and not NOT_BEYOND.search(case.text[: least.start()])
+    if not case.raised.type or not (low or (majors and "12" in re.findall(r"\d+", majors["majors"]))):
+        return None
+    own = next((one for one in reversed(case.raised.frames) if one.package not in ("", "torch")), None)
+    sampler = " VLLM_USE_FLASHINFER_SAMPLER=0 goes on without its sampler." if "sampl" in str(own) else ""
+    return Verdict(
+        code="arch-list-without-this-gpu",
+        meaning=(
+            f"The check is one that a GB10 (12.1) passes: {case.said[:240].rstrip('.')}. So the GPU is not the "
+            "reason: the "
+            "list of arches that kernels are compiled for has none of this GPU. The CUDA toolkit at hand is older than "
+            "12.9 and does not know 12.1 (12.8 knows 12.0 alone), or a variable names other arches, or no GPU was seen."
+        ),
+        action=(
+            "nvcc --version (CUDA_HOME, PATH) must be CUDA 12.9 or newer: take 13.0, as torch of cu130 is. "
+            "FLASHINFER_CUDA_ARCH_LIST=12.1a and TORCH_CUDA_ARCH_LIST=12.1a, or unset; nvidia-smi must show the GPU in "
+            f"this very container. Wheels with compiled kernels (flashinfer-jit-cache) need no nvcc.{sampler}"
+        ),
+        evidence="the number in the message against 12.1; vllm#50705, flashinfer PR#3633",
     )
 
 
@@ -325,7 +392,8 @@ def kernel_without_arch(case: Case) -> Verdict | None:
     return Verdict(
         code="kernel-without-this-arch",
         meaning=(
-            f"This kernel is refused on compute capability 12.1 (the message names {arch}). A GB10 is no 10.x "
+            f"This kernel is refused on compute capability 12.1 (the message names {arch.rstrip('. :')}). A GB10 "
+            "is no 10.x "
             f"(SM100) and no 9.x: their kernels do not run on it."
         ),
         action=_another(case),
@@ -376,33 +444,31 @@ def driver_and_ptx(case: Case) -> Verdict | None:
     )
 
 
-OLD_ARCH: Final = re.compile(
-    r"(?:Value '|[Uu]nsupported gpu architecture ')(?P<arch>(?:sm|compute)_(?P<number>\d{2}))' ?"
-    r"(?:is not defined for option 'gpu-(?:name|architecture|code)'|$)"
-)
 OLDEST: Final = 75
 """The oldest arch that CUDA 13 compiles for."""
 
 
-def compiler_without_an_old_arch(case: Case) -> Verdict | None:
+def _compiler_without_an_old_arch(arch: str) -> Verdict:
     """A build that asks the compiler for an arch of old GPUs, which this CUDA has no more."""
-    found = OLD_ARCH.search(case.said)
-    if found is None or int(found["number"]) >= OLDEST:
-        return None
-    gone = "12.0 removed what is older than 5.0, and 13.0" if int(found["number"]) < 50 else "13.0"
+    of_maxwell = _number(arch) >= 50
+    removed = "13.0 removed what is older than 7.5" if of_maxwell else "12.0 removed what is older than 5.0"
     return Verdict(
         code="compiler-without-this-arch",
         meaning=(
-            f"The build asks for {found['arch']}, an arch of older GPUs that this CUDA no longer compiles for: CUDA "
-            f"{gone} what is older than 7.5. The list of arches in the build script is from before."
+            f"The build asks for {arch}, an arch of older GPUs that this CUDA no longer compiles for: CUDA {removed}. "
+            "The list of arches in the build script is from before."
         ),
         action=(
             "Give it the arch of this GPU alone: CMAKE_CUDA_ARCHITECTURES=121 (or 120), TORCH_CUDA_ARCH_LIST=12.1a, or "
-            f"replace {found['arch']} where CMakeLists.txt, setup.py or a Makefile names it (-arch, -gencode, "
+            f"replace {arch} where CMakeLists.txt, setup.py or a Makefile names it (-arch, -gencode, "
             "CUDA_NVCC_FLAGS). A newer release of the package may have a newer list. An older CUDA does not know 12.1."
         ),
         evidence="nvcc's release notes on removed architectures; pypims#14",
     )
+
+
+def _number(arch: str) -> int:
+    return int(re.sub(r"\D", "", arch))
 
 
 STATUS: Final = re.compile(r"\b(?P<library>CUBLAS|CUDNN|CUSPARSE|CUSOLVER|CUFFT|CURAND)_STATUS_(?P<status>\w{3,40})")
@@ -468,6 +534,8 @@ def compiler_without_arch(case: Case) -> Verdict | None:
     found = NVCC.search(case.text)
     if found is not None:
         arch = found["arch"] or found["value"] or found["other"]
+        if _number(arch) < OLDEST:
+            return _compiler_without_an_old_arch(arch)
         least = {"10": "12.8", "11": "13.0", "12": "12.9 (12.8 for 120)"}.get(re.sub(r"\D", "", arch)[:2], "newer")
         return Verdict(
             code="compiler-without-this-arch",
@@ -707,7 +775,7 @@ KERNEL_LIBRARIES: Final = {
         ),
     ),
     "cutlass": ("CUTLASS", "another --moe-backend or --linear-backend (triton, marlin)."),
-    "trtllm|tensorrt_llm": (
+    "trtllm|tensorrt[-_]llm": (
         "TensorRT-LLM's kernels",
         "another --attention-backend or --moe-backend: most are for 10.x alone.",
     ),
@@ -717,7 +785,9 @@ KERNEL_LIBRARIES: Final = {
     ),
 }
 """Libraries of kernels by a part of a path or a message, and what to take in their place."""
-SOURCE_LINE: Final = re.compile(r"[\w./-]{2,200}\.(?:cu|cuh|hpp|h|cpp|cc):\d{1,6}")
+SOURCE_LINE: Final = re.compile(r"[\w./-]{2,200}\.(?:cu|cuh|hpp|h|cpp|cc):\d{1,6}\b(?!\])")
+"""A place of C++; what a logger puts before its lines ends with a bracket."""
+OF_TENSORRT: Final = re.compile(r"\[TensorRT-LLM\]\[ERROR\] Assertion failed")
 NOT_A_CHECK: Final = re.compile(r"NCCL error|\d\)?: (?:fatal )?error[: ]|In file included from")
 """A compiler's message, and what NCCL said before: both name a source line, and neither is a kernel's check."""
 DATA_TYPES: Final = re.compile(
@@ -731,7 +801,7 @@ DATA_TYPES: Final = re.compile(
 
 def kernel_library_refuses(case: Case) -> Verdict | None:
     """A library of kernels that stops at a check of its own, or that takes other data types."""
-    place, types = SOURCE_LINE.search(case.text), DATA_TYPES.search(case.text)
+    place, types = SOURCE_LINE.search(case.text) or OF_TENSORRT.search(case.text), DATA_TYPES.search(case.text)
     if NOT_A_CHECK.search(case.text):
         return None
     last = " ".join(frame.path for frame in case.raised.frames[-2:])
@@ -760,7 +830,7 @@ CALLS_A_KERNEL: Final = re.compile(
 )
 NAMES_A_KERNEL: Final = re.compile(
     r"\b(?:fused ?moe|moe op|grouped? ?gemm|gemm|attention|mla|prefill|decode|cutlass|cublas\w{0,4}|cudnn|kernel|"
-    r"tile|mma|workspace|autotun\w{1,4}|tactic)\b",
+    r"tile|mma|workspace|autotun\w{1,4}|tactic|marlin|flash ?attn|flashattention|flashinfer|deep_?gemm)\b",
     re.I,
 )
 OF_THE_GPU: Final = frozenset(
@@ -779,7 +849,9 @@ OF_THE_GPU: Final = frozenset(
 def kernel_call_fails(case: Case) -> Verdict | None:
     """A call of a kernel that its library refuses, by the file that calls or by what the message names."""
     last = _caller(case)
-    named = re.search(r"[Cc]heck failed|[Cc]ould not|[Ff]ailed|[Ii]nvalid|[Uu]nsupported|[Cc]annot", case.text)
+    named = re.search(
+        r"[Cc]heck failed|[Cc]ould not|[Ff]ailed|[Ii]nvalid|[Uu]nsupported|[Cc]annot|(?:does|is) not support", case.text
+    )
     operator = any(one.file.endswith("torch/_ops.py") for one in case.raised.frames[-2:])
     by_file = operator or (last is not None and CALLS_A_KERNEL.search(last.file) is not None)
     by_name = named is not None and NAMES_A_KERNEL.search(case.said) is not None
@@ -791,6 +863,13 @@ def kernel_call_fails(case: Case) -> Verdict | None:
         return None  # of the caller's own state: a library says what it refuses
     library = _library(f"{case.text[:600]} {last.path if last else ''}")
     at = f" {last.path} called it." if last else ""
+    if case.raised.name == "NotImplementedError" and not case.text and last is not None:
+        return Verdict(
+            code="kernel-call-fails",
+            meaning=f"{last.path} has no code for this call ({last.function}): this backend serves other cases alone.",
+            action=_another(case),
+            evidence="an exception without words where the function should be; vllm#49886",
+        )
     return Verdict(
         code="kernel-call-fails",
         meaning=(
@@ -800,6 +879,98 @@ def kernel_call_fails(case: Case) -> Verdict | None:
         ),
         action=f"{library[1][0].upper() + library[1][1:] if library else ''} {_another(case)}".strip(),
         evidence="the file that called, and the library's own check; vllm PR#39825, vllm#48541",
+    )
+
+
+CRASHED: Final = re.compile(
+    r"(?:Triton Error \[CUDA\]|C(?:UDA|uda) (?:driver |runtime )?(?:error|failure)|CUDA_ERROR_\w{4,40}|"
+    r"cudaError\w{0,40}|AcceleratorError)[^\n]{0,60}?(?P<what>unspecified launch failure|illegal memory access|"
+    r"illegal instruction|misaligned address|invalid program counter|hardware stack error|LAUNCH_FAILED|"
+    r"ILLEGAL_ADDRESS|ILLEGAL_INSTRUCTION|MISALIGNED_ADDRESS)"
+    r"|(?P<code>CUDA_ERROR_(?:LAUNCH_FAILED|ILLEGAL_ADDRESS|ILLEGAL_INSTRUCTION|MISALIGNED_ADDRESS)|"
+    r"cudaError(?:IllegalInstruction|IllegalAddress|MisalignedAddress|LaunchFailure))\b"
+)
+MENDED: Final = {"flashinfer-python": "0.6.8", "sglang": "0.5.16"}
+"""From which release on a known cause of crashes on 12.x is mended: experts of flashinfer_cutlass without GDC, and code
+for plain 12.1."""
+
+
+def kernel_crashed(case: Case) -> Verdict | None:
+    """A kernel that read or wrote where it must not, or ran code that this GPU has not."""
+    found = CRASHED.search(f"{case.raised.type}: {case.text}" if case.raised.type else case.text)
+    if found is None:
+        return None
+    frame = _caller(case)
+    old = [
+        f"{name} {version} is older than {MENDED[name]}, which mends a known crash on 12.x."
+        for name in MENDED
+        if (version := case.version(name)) and _before(version, MENDED[name])
+    ]
+    where = " ".join(one.path for one in case.raised.frames[-12:])
+    ways = {
+        "vllm": "--enforce-eager (CUDA graphs and compiled code)",
+        "sglang": "--disable-cuda-graph",
+        None: "fewer parts at a time: without CUDA graphs (--enforce-eager), without flash attention (llama.cpp: "
+        "--flash-attn off, ollama: OLLAMA_FLASH_ATTENTION=0), with a newer release",
+    }
+    steps = (
+        *old,
+        "Start the process anew with one part less each time, the likely ones first:",
+        "without drafts (--speculative-config, --speculative-algorithm);" if _drafts(case) or "spec" in where else "",
+        "--no-enable-flashinfer-autotune, where FlashInfer's autotuner ran before it;"
+        if case.engine != "sglang"
+        else "",
+        f"{ways.get(case.engine, ways['vllm'])};",
+        _another(case, "another kernel:"),
+        "CUDA_LAUNCH_BLOCKING=1 names the kernel, compute-sanitizer its line. If it comes after hours or with long or "
+        "many requests, note their length and number, and Xid lines of `journalctl -k`.",
+    )
+    return Verdict(
+        code="kernel-crashed",
+        meaning=(
+            f"A kernel crashed on the GPU ({found['what'] or found['code']}). CUDA tells it at a later call, so the "
+            f"line that raised it{f' ({frame.path})' if frame else ''} is mostly not the one that did it."
+        ),
+        action=" ".join(filter(None, steps)),
+        evidence="the driver's own error; flashinfer#2776, flashinfer#3558, vllm#38208, vllm#52877, sglang#7249",
+    )
+
+
+OF_AN_INDEX: Final = re.compile(
+    r"index out of bounds|Indexing\.cu|IndexKernel\.cu|ScatterGatherKernel\.cu|device-side assert|"
+    r"CUDA_ERROR_ASSERT|cudaErrorAssert"
+)
+
+
+def index_on_the_gpu(case: Case) -> Verdict | None:
+    """A kernel that got an index beyond its table."""
+    found = OF_AN_INDEX.search(case.text)
+    if found is None:
+        return None
+    compiled = "torch_compile_cache" in case.text or "inductor" in case.text
+    first = (
+        "Drafts are on: start without them first (--speculative-config, --speculative-algorithm), they are the likely "
+        "cause. "
+        if _drafts(case)
+        else ""
+    )
+    return Verdict(
+        code="index-out-of-range-on-gpu",
+        meaning=(
+            f"A kernel got an index beyond its table ({found[0]}): most often a token id outside of the embedding "
+            "or the "
+            "logits: drafts or a LoRA of another vocabulary, a tokenizer with added tokens, an image or audio token, "
+            "structured output (grammar, guided decoding) whose vocabulary is larger than the model's."
+        ),
+        action=(
+            f"{first}Does it come with a certain request only (images, response_format)? Leave that out, or take "
+            "another "
+            "--structured-outputs-config backend (xgrammar, guidance, outlines); compare vocab_size in "
+            "config.json with "
+            f"the tokenizer's length. {'It is a kernel of torch.compile: --enforce-eager once. ' if compiled else ''}"
+            "CUDA_LAUNCH_BLOCKING=1 names the kernel. The server must be started anew after it."
+        ),
+        evidence="the assertion of torch's index kernels; vllm#8952, vllm#11248, vllm#44734",
     )
 
 
@@ -882,10 +1053,16 @@ def compiler_of_kernels_fails(case: Case) -> Verdict | None:
     kernel = f" {own.path}:{own.line} asked for it." if own else ""
     pins = " ".join(filter(None, (case.fitting("triton"), case.fitting("torch"))))
     who = "Inductor (torch.compile)" if inductor and not triton else "Triton"
+    launches = "Triton Error [CUDA]" in case.text  # the driver's answer to code that was compiled
+    fails = (
+        "compiled a kernel that the driver does not load or launch"
+        if launches
+        else "cannot compile a kernel for this GPU"
+    )
     return Verdict(
         code="kernel-does-not-compile",
         meaning=(
-            f"{who} cannot compile a kernel for this GPU: {case.said[:240]}.{kernel} The "
+            f"{who} {fails}: {case.said[:240]}.{kernel} The "
             "compiler and the kernel are of different times, or this release of the compiler has a fault there; the "
             "model is not the cause."
         ),
@@ -900,6 +1077,8 @@ def compiler_of_kernels_fails(case: Case) -> Verdict | None:
 
 
 GPU_FAMILIES: Final = (
+    index_on_the_gpu,
+    kernel_crashed,
     nvml_has_no_memory,
     driver_and_ptx,
     beyond_shared_memory,
@@ -907,6 +1086,7 @@ GPU_FAMILIES: Final = (
     library_of_cuda_fails,
     compiler_without_arch,
     image_of_a_kernel_not_loaded,
+    arch_list_without_this_gpu,
     kernel_without_arch,
     compiler_of_kernels_fails,
     capture_fails,

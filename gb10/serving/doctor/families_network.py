@@ -38,10 +38,6 @@ QP: Final = re.compile(
     r"(?P<index>\d{1,3}), local GID (?P<gid>[0-9a-fA-F:.]{2,45}))?"
 )
 DUPLICATE: Final = re.compile(r"Duplicate GPU detected ?: rank (?P<one>\d{1,4}) and rank (?P<two>\d{1,4})")
-NO_IB: Final = re.compile(
-    r"NET/IB : No device found|libibverbs.{0,40}(?:cannot|not) |No usable IB|ibv_open_device failed|Failed to "
-    r"open libibverbs"
-)
 CABLE: Final = re.compile(
     (
         r"(?:link (?:is )?down|NO-CARRIER|Link down|port error|IBV_EVENT_PORT_ERR|got completion.{0,80}(?:error|"
@@ -51,7 +47,8 @@ CABLE: Final = re.compile(
 )
 HUB_HOST: Final = re.compile(
     (
-        r"huggingface\.co|hf\.co|hf-mirror|cas-bridge|modelscope|xethub|Hugging ?Face|HfHub|hf_hub|repo id|"
+        r"huggingface\.co|hf\.co|hf-mirror|cas-bridge|modelscope|xethub|Hugging ?Face|[Rr]epository ID|HfHub|"
+        r"hf_hub|repo id|"
         r"Repo(?:sitory)?NotFound"
     ),
     re.I,
@@ -71,12 +68,22 @@ GATED: Final = re.compile(
 )
 ABSENT: Final = re.compile(
     r"RepositoryNotFound|404 Client Error|is not a local folder and is not a valid model identifier|"
-    r"RevisionNotFound|EntryNotFound|Repo id must be|not a valid (?:model )?(?:identifier|HuggingFace)"
+    r"RevisionNotFound|EntryNotFound|Repo id must be|Invalid repository ID|not a valid (?:model )?(?:identifier|"
+    r"HuggingFace)"
 )
 OFFLINE: Final = re.compile(
     r"LocalEntryNotFound|OfflineModeIsEnabled|outgoing traffic has been disabled|couldn't connect to "
     r"'https://huggingface|Cannot reach https://huggingface|HF_HUB_OFFLINE|local_files_only"
 )
+PARTIAL: Final = re.compile(r"416 Client Error|Requested Range Not Satisfiable")
+SERVER_SIDE: Final = re.compile(
+    r"\b50[0234] Server Error|Internal Server Error|Bad Gateway|Service Unavailable|Gateway Time-?out"
+)
+NO_FILE: Final = re.compile(
+    r"(?:does not appear to have|do not have|has no) (?:any |a )?files? named \(?(?P<file>['\"]?[\w./*-]{2,160})"
+)
+FAST: Final = re.compile(r"hf_transfer|\bCAS (?:service|[Cc]lient)|\bxet\b|hf_xet|Background writer channel", re.I)
+"""Ways of downloading beside plain HTTP, which can be switched off."""
 LIMITED: Final = re.compile(r"429 (?:Client Error|Too Many)|Too Many Requests|rate.?limit", re.I)
 
 
@@ -276,7 +283,46 @@ def hub(case: Case) -> Verdict | None:
         return None
     model = case.scan.start.option("model", "model_path", "model_tag") or "the model"
     code, meaning, action = "", "", ""
-    if TLS.search(text):
+    missing = NO_FILE.search(text)
+    if FAST.search(text):
+        transfer = "hf_transfer" in text
+        code, meaning = (
+            "hub-download-fails",
+            f"The faster way of downloading ({'hf_transfer' if transfer else 'Xet'}) fails: {case.said[:200]} It hides "
+            "the reason: network, proxy, disk, or too many connections at once.",
+        )
+        action = (
+            f"{'HF_HUB_ENABLE_HF_TRANSFER=0' if transfer else 'HF_HUB_DISABLE_XET=1'} downloads by plain HTTP, "
+            "which goes "
+            "on where it stopped and names the error. `df -h` of HF_HOME; a proxy must let the Hub's storage "
+            "through, too; "
+            "or ./build.py weights pull outside of the container."
+        )
+    elif PARTIAL.search(text):
+        code, meaning = (
+            "hub-download-fails",
+            f"A download was to go on behind the end of its file (416): the part of {model} that is on the disk is as "
+            "long as the file or longer, because two processes wrote it, or the file at the Hub changed.",
+        )
+        action = (
+            "Delete the incomplete parts (find $HF_HOME -name '*.incomplete' -delete) and download again, by one "
+            "process: "
+            "./build.py weights pull checks each file. Then start all ranks."
+        )
+    elif missing:
+        code, meaning = (
+            "hub-file-missing",
+            f"The folder or repository of {model} has no {missing['file']}: a download that is not whole, another "
+            "revision or format of the model (GGUF, adapters, an original checkpoint), or a name that is one "
+            "folder off.",
+        )
+        action = (
+            "Look at the repository's list of files: is it there? If so, the local copy is not whole: ./build.py "
+            "weights "
+            "pull, or `hf download` again. If not, name the repository or folder that has config.json and "
+            "*.safetensors, or the loader for its format (--load-format, --tokenizer)."
+        )
+    elif TLS.search(text):
         code, meaning = (
             "hub-certificate",
             "The certificate of the Hub is not accepted: a proxy with its own certificate stands between.",
@@ -299,6 +345,12 @@ def hub(case: Case) -> Verdict | None:
         action = (
             "Accept the licence on the model's page, and set HF_TOKEN in the container (it is not inherited "
             "from the host)."
+        )
+    elif SERVER_SIDE.search(text):
+        code, meaning = "hub-fails", "The Hub, or a proxy before it, failed itself (an answer of 5xx)."
+        action = (
+            "Try again in some minutes; HF_ENDPOINT and proxies are the next suspects. With a full cache: "
+            "HF_HUB_OFFLINE=1."
         )
     elif LIMITED.search(text):
         code, meaning = "hub-limits", "The Hub limits how often this address may ask."

@@ -82,16 +82,19 @@ EXCEPTIONS: Final = frozenset(
         "",
     )
 )
+WRITTEN: Final = re.compile(r"(?<![\w-])--[a-z][\w-]{2,60}")
 
 
 def options_in_the_message(case: Case) -> Verdict | None:
     """A combination of settings that the engine refuses: the options whose names the message has."""
-    if case.raised.name not in EXCEPTIONS or not case.raised.type or not REFUSES.search(case.text):
+    written = case.raised.name == "TypeError" and WRITTEN.search(case.text)
+    if (case.raised.name not in EXCEPTIONS and not written) or not case.raised.type or not REFUSES.search(case.text):
         return None
     by_value = dict(_by_value(case))
     names = list(dict.fromkeys((*_named(case), *by_value, *_features(case), *VARIABLE.findall(case.text))))
     if not names:
         return None
+    drafts = "" if any("speculative" in name for name in names) else _of_drafts(case)
     given = [f"{name}{_value(case, name)}" for name in names[:5]]
     reason = next((line.strip() for line in case.text.splitlines() if REFUSES.search(line)), case.text[:300])
     others = "".join(
@@ -106,10 +109,17 @@ def options_in_the_message(case: Case) -> Verdict | None:
         action=_joined(
             own_advice(case.text),
             f"It is about {', '.join(given)}: change or leave out one of them.{others}{leave} Options that are left "
-            "out are chosen to fit. A newer release may have lifted it.",
+            f"out are chosen to fit.{drafts} A newer release may have lifted it.",
         ),
         evidence="the engine's own check; its options by recipes/flags",
     )
+
+
+def _of_drafts(case: Case) -> str:
+    """A sentence where the check was made for the draft model, whose own limits are not those of the model."""
+    made = any(re.search(r"speculat|spec_decode|draft|eagle", one.path) for one in case.raised.frames[-4:])
+    option = "--speculative-algorithm" if case.engine == "sglang" else "--speculative-config"
+    return f" The check was made for the draft model: without {option} the model itself may pass it." if made else ""
 
 
 def _named(case: Case) -> Iterator[str]:

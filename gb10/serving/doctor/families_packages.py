@@ -16,7 +16,12 @@ CUDA_LIBRARIES: Final = re.compile(
     r"lib(?:cudart|cublas|cublasLt|cufft|cusparse|nvrtc|nvJitLink|cusolver|curand|cupti|npp\w*)\.so\.(\d+)"
 )
 TORCH_OF_CUDA: Final = ("libtorch_cuda.so", "libc10_cuda.so", "libtorch_cuda_linalg.so")
+NO_CUDA: Final = re.compile(r"Could not run 'aten::[\w.]{2,60}' with arguments from the 'CUDA' backend")
 DRIVER: Final = ("libcuda.so", "libnvidia-ml.so", "libnvidia-ptxjitcompiler.so")
+OF_A_LIBRARY: Final = re.compile(
+    r"(?P<file>/\S{1,300}\.so\S{0,40}): symbol (?P<symbol>[\w.@]{2,300}), version (?P<version>\S{1,60}) not defined in "
+    r"file (?P<library>\S{2,80})"
+)
 SYMBOL: Final = re.compile(r"(?:(?P<file>/\S{1,300}\.so\S{0,40}): )?undefined symbol: (?P<symbol>[\w.@]{2,300})")
 PACKAGE_OF_FILE: Final = re.compile(r"-packages/(?P<package>\w{1,60})")
 ANOTHER_CPU: Final = re.compile(
@@ -92,7 +97,7 @@ def torch_for_cpus(case: Case) -> Verdict | None:
     found = MISSING.search(case.text)
     cpu = (case.version("torch") or "").endswith("+cpu")
     names = found is not None and found["library"].startswith(TORCH_OF_CUDA)
-    says = "not compiled with CUDA enabled" in case.text
+    says = "not compiled with CUDA enabled" in case.text or NO_CUDA.search(case.text) is not None
     if not (names or says or (cpu and case.raised.name == "ImportError")):
         return None
     pin = case.fitting("torch")
@@ -148,6 +153,24 @@ def no_driver_in_the_container(case: Case) -> Verdict | None:
 
 def abi_of_another_torch(case: Case) -> Verdict | None:
     """A symbol that the library at hand has not: its namespace says which package it belongs to."""
+    versioned = OF_A_LIBRARY.search(case.text)
+    if versioned is not None:
+        who = _wanting(case, versioned["file"])
+        return Verdict(
+            code="mixed-wheels",
+            meaning=(
+                f"{who} was built with a newer release of {versioned['library']} than the one that is loaded: that one "
+                f"has no {versioned['symbol']}."
+            ),
+            action=(
+                f"Which {versioned['library']} is loaded: `ldd` of the file, LD_LIBRARY_PATH and conda's lib "
+                "folder come "
+                "before the wheel's own. Take a newer one (its nvidia-* wheel or CUDA toolkit), or a release of "
+                f"{who} that "
+                "was built for the one that is there."
+            ),
+            evidence="the dynamic linker's own message",
+        )
     found = SYMBOL.search(case.text)
     if found is None:
         return None
@@ -414,12 +437,19 @@ HOOKS: Final = {
         "--moe-backend; VLLM_NVFP4_GEMM_BACKEND and such left out.",
     ),
     "lora": ("LoRA", "Start without --enable-lora."),
+    "offload|kv_connector|kv_transfer|ec_transfer|disagg|hicache|mem_cache/storage": (
+        "offloading or transfer of the KV cache",
+        "Start without it (--kv-transfer-config, --kv-offloading-size), or with --no-enable-prefix-caching: "
+        "models with "
+        "Mamba or linear attention have caches of several kinds, which not each connector takes. Where two servers "
+        "exchange caches, both need the same model, release, --block-size, --kv-cache-dtype and parallel sizes.",
+    ),
     "multimodal|vision|image|audio": ("images or sound", "Start with --language-model-only, or another model."),
     "attention/|attn|mla/": ("attention", "Another --attention-backend may do without it; --kv-cache-dtype auto, too."),
     "moe": ("experts (MoE)", "Another --moe-backend (SGLang: --moe-runner-backend) may do without it."),
     "mamba|gdn|/fla/": (
         "linear attention",
-        "Another --mamba-backend; --mamba-cache-mode and --no-enable-prefix-caching.",
+        "Another --mamba-backend; --mamba-cache-mode and --no-enable-prefix-caching; without drafts.",
     ),
     "compilation/|cuda_?graph|_dynamo|_inductor": (
         "compiled graphs",
@@ -437,11 +467,6 @@ HOOKS: Final = {
         "the KV cache and the order of requests",
         "Try --no-enable-prefix-caching and --no-async-scheduling once.",
     ),
-    "offload|kv_connector|kv_transfer|ec_transfer|disagg|hicache|mem_cache/storage": (
-        "offloading or transfer of the KV cache",
-        "Start without it. Where two servers exchange caches, both need the same model, release, --block-size, "
-        "--kv-cache-dtype and parallel sizes.",
-    ),
     "distributed|parallel_state|communicat": (
         "several GPUs or nodes",
         "Look at the other ranks' logs, too; --disable-custom-all-reduce once.",
@@ -452,12 +477,47 @@ HOOKS: Final = {
     ),
 }
 """What a part of an engine is for, by its path, and what to leave out."""
+OF_SGLANG: Final = {
+    "speculat|eagle|mtp|nextn|draft|dspark|dflash|medusa": "Start without --speculative-algorithm.",
+    "mamba|gdn|/fla/|linear_attn|hybrid": "Start without drafts (--speculative-algorithm) and with "
+    "--disable-radix-cache "
+    "once; other options of this part: --mamba-scheduler-strategy, --linear-attn-backend, --page-size left out.",
+    "hicache|disagg|mem_cache/storage": "Start without --enable-hierarchical-cache or --disaggregation-mode.",
+    "scheduler|schedule_batch|mem_cache|radix|kv_cache": "Try --disable-radix-cache and "
+    "--disable-overlap-schedule once, "
+    "and leave --page-size out.",
+    "multimodal|vision|image|audio": "Send text alone once, or start without --enable-multimodal.",
+    "compilation/|cuda_?graph|_dynamo|_inductor": "Start with --disable-cuda-graph once.",
+}
+"""The same for SGLang, whose options have other names."""
+OF_TENSORRT: Final = {
+    "moe": "In the file of --extra_llm_api_options: moe_config: {backend: CUTLASS} (TRTLLM is for 10.x alone).",
+    "speculat|eagle|mtp|draft": "Start without speculative_config.",
+    "attention|attn|mla": "attn_backend: another one of TRTLLM and FLASHINFER; kv_cache_config: {dtype: auto}.",
+    "cuda_?graph|compilation|torch_compile": "cuda_graph_config: null and no torch_compile_config once.",
+    "autotun": "enable_autotuner: false.",
+    "kv_cache|resource_manager|scheduler": "kv_cache_config: {enable_block_reuse: false} and "
+    "disable_overlap_scheduler: "
+    "true once.",
+}
+"""The same for TensorRT-LLM, whose settings are fields of a file."""
+DEEP: Final = 3
+"""Innermost frames whose files say which part it is."""
 
 
 def part_of(frames: Sequence[Frame], file: str = "") -> tuple[str, str]:
     """What the innermost files, or one file, are for, and what to leave out; empty where their paths do not say."""
-    paths = " ".join((*(frame.path for frame in frames[-3:]), file))
-    return next((one for part, one in HOOKS.items() if re.search(part, paths, re.I)), ("", ""))
+    paths = " ".join((*(frame.path for frame in frames[-DEEP:]), file))
+    feature, leave = next((one for part, one in HOOKS.items() if re.search(part, paths, re.I)), ("", ""))
+    packages = {frame.package for frame in frames}
+    other = next(
+        (one for name, one in (("sglang", OF_SGLANG), ("tensorrt_llm", OF_TENSORRT)) if name in packages), None
+    )
+    if other is None:
+        return feature, leave
+    told = f"{paths} {' '.join(frame.function for frame in frames[-DEEP:])}"
+    own = next((one for part, one in other.items() if re.search(part, told, re.I)), "")
+    return feature, own or ("" if "--" in leave and "SGLang" not in leave else leave)
 
 
 def parts_of_different_releases(case: Case) -> Verdict | None:
@@ -493,6 +553,8 @@ def parts_of_different_releases(case: Case) -> Verdict | None:
         )
     kind, name = (without["type"], without["name"]) if without else ("", "")
     feature, leave = part_of(frames)
+    if case.scan.start.option("speculative_config", "speculative_algorithm") not in (None, "None") and not leave:
+        leave = DRAFTS[1]
     return Verdict(
         code="feature-without-this-model",
         meaning=(
@@ -556,6 +618,8 @@ def build_script_fails(case: Case) -> Verdict | None:
 
 
 TOO_OLD: Final = re.compile(
+    r"(?P<absent>[A-Za-z][\w.-]{1,40}) with (?:a |the )?(?:minimum )?required version "
+    r"(?P<least>\d[\w.]{0,16}) is not installed|"
     r"(?P<old>[A-Za-z][\w.-]{1,40})(?: version| release)?(?: \S{1,20})? is (?:not (?:a )?new enough|too old|outdated)"
     r"|[Pp]lease (?:upgrade|update)(?: your| to a newer)? (?:version of )?[`'\"]?(?P<please>[a-z][\w-]{1,40})"
     r"|(?:requires?|needs?|expects?|depends on) [`'\"]?(?P<name>[A-Za-z][\w-]{1,40})[`'\"]? ?(?:version )?"
@@ -569,10 +633,10 @@ NOT_PACKAGES: Final = frozenset(
 def release_named_by_the_message(case: Case) -> Verdict | None:
     """A package that says itself which release of another one it needs."""
     found = TOO_OLD.search(case.text) if case.raised.type else None
-    name = (found["old"] or found["please"] or found["name"]).strip(".") if found else ""
+    name = (found["old"] or found["please"] or found["name"] or found["absent"]).strip(".") if found else ""
     if found is None or name.lower() in NOT_PACKAGES or f"--{name.replace('_', '-')}" in case.options:
         return None
-    distribution, wanted = distribution_of(name), found["spec"] or ""
+    distribution, wanted = distribution_of(name), found["spec"] or (f">={found['least']}" if found["least"] else "")
     version = case.version(distribution)
     here = f" {version} is installed." if version else ""
     below = wanted.startswith(("<", "=="))
@@ -629,9 +693,24 @@ def compiled_for_another_python(case: Case) -> Verdict | None:
 
 NO_OPERATOR: Final = re.compile(
     r"'_OpNamespace' '(?P<library>\w{2,60})' object has no attribute '(?P<name>\w{2,80})'|"
-    r"Could not (?:find|run) '(?:(?P<space>\w{2,60})::)?(?P<other>\w{2,80})'|"
+    r"Could not (?:find|run) '(?:(?P<space>\w{2,60})::)?(?P<other>[\w.]{2,80})'|"
     r"(?:operator|op) (?P<full>\w{2,60}::\w{2,80}) does not exist"
 )
+
+
+OF_TRANSFORMERS: Final = re.compile(
+    r"'(?P<type>[A-Z]\w{2,60}(?:Tokenizer(?:Fast)?|Processor|FeatureExtractor))' object has no attribute "
+    r"'(?P<name>\w{2,80})'"
+)
+
+
+def class_of_transformers(case: Case) -> Verdict | None:
+    """A class of transformers, by the end of its name, that lacks what a program asks of it."""
+    found = OF_TRANSFORMERS.search(case.text) if case.raised.name == "AttributeError" else None
+    asks = next((one for one in reversed(case.packages) if one not in (*STANDARD, "transformers")), "")
+    if found is None:
+        return None
+    return _different_times(case, asks or case.engine or "", "transformers", f"{found['type']} has no {found['name']}")
 
 
 def compiled_part_not_loaded(case: Case) -> Verdict | None:
@@ -750,6 +829,7 @@ PACKAGE_FAMILIES: Final = (
     compiled_for_another_python,
     compiled_part_not_loaded,
     requirements_of_a_class,
+    class_of_transformers,
     attribute_in_a_line,
 )
 LATE_PACKAGE_FAMILIES: Final = (

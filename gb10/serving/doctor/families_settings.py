@@ -26,7 +26,7 @@ UNPACK: Final = re.compile(
 CHOICES: Final = re.compile(
     r"(?:[Vv]alid (?:options|values|choices|backends)(?: are| is)?|[Aa]vailable (?:options|backends|"
     r"choices|values|parsers)(?: are)?|[Cc]hoo?se from|[Mm]ust be one of|[Ss]upported (?:values|backends|"
-    r"options|methods)(?: are)?|[Ii]nput should be|[Ee]xpected one of|available: |not in)[: "
+    r"options|methods)(?: are)?|[Ii]nput should be(?= ?['\"])|[Ee]xpected one of|available: |not in)[: "
     r"]{0,3}[\[({]? ?(?P<choices>['\"\w][^\n]{2,1500})"
 )
 GIVEN: Final = re.compile(
@@ -120,6 +120,10 @@ TAKEN: Final = re.compile(
     re.I,
 )
 GIB: Final = re.compile(r"(?P<number>-?\d{1,4}(?:\.\d{1,4})?) ?Gi?B")
+PROFILED: Final = re.compile(
+    r"[Ii]nitial free memory:? (?P<first>\d{1,4}(?:\.\d{1,9})?) ?Gi?B.{0,60}?current free memory:? "
+    r"(?P<now>\d{1,4}(?:\.\d{1,9})?) ?Gi?B"
+)
 TOKENS: Final = re.compile(r"\((?P<asked>\d{3,9})\).{0,160}?\((?P<fits>\d{2,9})\)")
 
 
@@ -194,6 +198,7 @@ OTHER_ARGUMENT: Final = re.compile(
     r"unrecognized option|unknown argument)[:= ]{1,3}['\"`]?(?P<unknown>-{1,2}[\w-]{1,60})"
     r"|(?:flag needs an argument|option requires an argument|a value is required for)[: ]{1,3}(?:-- )?['\"`]?"
     r"(?P<needs>-{1,2}[\w-]{1,60})"
+    r"|(?:invalid argument|unexpected argument|unrecognized argument): ['\"`]?(?P<stray>[^-\s'\"`]\S{0,60}?)['\"`]?$"
 )
 
 
@@ -202,7 +207,23 @@ def argument_of_another_program(case: Case) -> Verdict | None:
     found = OTHER_ARGUMENT.search(case.text)
     if found is None:
         return None
-    option = next(found[name] for name in ("llama", "clap", "unknown", "needs") if found[name])
+    option = next(found[name] for name in ("llama", "clap", "unknown", "needs", "stray") if found[name])
+    if found["stray"]:
+        return Verdict(
+            code="option-not-readable",
+            meaning=(
+                f"{option!r} stands where this program expects an option: the option before it takes no value in this "
+                "release, or a shell took a quote or a backslash away."
+            ),
+            action=(
+                f"Look at what stands before {option} in the command. Releases change switches into options with "
+                "a value, "
+                "and back (llama.cpp: --flash-attn takes on, off or auto in newer releases and nothing in older ones). "
+                "If another program makes the command (a web UI, a launcher), it and the server are of different "
+                "releases: update the older of them."
+            ),
+            evidence="the program's own reader of arguments; textgen#7219",
+        )
     if found["unknown"]:
         return Verdict(
             code="option-not-known",
@@ -604,6 +625,9 @@ REQUIRED: Final = re.compile(
     r"(?:supported|allowed)"
     r"|(?:only|currently only) (?:is |are )?(?:supported|available|implemented|works?|allowed) (?:for|with|by|on|in) "
     r"(?:the )?(?P<one>[A-Z][\w-]{2,40}|[a-z]\w*_\w+|triton|flashinfer|torch|cutlass|marlin) (?:\w{2,20} )?backends?\b"
+    r"|only (?:supported|available|implemented) (?:in|by|with) (?P<list>[A-Z]\w{2,40}(?:, "
+    r"[A-Z]\w{2,40}){0,6},? (?:and|or) "
+    r"[A-Z]\w{2,40})"
     r"|(?:requires?|needs?|use) (?:the )?(?P<needs>[A-Z][\w-]{2,40}|[a-z]\w*_\w+|triton|flashinfer) "
     r"(?:attention |moe |linear )?backend\b"
 )
@@ -619,12 +643,15 @@ def backend_required(case: Case) -> Verdict | None:
     found = REQUIRED.search(case.text) if case.raised.type else None
     if found is None:
         return None
-    these = re.findall(r"[\w.-]{2,40}", found["these"] or "")
+    these = [
+        one for one in re.findall(r"[\w.-]{2,40}", found["these"] or found["list"] or "") if one not in ("and", "or")
+    ]
     names = these or [found["one"] or found["needs"]]
     got = GOT.search(case.text)
     code = case.raised.frames[-1].code if case.raised.frames else ""
     asked = ASKED.search(code) or ASKED.search(case.text)
-    setting = (got and (got["setting"] or got["named"])) or (asked["name"] if asked else "") or "attention_backend"
+    part = "moe_backend" if any("moe" in one.lower() for one in names) else "attention_backend"
+    setting = (got and (got["setting"] or got["named"])) or (asked["name"] if asked else "") or part
     given = (got and (got["got"] or got["value"])) or case.scan.start.option(setting)
     option = f"--{setting.replace('_', '-')}"
     here = f" Now it is {given}." if given and given not in names else ""
@@ -793,7 +820,7 @@ def sizes_do_not_agree(case: Case) -> Verdict | None:
 
 
 PARAMETER: Final = re.compile(
-    r"(?P<name>(?:[\w-]{1,40}\.){1,12}(?:weight|bias|[a-z]{1,12}_proj(?:\.\w{1,20})?|norm|embed_tokens|"
+    r"(?P<name>(?:[\w-]{1,40}\.){1,12}(?:(?:\w{1,20}_)?(?:weight|bias)|[a-z]{1,12}_proj(?:\.\w{1,20})?|norm|embed_tokens|"
     r"lm_head|A_log|D|dt_bias))(?![\w.])"
 )
 DRAFT: Final = re.compile(r"eagle|mtp|nextn|draft|spec|medusa|dspark|dflash", re.I)
@@ -945,6 +972,24 @@ def memory_at_start(case: Case) -> Verdict | None:
     if not TAKEN.search(text) or "shared memory" in text:
         return None
     sizes = [float(one["number"]) for one in GIB.finditer(text)]
+    profiled = PROFILED.search(text)
+    if profiled and float(profiled["now"]) > float(profiled["first"]):
+        return Verdict(
+            code="memory-changed-at-start",
+            meaning=(
+                f"While the engine measured its memory, memory was given back by others: {profiled['first']} GiB "
+                "were free "
+                f"first, and {profiled['now']} GiB now. Another server ended meanwhile, or the page cache shrank: "
+                "on a GB10 "
+                "the files that were just read count, too. It is no lack of memory."
+            ),
+            action=(
+                "Start again when nothing else starts or ends (`free -g` stays the same); drop the page cache "
+                "before it. A "
+                "cache of a fixed size needs no measuring: --kv-cache-memory-bytes."
+            ),
+            evidence="both numbers of the message; xr-ai PR#462",
+        )
     tokens = TOKENS.search(text)
     if tokens and re.search(r"seq len|model_len|max_model_len|KV cache", text):
         asked, fits = int(tokens["asked"]), int(tokens["fits"])
@@ -1026,7 +1071,8 @@ def _option_with(case: Case, value: str) -> str:
 FIELD: Final = re.compile(
     r"[Cc]onfig\w* (?:must (?:specify|have|contain|define|set)|has no|does not (?:have|specify|contain|define)|lacks|"
     r"is missing|missing)\W{1,4}(?:a |an |the |attribute |field |key )?[`'\"]?(?P<field>[\w.]{2,80})|"
-    r"'(?P<type>\w{2,60}Config)' object has no attribute '(?P<name>\w{2,80})'"
+    r"'(?P<type>\w{2,60}Config)' object has no attribute '(?P<name>\w{2,80})'|"
+    r"[Ss]hould have an? `(?P<key>\w{2,60})` key in its config"
 )
 
 
@@ -1035,7 +1081,7 @@ def config_without_a_field(case: Case) -> Verdict | None:
     found = FIELD.search(case.text)
     if found is None:
         return None
-    field = found["field"] or found["name"]
+    field = found["field"] or found["name"] or found["key"]
     where = case.text + " ".join(frame.file for frame in case.raised.frames[-4:])
     if DRAFT.search(where):
         return Verdict(

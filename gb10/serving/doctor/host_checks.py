@@ -44,6 +44,7 @@ HostSign = Literal[
     "busy-at-low-clock",
     "busy-at-application-clock",
     "hot-and-spinning",
+    "slowed-by-firmware",
     "boot-without-shutdown",
     "docker-without-gpus",
     "toolkit-mode-cdi",
@@ -102,6 +103,8 @@ def _of_load(machine: Machine) -> Signs:
     workers = any(one.name.startswith("VLLM::Worker") for one in machine.look.engines)
     if spins >= 3 and hottest >= HOT and workers:
         yield "hot-and-spinning", f"{spins} cores busy, {hottest:.0f} °C"
+    if machine.look.hot:
+        yield "slowed-by-firmware", f"PROCHOT is set, hottest zone {hottest:.0f} °C" if hottest else "PROCHOT is set"
     adapters = {half.netdev.name for halves in ports_of(machine.facts).values() for half in halves}
     for name in sorted(adapters & machine.look.traffic.keys()):
         rate = machine.look.traffic[name]

@@ -71,6 +71,11 @@ STRICT: Final = re.compile(
 )
 BARE: Final = re.compile(r"\s{0,8}(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Za-z_]\w{0,80}(?:Error|Exception))\s*$")
 """An exception without a message, such as that of an assertion: one only where frames stand before it."""
+REPR: Final = re.compile(
+    r"(?:[^:\"'()]{0,60}: |- |\s{0,8})?(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Za-z_]\w{0,80}(?:Error|Exception))"
+    r"\((?P<quote>[\"'])(?P<message>.{3,3000})(?P=quote),?\)$"
+)
+"""An exception as Python writes it in a list or a log: ``ValueError('…')``."""
 WHAT: Final = re.compile(r"\s{0,8}what\(\): {1,4}(?P<message>\S.*)$")
 FATAL: Final = re.compile(r"(?P<type>Fatal Python error): (?P<message>\S.*)$")
 
@@ -227,7 +232,7 @@ class ExceptionReader:
             raised, used = _read_chain(self._rows(start, row.number))
         else:
             bare = BARE.match(text)
-            found = STRICT.match(text) or WHAT.match(text) or FATAL.match(text) or bare
+            found = STRICT.match(text) or WHAT.match(text) or FATAL.match(text) or REPR.match(text) or bare
             if found is None:
                 return
             raised, used = self._alone(row, found)

@@ -73,6 +73,12 @@ USED_UP: Final = (
     "cache-does-not-fit",
 )
 """Findings by which memory ran out: only then the driver's own line is an error."""
+QUOTED: Final = re.compile(
+    r"\b(?:failed|died|exited|terminated) with (?:the )?(?:error|exception|message)[: "
+    r"]{1,3}['\"](?P<inner>.{8,1800})['\"](?:[,.]|$)",
+    re.DOTALL,
+)
+"""What a parent says of a worker's error: the worker's own words are the error."""
 WRAPS: Final = ("RayTaskError(", "UserCodeException")
 LOOKUPS: Final = frozenset(
     ("KeyError", "AttributeError", "StopIteration", "ModuleNotFoundError", "IndexError", "LookupError")
@@ -225,7 +231,8 @@ def _judged(raised: Raised, chain: tuple[Raised, ...], scan: Scan) -> Verdict | 
 
 
 def _case(raised: Raised, chain: tuple[Raised, ...], scan: Scan) -> Case:
-    short = replace(raised, message=raised.message[:LONGEST])
+    quoted = QUOTED.search(raised.message[:LONGEST]) if raised.type or "'" in raised.message else None
+    short = replace(raised, message=quoted["inner"] if quoted else raised.message[:LONGEST])
     return Case(
         raised=short,
         chain=chain,

@@ -67,7 +67,17 @@ TOOL_TEXTS: Final = (
     *(b"No solution found", b"Not found: ", b"ssh: ", b"not found", b"not available", b"Assertion", b"panicked at"),
     *(b"no instances", b"magic", b"missing tensor", b"cannot be larger", b"SIGSEGV", b" install ", b"core dumped"),
     *(b"Unable to", b"nable to create", b"refused", b"bad value", b"was not detected", b", needed by ", b"atible GPUs"),
-    *(b"built for ", b"device code", b"device_kernel<", b"_forbidden'", b"Watchdog caught"),
+    *(
+        b"built for ",
+        b"device code",
+        b"device_kernel<",
+        b"_forbidden'",
+        b"Watchdog caught",
+        b"mlx5_core ",
+        b"ORTE ",
+        b"nsupported ",
+    ),
+    *(b"mpirun ", b"TCP connection", b"earlyoom"),
 )
 """Texts of lines that may be a tool's error, though no word of them speaks of trouble."""
 ENGINE_MARKS: Final[Mapping[str, tuple[bytes, ...]]] = {
@@ -139,6 +149,8 @@ class Scan:
     """The image that wrote it, where that is known."""
     spoken: bool = False
     """Whether a line is of an engine, of NCCL or of a kernel."""
+    marked: str | None = None
+    """The engine whose own lines the log has; None without one, and for several."""
 
 
 def whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -342,6 +354,7 @@ class Scanner:
             lines=self._lines,
             last=self._last,
             image=self._image,
+            marked=next(iter(self._engines)) if len(self._engines) == 1 else None,
             spoken=self._spoken or bool(self._exceptions.found()) or bool(hits),
         )
 

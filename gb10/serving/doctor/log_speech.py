@@ -32,6 +32,10 @@ PARTS: Final = re.compile(
 LEVELS: Final = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL", "D": "DEBUG", "WARN": "WARNING"}
 MOST: Final = 6
 """Prefixes of a line."""
+PROCESS: Final = re.compile(
+    r"^[\w./:@ -]{1,160}? (?=\((?:APIServer|EngineCore|Worker)\w{0,20}[^()]{0,20} ?pid=\d{1,9}\))"
+)
+"""What a collector of logs put before the process of an engine: pods, containers, hosts, in a form of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,9 @@ def clean(raw: bytes) -> str:
 def speech(text: str) -> Speech:
     """A line's parts."""
     who: list[str] = []
-    level, place, at = None, "", 0
+    level, place = None, ""
+    unknown = PROCESS.match(text) if "pid=" in text[:240] and PARTS.match(text) is None else None
+    at = unknown.end() if unknown else 0
     for _ in range(MOST):
         found = PARTS.match(text, at)
         if found is None or found.end() == at:

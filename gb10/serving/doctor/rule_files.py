@@ -12,6 +12,7 @@ from typing import Final
 
 from gb10.core.document import parse_document
 from gb10.core.installation import ROOT
+from gb10.core.log_words import is_remark
 from gb10.image.recipe.slim_rules import RULES as SLIM
 from gb10.image.recipe.slim_rules import Rule, read_rules
 from gb10.serving.doctor.doctor_rule import DoctorRule, RuleFile
@@ -48,8 +49,9 @@ def load_tool_errors() -> tuple[ToolError, ...]:
 
 
 def is_tool_error(text: str) -> bool:
-    """Whether a line is an error of a tool."""
-    return any(tool_verdict(load_tool_errors(), text, late=late) for late in (False, True))
+    """Whether a line is an error of a tool; one that its program calls a warning or less is none of the late kinds."""
+    lates = (False,) if is_remark(text) else (False, True)
+    return any(tool_verdict(load_tool_errors(), text, late=late) for late in lates)
 
 
 @cache

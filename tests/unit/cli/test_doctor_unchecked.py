@@ -57,3 +57,24 @@ def test_a_log_in_which_nothing_is_wrong_was_checked(
 ) -> None:
     assert asked(tmp_path, text) == 0
     assert "nothing found; read: x.log" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_what_is_quoted_has_no_token(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    token = "hf_" + "aBcD1234" * 4
+    text = f"(APIServer pid=1) INFO 11-24 08:01:12 [api_utils.py:9] non-default args: {{'max_model_len': '{token}'}}\n"
+    text += f"(APIServer pid=1) ERROR 11-24 08:01:13 [core.py:9] RuntimeError: max_model_len of {token} must be less\n"
+    assert asked(tmp_path, text, *words) == 12
+    shown = capsys.readouterr().out
+    assert token not in shown
+    assert "***" in shown
+
+
+def test_an_engine_without_an_index_of_statements_is_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "[08/12/2026-10:00:00] [TRT-LLM] [E] RuntimeError: some thing that nobody knows went wrong\n"
+    assert asked(tmp_path, text, "--json") == 12
+    rows = json.loads(capsys.readouterr().out)["unchecked"]
+    assert [(one["what"], one["where"]) for one in rows] == [("the engine's own statements", "x.log")]
+    assert "TensorRT-LLM" in rows[0]["reason"]

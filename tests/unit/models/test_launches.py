@@ -41,6 +41,37 @@ SCRIPTS = {
 }
 
 
+BARE = {
+    "a line": f"A=b {COMMAND}",
+    "continued lines": "export A=b\nvllm serve org/m \\\n  --port 8356 \\\n  --gpu-memory-utilization 0.8 > log 2>&1 &",
+    "after cd": f"cd /srv && A='b' exec {COMMAND}",
+    "a pasted prompt": f"$ A=b {COMMAND}",
+    "variables": "export A=b\nP=8356\nvllm serve org/m --port $P --gpu-memory-utilization 0.8",
+}
+
+
+@pytest.mark.parametrize("kind", BARE)
+def test_a_server_that_a_script_starts_without_a_container(kind: str) -> None:
+    launches = launches_of(f"#!/bin/bash\n# vllm serve other\n{BARE[kind]}\n", "start.sh")
+    assert launches
+    (launch,) = launches.servers
+    assert (launch.form, launch.words, launch.environment) == ("shell", WORDS, {"A": "b"})
+
+
+@pytest.mark.parametrize("text", ["echo 'run vllm serve org/m'\n", "pip install vllm\n", "# vllm serve org/m\n"])
+def test_what_only_names_a_server_starts_none(text: str) -> None:
+    launches = launches_of(text, "start.sh")
+    assert launches
+    assert launches.servers == ()
+
+
+def test_a_mistake_in_a_bare_command_is_found_at_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "start.sh"
+    script.write_text("set -e\nvllm serve org/m --gpu-memory-utilization 0.8 \\\n  --max-model-length 4096\n")
+    assert main(["recipe", "lint", str(script)]) == 2
+    assert "start.sh:2: error: vllm 0.33.0 has no option --max-model-length" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("kind", SCRIPTS)
 def test_a_script_in_each_spelling(kind: str) -> None:
     launches = launches_of(f"#!/bin/bash\nset -e\n{SCRIPTS[kind]}\n", "start.sh")

@@ -73,7 +73,7 @@ def test_a_real_failure_of_two_ranks_is_told_in_its_order() -> None:
     (found,) = diagnosed(**texts).seen
     assert (found.code, found.where, found.echoes) == ("rank-does-not-answer", "real-vllm-rank0", 2)
     (alone,) = diagnosed(worker=texts["real-vllm-rank1"]).seen
-    assert (alone.code, "Connection closed by peer" in alone.value) == ("unknown", True)
+    assert (alone.code, "Connection closed by peer" in alone.value) == ("peer-went-away", True)
 
 
 def test_what_no_rule_knows_is_said_to_be_unknown() -> None:

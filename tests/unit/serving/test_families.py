@@ -62,6 +62,7 @@ def spoken(one: Finding) -> str:
 LATER: list[dict[str, Any]] = yaml.safe_load((CASES / "later.yaml").read_text(encoding="utf-8"))
 BLIND: list[dict[str, Any]] = yaml.safe_load((CASES / "blind.yaml").read_text(encoding="utf-8"))
 LATE: list[dict[str, Any]] = yaml.safe_load((CASES / "late.yaml").read_text(encoding="utf-8"))
+RECENT: list[dict[str, Any]] = yaml.safe_load((CASES / "recent.yaml").read_text(encoding="utf-8"))
 CHECKS: list[dict[str, Any]] = yaml.safe_load((CASES / "checks.yaml").read_text(encoding="utf-8"))
 SOUND: list[dict[str, Any]] = yaml.safe_load((CASES / "sound.yaml").read_text(encoding="utf-8"))
 STARTS: list[dict[str, str]] = read_starts()
@@ -69,7 +70,7 @@ STARTS: list[dict[str, str]] = read_starts()
 cut; those of models without weights end before the first request, which such a model cannot answer."""
 
 
-@pytest.mark.parametrize("report", [*BLIND, *LATE], ids=lambda one: f"{one['id']} {one['source']}")
+@pytest.mark.parametrize("report", [*BLIND, *LATE, *RECENT], ids=lambda one: f"{one['id']} {one['source']}")
 def test_a_report_of_an_engine_on_blackwell_gets_its_cause(report: dict[str, Any]) -> None:
     texts = [f"{spoken(one)} {one.note}" for one in found(report["log"])]
     assert report.get("missed", False) is not any(
@@ -154,6 +155,96 @@ FRAME = (
 def test_the_condition_that_a_program_states_says_what_to_set(file: str, code: str, error: str, wanted: str) -> None:
     (one,) = found(f"{FRAME.format(file=file, where='f', code=code)}{error}\n")
     assert wanted in f"{spoken(one)} {one.note}"
+
+
+STARTS_THAT_FAIL = (
+    ("vllm/entrypoints/openai/cli_args.py", "validate_parsed_serve_args", "TypeError: Error: --enable-auto-tool-choice "
+     "requires --tool-call-parser", "settings-do-not-agree"),
+    ("sglang/srt/managers/tokenizer_manager.py", "__init__", "ValueError: Cannot load the processor of this model",
+     "unknown"),
+    ("vllm/entrypoints/openai/api_server.py", "init_app_state", "ValueError: The model has no such part", "unknown"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "where", "error", "code"), STARTS_THAT_FAIL)
+def test_a_start_that_fails_is_no_request_that_is_refused(file: str, where: str, error: str, code: str) -> None:
+    frames = (
+        f'  File "/v/lib/python3.12/site-packages/{file}", line 9, in {where}\n    raise {error.partition(":")[0]}(\n'
+    )
+    (one,) = found(f"Traceback (most recent call last):\n{frames}{error}\n")
+    assert (one.code, one.level) == (code, "error")
+
+
+def test_a_request_that_is_refused_goes_on() -> None:
+    frames = "".join(
+        f'  File "/v/lib/python3.12/site-packages/vllm/{file}", line 9, in {where}\n    {code}\n'
+        for file, where, code in (
+            ("entrypoints/openai/serving_chat.py", "create_chat_completion", "params = request.to_sampling_params("),
+            ("sampling_params.py", "__post_init__", "raise ValueError("),
+        )
+    )
+    (one,) = found(f"Traceback (most recent call last):\n{frames}ValueError: min_p must be in [0, 1], got 3.\n")
+    assert (one.code, one.level) == ("request-refused", "warning")
+
+
+def test_a_field_s_kind_is_no_list_of_values() -> None:
+    (one,) = found(
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ParallelConfig\nnnodes\n"
+        "  Input should be a valid integer, unable to parse string as an integer [type=int_parsing, input_value='two',"
+        " input_type=str]\n"
+    )
+    assert one.code == "field-not-valid"
+    assert "nnodes of ParallelConfig" in spoken(one)
+    assert "It has: a" not in spoken(one)
+
+
+@pytest.mark.parametrize(
+    ("arch", "wanted"),
+    [
+        ("compute_60", "CUDA 13.0 removed what is older than 7.5"),
+        ("compute_70", "CUDA 13.0 removed what is older than 7.5"),
+        ("compute_35", "CUDA 12.0 removed what is older than 5.0"),
+        ("compute_121a", "does not know compute_121a: it is older than 12.9"),
+    ],
+)
+def test_an_old_arch_needs_no_newer_compiler(arch: str, wanted: str) -> None:
+    for line in (f"Unsupported gpu architecture '{arch}'", f"Value '{arch}' is not defined for option 'gpu-code'"):
+        assert any(wanted in spoken(one) for one in found(f"nvcc fatal   : {line}\n"))
+
+
+@pytest.mark.parametrize(
+    ("package", "condition", "wanted"),
+    [
+        ("vllm", "not self.enable_prefix_caching", "Start with --no-enable-prefix-caching"),
+        ("sglang", "not args.enable_hierarchical_cache", "Start without --enable-hierarchical-cache"),
+        ("vllm", "cfg.max_num_seqs < 256", "--max-num-seqs must be below 256"),
+        ("vllm", "cfg.max_num_seqs <= 256", "--max-num-seqs must be at most 256"),
+        ("vllm", "cfg.block_size > 16", "--block-size must be above 16"),
+    ],
+)
+def test_a_condition_is_said_as_it_is(package: str, condition: str, wanted: str) -> None:
+    frame = f'  File "/v/lib/python3.12/site-packages/{package}/a.py", line 9, in f\n    assert {condition}\n'
+    (one,) = found(f"Traceback (most recent call last):\n{frame}AssertionError\n")
+    assert wanted in spoken(one)
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted"),
+    [
+        (
+            "INFO 11-24 08:10:20 [api.py:9] non-default args: {'speculative_config': {'method': 'mtp'}}",
+            "without drafts",
+        ),
+        ("Collecting flashinfer-python==0.6.7", "flashinfer-python 0.6.7 is older than 0.6.8"),
+        ("ggml_cuda_init: found 1 CUDA devices", "--flash-attn off"),
+        ("[2026-08-26 10:00:01] server_args=ServerArgs(model_path='m')", "--disable-cuda-graph"),
+    ],
+)
+def test_what_to_try_about_a_kernel_that_crashed_depends_on_the_log(before: str, wanted: str) -> None:
+    texts = [spoken(one) for one in found(f"{before}\nRuntimeError: CUDA error: an illegal memory access was "
+                                          "encountered\n") if one.code == "kernel-crashed"]  # fmt: skip
+    assert len(texts) == 1
+    assert wanted in texts[0]
 
 
 @pytest.mark.parametrize("condition", ["kv.dtype == torch.int64", "a.device == b.device", "len(x.shape) == 2"])
@@ -567,3 +658,62 @@ def test_the_option_of_a_file_is_the_one_with_this_very_value(arguments: str, op
     )
     (one,) = (one for one in found(log) if one.code == "file-is-not-there")
     assert re.findall(r"given by (--[\w-]+)", spoken(one)) == ([option] if option else [])
+
+
+KINDS = (
+    ("RuntimeError: Cannot re-initialize CUDA in forked subprocess.", "forked-after-cuda", "spawn"),
+    ("RuntimeError: FlashInfer requires GPUs with sm80 or newer", "arch-list-without-this-gpu", "12.9"),
+    ("RuntimeError: this build needs Ampere GPUs or newer", "arch-list-without-this-gpu", "passes"),
+    ("RuntimeError: FooMoE does not support SM120 and above.", "kernel-without-this-arch", "12.1"),
+    ("ValueError('type fp8e4nv not supported in this architecture. The supported fp8 dtypes are (\\'fp8e5\\')')",
+     "data-type-not-taken", "--kv-cache-dtype"),
+    ("RuntimeError: Worker failed with error 'key_type torch.uint8 is not supported. Supported dtypes: [torch.half].', "
+     "please check the stack trace above", "data-type-not-taken", "it takes half"),
+    ("ValueError: output_size of w1 = 192 is not divisible by weight quantization block_k = 128", "kernel-without-this-"
+     "shape", "--tensor-parallel-size"),
+    ("AttributeError: 'GemmaTokenizerFast' object has no attribute 'all_special'", "package-of-another-time",
+     "transformers"),
+    ("AssertionError: Error in memory profiling. Initial free memory 10.5 GiB, current free memory 12.0 GiB.",
+     "memory-changed-at-start", "no lack of memory"),
+    ("huggingface_hub.errors.HfHubHTTPError: 503 Server Error: Service Unavailable for url", "hub-fails", "Try again"),
+    ("RuntimeError: Data processing error: CAS service error : huggingface.co", "hub-download-fails", "XET=1"),
+    ("OSError: o/m does not appear to have a file named model-00002-of-00003.safetensors. 'https://huggingface.co/o'",
+     "hub-file-missing", "not whole"),
+    ("error: invalid argument: auto", "option-not-readable", "takes no value in this release"),
+    ("fatal: reference is not a tree: 1234567890abcdef1234567890abcdef12345678", "commit-not-there", "fork"),
+    ("NVRM: Xid (PCI:000f:01:00): 46, pid=1, name=python3", "gpu-hardware-fault", "Xid (PCI:000f:01:00): 46"),
+    ("RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0!",
+     "tensors-on-two-devices", "cpu and cuda:0"),
+    ("RuntimeError: probability tensor contains either `inf`, `nan` or element < 0", "not-a-number", "kv-cache-dtype"),
+    ("RuntimeError: expected scalar type Half but found BFloat16", "data-types-do-not-fit", "Half but found BFloat16"),
+    ("RuntimeError: worker 3 exited with code -9", "ended-by-a-signal", "oom"),
+    ("socket.gaierror: [Errno -3] Temporary failure in name resolution", "address-not-reached", "DNS"),
+    ("OSError: [Errno 99] Cannot assign requested address", "address-not-reached", "none of this machine's"),
+    ("TimeoutError: Timed out after 300 seconds waiting for clients. 2/4 clients joined.", "rank-does-not-come", "2/4"),
+    ("ERROR: Package 'x' requires a different Python: 3.9.2 not in '>=3.10'", "python-not-allowed", "3.10"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "code", "wanted"), KINDS)
+def test_a_kind_of_error_is_seen_by_its_structure(line: str, code: str, wanted: str) -> None:
+    (one,) = found(f"{line}\n")
+    assert one.code == code
+    assert wanted in spoken(one)
+
+
+def test_options_of_the_other_engine_are_not_offered() -> None:
+    (one,) = found(
+        f"{FRAME.format(file='managers/schedule_batch.py', where='f', code='assert i % step == 0')}AssertionError\n"
+    )
+    assert "--disable-radix-cache" in one.note
+    assert "--no-enable-prefix-caching" not in one.note
+
+
+def test_a_collector_s_prefix_before_an_engine_s_process_is_none_of_the_message() -> None:
+    (one,) = found(
+        "node-7/vllm-0 server (EngineCore pid=7) ERROR 09-19 19:20:03 [core.py:1] RuntimeError: Data type fp16 "
+        "is wrong\n"
+    )
+    assert one.value.startswith("RuntimeError: Data type")
+    quiet = "node-7/vllm-0 server (EngineCore pid=7) INFO 09-19 19:20:03 [core.py:1] 0 requests failed, error rate 0\n"
+    assert found(quiet) == ()

@@ -282,7 +282,7 @@ def test_the_engine_s_own_file_explains_its_error(tmp_path: Path, place: str) ->
     (file.parent / "link.py").symlink_to("/etc/passwd")
     shown = Evidence(logs={"log": scan_log([LOG.encode()], ())})
     host = cast("Host", None)  # a folder needs none
-    (one,) = explained(host, diagnose((), shown), shown, tmp_path, fetch=False).seen
+    (one,) = explained(host, diagnose((), shown), shown, tmp_path, fetch=False)[0].seen
     assert one.explained[0].startswith("Printed by vllm/x.py:6 in check")
     assert "model_config.max_model_len > cache_config.num_gpu_blocks * 16 and self.strict" in one.explained[1]
     assert one.explained[2] == "In this log: model_config.max_model_len = 5, tokens = 4."
@@ -300,7 +300,7 @@ def test_what_pydantic_caught_is_sought_as_the_engine_raised_it(tmp_path: Path) 
     reason = "The model's longest sequence (5) is larger than what the KV cache stores (4). Decrease `max_model_len`"
     text = f"pydantic_core.ValidationError: 1 validation error for C\n  Value error, {reason} [type=value_error]\n"
     shown = Evidence(logs={"log": scan_log([text.encode()], ())})
-    (one,) = explained(cast("Host", None), diagnose((), shown), shown, tmp_path, fetch=False).seen
+    (one,) = explained(cast("Host", None), diagnose((), shown), shown, tmp_path, fetch=False)[0].seen
     assert one.explained[2] == "In this log: model_config.max_model_len = 5, tokens = 4."
 
 
@@ -315,7 +315,7 @@ EMPTY = """\
 @pytest.mark.parametrize(("release", "said"), [("0.20.0.dev", True), ("0.99.0", True), ("0.33.0", False)])
 def test_a_version_that_is_not_in_the_index_is_said_with_the_one_that_is_shown(release: str, said: bool) -> None:
     shown = Evidence(logs={"log": scan_log([EMPTY.format(release=release).encode()], ())})
-    (one,) = explained(cast("Host", None), diagnose((), shown), shown, None, fetch=False).seen
+    (one,) = explained(cast("Host", None), diagnose((), shown), shown, None, fetch=False)[0].seen
     assert ("is not in the index; shown is 0.33.0." in one.explained[0]) is said
     assert one.explained[0].startswith(release) is said
 
@@ -324,9 +324,9 @@ def test_where_explain_adds_nothing_a_line_says_so() -> None:
     text = "(EngineCore pid=9) ERROR 11-24 08:01:12 [core.py:9] ValueError: zq qzx vexed wombats jumped over it\n"
     shown = Evidence(logs={"log": scan_log([text.encode()], ())})
     host = cast("Host", None)  # nothing is fetched
-    (one,) = explained(host, diagnose((), shown), shown, None, fetch=True).seen
+    (one,) = explained(host, diagnose((), shown), shown, None, fetch=True)[0].seen
     assert one.explained[-1].startswith("--explain adds nothing: no statement")
-    (one,) = explained(host, diagnose((), shown), shown, None, fetch=False).seen
+    (one,) = explained(host, diagnose((), shown), shown, None, fetch=False)[0].seen
     assert not any("--explain" in text for text in one.explained)
     nothing = Evidence(logs={"log": scan_log([b"INFO all is well\n"], ())})
-    assert explained(host, diagnose((), nothing), nothing, None, fetch=True).remarks[0].startswith("--explain adds")
+    assert explained(host, diagnose((), nothing), nothing, None, fetch=True)[0].remarks[0].startswith("--explain adds")
