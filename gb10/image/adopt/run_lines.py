@@ -9,18 +9,23 @@ from itertools import pairwise
 from typing import Final
 
 from gb10.core.fields import requirement_name
+from gb10.core.secret_kinds import of_kinds
 from gb10.errors import PatchError, UsageError
 from gb10.image.adopt.adopted import Block, Line, ModDraft, Need, Verdict, WheelNeeded
 from gb10.image.adopt.build_files import BuildFile
+from gb10.image.adopt.hiding import HIDDEN, is_secret
 from gb10.image.adopt.installs import (
     ARCHIVE,
+    PYPI,
     PYTHON,
+    SETTING,
     Installs,
     Tree,
     apt_packages,
     git_checkout,
     git_clone,
     pip_arguments,
+    public,
     read_install,
     without_prefix,
 )
@@ -72,11 +77,23 @@ PIP_QUIET: Final = ("list", "show", "check", "cache", "freeze", "debug", "inspec
 TOOLS: Final = ("pip", "setuptools", "wheel", "uv", "build")
 """What installs, without a version: an image keeps its own."""
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-PLAIN_PATH: Final = re.compile(r"/[\w./*?+:@%-]+")
-"""A path that a shell reads as it is written, stars and all."""
+INDEXES: Final = re.compile(r"(PIP|UV)_((EXTRA_|DEFAULT_)?INDEX(_URL)?|FIND_LINKS)")
+"""Variables that name where packages come from."""
+SHORT: Final = re.compile(r"[-+][A-Za-z]+")
+"""Options of a shell, of one letter each."""
 STRIP: Final = re.compile(r"-p(\d+)")
 LARGEST_SCRIPT: Final = 1 << 20
 """Bytes of a mod's run.sh."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Shell lines for a mod. ``real``: a command, not only a state. ``part``: commands of one number are joined by
+    ``&&``."""
+
+    text: str
+    real: bool
+    part: int
 
 
 @dataclass(slots=True)
@@ -122,6 +139,8 @@ class Image:
     """Whether something is not taken that a check of the image may look for."""
     removed: set[str] = field(default_factory=set)
     """Packages that a command of a mod removes."""
+    secrets: set[str] = field(default_factory=set)
+    """Variables whose value no recipe keeps."""
 
     def file(self, path: str) -> BuildFile | None:
         """A file that the build copied, by its path in the image."""
@@ -154,12 +173,20 @@ class Image:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mounts:
     """Paths that are there for one RUN alone. ``lost``: why what reads them is not taken. ``empty``: folders whose
-    content no image keeps. ``files``: of the build context, below ``targets``."""
+    content no image keeps. ``folders``: by their place, the files of the build context that are there."""
 
     lost: Mapping[str, str] = field(default_factory=dict)
-    empty: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
-    files: Mapping[str, BuildFile] = field(default_factory=dict)
+    empty: frozenset[str] = frozenset()
+    folders: Mapping[str, Mapping[str, BuildFile]] = field(default_factory=dict)
+
+    @property
+    def files(self) -> dict[str, BuildFile]:
+        """All of them: those of a mount that is in another one's folder hide its own."""
+        found: dict[str, BuildFile] = {}
+        for target in sorted({*self.empty, *self.folders}):
+            found = {path: file for path, file in found.items() if not _below(path, target)}
+            found |= self.folders.get(target, {})
+        return found
 
 
 class RunReader:
@@ -170,10 +197,12 @@ class RunReader:
         self.mounted = mounts
         self.mounts = mounts.lost
         self.folder = image.workdir
-        self.kept = list[tuple[str, bool]]()
-        """Shell lines for the mod; whether one is a command, not only a state."""
+        self.kept = list[Kept]()
+        self.part = 0
         self.left = False
         """Whether something before was not taken: a check of it is not taken either."""
+        self.settings = dict[str, str | None]()
+        """Variables that were set here."""
         self.python = ""
         """The environment of their own that was activated here."""
         self.network = False
@@ -189,6 +218,7 @@ class RunReader:
         found = list[Line]()
         states = list[int]()
         for command in commands:
+            self.part += not command.joined
             for line in self._command(command):
                 self.refused += f"{command.seen}\n" if line.verdict == "not-taken" else ""
                 prepares = line.verdict == "no-effect" and line.need == "lost"
@@ -197,21 +227,21 @@ class RunReader:
         self.image.left |= self.left
         self.gone += [place for place, path in self.cleared if f"{path}/" in self.refused]
         if self.left and self.gone:  # an image without a package, and without what takes its place, is of no use
-            texts = {self.kept[place][0] for place in self.gone}
-            self.kept = [kept for kept in self.kept if kept[0] not in texts]
+            texts = {self.kept[place].text for place in self.gone}
+            self.kept = [kept for kept in self.kept if kept.text not in texts]
             why = "what would take its place is not taken"
             found = [
                 replace(line, verdict="not-taken", why=why, need="lost") if line.text in texts else line
                 for line in found
             ]
-        if any(real for _, real in self.kept) and self.image.user:
+        if any(kept.real for kept in self.kept) and self.image.user:
             why = f"it runs as {self.image.user}: the commands of a mod run as root"
             self.image.left = True
             return [
                 replace(line, verdict="not-taken", why=why) if line.verdict == "mod" or index in states else line
                 for index, line in enumerate(found)
             ]
-        if any(real for _, real in self.kept):
+        if any(kept.real for kept in self.kept):
             self._write(commands)
             found = [
                 replace(line, verdict="mod", why="beside the commands of the mod") if index in states else line
@@ -221,7 +251,7 @@ class RunReader:
 
     def _write(self, commands: Sequence[Command]) -> None:
         """The block of this RUN: a shell of its own, theirs, with the variables that its text reads."""
-        text = "\n".join(text for text, _ in self.kept)
+        text = _joined(self.kept, self.part)
         named = dict.fromkeys(VARIABLE.findall(text))
         exports = [
             f"export {name}={quoted(value)}"
@@ -231,12 +261,12 @@ class RunReader:
             and name not in self.image.base
         ]
         place = quoted(self.image.workdir or "")
-        start = [f"mkdir -p {place}", f"cd {place}"] if self.image.workdir else []
+        start = [f"mkdir -p {place} && cd {place} || exit"] if self.image.workdir else []
         first = commands[0].first if commands else 0
         end = f"END_OF_LINE_{first}"
         while end in text:
             end += "_"
-        shell = f"{_started(self.image.shell)} -e /dev/fd/9 9<<'{end}'"  # dash and bash do not agree on echo
+        shell = f"{_started(self.image.shell)} /dev/fd/9 9<<'{end}'"  # dash and bash do not agree on echo
         draft = self.image.draft(network=self.network)
         before, after = self._set_aside(draft, first)
         block = [f"# line {first} of the Dockerfile", *before, shell, *start, *exports, text, end, *after]
@@ -246,15 +276,15 @@ class RunReader:
     def _set_aside(self, draft: Draft, first: int) -> tuple[list[str], list[str]]:
         """Commands that make the mounts of a RUN, and that put back what was there before."""
         before, after = list[str](), list[str]()
-        for target in (*self.mounted.empty, *self.mounted.targets):
+        targets = sorted({*self.mounted.empty, *self.mounted.folders})  # a folder before what is in it
+        for number, target in enumerate(targets, 1):
             place, aside = quoted(target), quoted(f"{target}.gb10-aside")
             before.append(f"[ ! -e {place} ] || mv {place} {aside}")
             if target in self.mounted.empty:
                 before.append(f"mkdir -p {place}")
             else:
-                folder = f"mounts/{first}"
-                inside = {f"{folder}{path}": file for path, file in self.mounted.files.items()}
-                draft.files |= {path: file for path, file in inside.items() if _below(path, f"{folder}{target}")}
+                folder = f"mounts/{first}-{number}"
+                draft.files |= {f"{folder}{path}": file for path, file in self.mounted.folders[target].items()}
                 before.append(f"mkdir -p {quoted(posixpath.dirname(target))}")
                 before.append(f'cp -a --no-preserve=ownership "$here"/{quoted(f"{folder}{target}")} {place}')
             after.insert(0, f"rm -rf {place}\n[ ! -e {aside} ] || mv {aside} {place}")
@@ -293,6 +323,7 @@ class RunReader:
 
     def _state(self, command: Command, program: str) -> Line:
         """What only changes how the commands after it run."""
+        self.settings |= dict(command.settings)
         if program in ("source", ".") and (path := next(iter(command.arguments), "")):
             place = posixpath.normpath(posixpath.join(self.folder or "", path))
             self.python = next((one for one in self.image.pythons if place == f"{one}/bin/activate"), self.python)
@@ -306,18 +337,26 @@ class RunReader:
             return _line(command, "not-taken", *reason)
         if self.left and program in ("source", ".") and command.arguments[:1] == (None,):
             return _line(command, "not-taken", "it reads a file that what is not taken may make", "lost")
-        self.kept.append((command.text, False))
+        self._keep(command.text)
         return _line(command, "no-effect", "it only prepares the commands beside it", "lost")
 
     def _guard(self, command: Command) -> Line:
         if reason := self._blocked(command):
             return _line(command, "not-taken", f"a check: {reason[0]}", reason[1])
-        self.kept.append((command.text, False))
+        self._keep(command.text)
         return _line(command, "no-effect", "a check that changes nothing", "lost")
+
+    def _keep(self, text: str, *, real: bool = False) -> None:
+        self.kept.append(Kept(text, real, self.part))
 
     def _blocked(self, command: Command, *, check_folder: bool = True) -> tuple[str, Need] | None:
         """Why a command cannot run in a mod."""
         text = command.text if command.stdin is None else f"{command.text}\n{command.stdin}"
+        if secret := next((name for name in VARIABLE.findall(text) if name in self.image.secrets), ""):
+            return f"{secret} is a secret, which no recipe keeps", "value"
+        given = [pair for one in (command, *command.inner) for pair in one.settings]
+        if any(True for _ in of_kinds(text)) or any(is_secret(name, value or "") for name, value in given):
+            return "it holds a secret, which no recipe keeps", "value"
         shown = " ".join(word for word in (command.seen, *command.words, *command.writes, *command.reads) if word)
         place = f" {self.folder}/" if check_folder and self.folder else ""
         if why := self.image.lost_in(f"{text} {shown}{place}", self.mounts):
@@ -338,9 +377,9 @@ class RunReader:
         reads = IMPORTS.search(content) and not CHANGES.search(content)
         if (self.left or self.image.left) and checks and reads:
             return _line(command, "not-taken", "it checks what is not taken", "lost")
-        if sum(len(text) for text, _ in self.kept) + len(command.text) > LARGEST_SCRIPT:
+        if sum(len(kept.text) for kept in self.kept) + len(command.text) > LARGEST_SCRIPT:
             return _line(command, "not-taken", "the script of the mod would be too long", "lost")
-        self.kept.append((command.text, True))
+        self._keep(command.text, real=True)
         self.network = self.network or network
         return _line(command, "mod", f"{why}, with a network: not locked" if network else why)
 
@@ -426,18 +465,17 @@ class RunReader:
 
     def _apt(self, command: Command, verb: str, packages: Sequence[str | None]) -> Line:
         if verb in APT_QUIET:
-            if any(real for _, real in self.kept) and verb != "update":
-                self.kept.append((command.text, False))
+            if any(kept.real for kept in self.kept) and verb != "update":
+                self._keep(command.text)
             return _line(command, "no-effect", "lists of packages, which an image does not keep", "lost")
         if verb in ("upgrade", "dist-upgrade", "full-upgrade"):
             return _line(command, "not-taken", "it takes whatever is newest on the day of the build", "base")
         why = f"apt {verb} {' '.join(name or '…' for name in packages)}".strip()
-        update = "apt-get update\n" if verb in ("install", "reinstall", "build-dep") else ""
+        update = "apt-get update && " if verb in ("install", "reinstall", "build-dep") else ""
         if reason := self._blocked(command, check_folder=any(name is None or "/" in name for name in packages)):
             self.left = True
             return _line(command, "not-taken", *reason)
-        text = f"{update}{command.text}"
-        self.kept.append((text, True))
+        self._keep(f"{update}{command.text}", real=True)
         self.network = self.network or bool(update)
         return _line(command, "mod", f"{why[:200]}, with a network: not locked" if update else why[:200])
 
@@ -451,8 +489,8 @@ class RunReader:
             yield _line(command, "not-taken", why, "base")
             return
         found = read_install(arguments, partial(self._text, stdin=command.stdin))
-        if found.indexes:
-            where = ", ".join(found.indexes)
+        if indexes := (*found.indexes, *self._indexes(command)):
+            where = ", ".join(dict.fromkeys(indexes))
             why = f"it comes from {where}: a recipe on an image names no further index"
             self.left = True
             yield _line(command, "not-taken", why[:300], "index")
@@ -481,6 +519,20 @@ class RunReader:
             yield _line(command, "taken", f"requirements: {names}{notes}"[:400])
         elif not (tools or found.trees or found.places or found.problems):
             yield _line(command, "no-effect", "it installs nothing")
+
+    def _indexes(self, command: Command) -> Iterator[str]:
+        """Other indexes than PyPI that variables name."""
+        words = (word.partition("=") for word in command.words if word and SETTING.fullmatch(word))
+        known = {
+            **{name: value for name, value in self.image.values.items() if value != self.image.base.get(name)},
+            **dict.fromkeys(self.image.secrets, HIDDEN),
+            **self.settings,
+            **dict(command.settings),
+            **{name: value for name, _, value in words},
+        }
+        for name, value in known.items():
+            if INDEXES.fullmatch(name) and value and value.rstrip("/") not in PYPI:
+                yield f"{name} {public(value) if '://' in value else value}"
 
     def _other_pip(self, command: Command, verb: str, arguments: Sequence[str | None]) -> Line:
         """Every subcommand but ``install``."""
@@ -607,7 +659,7 @@ class RunReader:
     def _as_patches(self, command: Command) -> dict[str, bytes] | None:
         """The diffs of ``git apply`` or ``patch``; None when the order or the options of the command must be kept."""
         words = [word or "" for word in without_prefix(command.words)]
-        if self.image.drafts or any(real for _, real in self.kept) or "" in words or command.stdin is not None:
+        if self.image.drafts or any(kept.real for kept in self.kept) or "" in words or command.stdin is not None:
             return None
         values = dict[str, str]()
         files = [path for path in command.reads if path]
@@ -664,19 +716,20 @@ class RunReader:
 
     def _removed(self, command: Command) -> Line:
         """``rm``: of what no image of ours gets, or of files that only the build needed, nothing is left to do."""
-        places, written = list[str](), dict[str, str]()
-        for word in command.arguments:
-            if word is None:
-                return self._in_mod(command)
-            if not word.startswith("-"):
-                places.append(posixpath.normpath(posixpath.join(self.folder or "", word)))
-                written[places[-1]] = word
+        words = without_prefix(command.words)[1:]
+        if None in words:
+            return self._in_mod(command)
+        named = {
+            index: posixpath.normpath(posixpath.join(self.folder or "", word))
+            for index, word in enumerate(words, len(command.words) - len(words))
+            if word and not word.startswith("-")
+        }
         scripts = "\n".join(
-            [*(one.text for draft in self.image.drafts for one in draft.blocks), *(text for text, _ in self.kept)]
+            [*(one.text for draft in self.image.drafts for one in draft.blocks), *(kept.text for kept in self.kept)]
         )
-        made = bool(self.image.drafts) or any(real for _, real in self.kept)
-        open_ones = list[str]()
-        for place in places:
+        made = bool(self.image.drafts) or any(kept.real for kept in self.kept)
+        open_ones = dict[int, str]()
+        for index, place in named.items():
             known = (*self.image.overlay, *self.image.added)
             copied = [path for path in known if path == place or path.startswith(f"{place.rstrip('*')}")]
             if self.image.lost_in(f" {place}/ ", self.mounts) or place in self.image.clones:
@@ -685,18 +738,20 @@ class RunReader:
                 for path in copied:
                     del self.image.overlay[path]
             elif copied or made or not CACHES.fullmatch(place):  # a command of the mod may have made it
-                open_ones.append(place)
+                open_ones[index] = place
         if not open_ones:
             return _line(command, "no-effect", "files that the image does not get")
-        work = any(place.startswith(("/tmp", "/opt", "/root", "/workspace")) for place in open_ones)  # noqa: S108
-        if self.left and work and not any(place in scripts or self.image.file(place) for place in open_ones):
+        work = any(place.startswith(("/tmp", "/opt", "/root", "/workspace")) for place in open_ones.values())  # noqa: S108
+        if self.left and work and not any(place in scripts or self.image.file(place) for place in open_ones.values()):
             return _line(command, "no-effect", "files of what is not taken")
-        paths = [written[place] for place in open_ones]
-        if len(paths) < len(places) and all(PLAIN_PATH.fullmatch(path) for path in paths):
-            command = replace(command, text=f"rm -rf {' '.join(paths)}", words=("rm", "-rf", *paths), seen="")
+        left_out = named.keys() - open_ones.keys()
+        if left_out and len(command.written) == len(command.words):
+            text = " ".join(word for index, word in enumerate(command.written) if index not in left_out)
+            kept = tuple(word for index, word in enumerate(command.words) if index not in left_out)
+            command = replace(command, text=text, words=kept, seen="")
         line = self._in_mod(command)
         if line.verdict == "mod":
-            self.cleared += [(len(self.kept) - 1, place) for place in open_ones]
+            self.cleared += [(len(self.kept) - 1, place) for place in open_ones.values()]
         return line
 
 
@@ -744,10 +799,22 @@ def environment_made(words: Sequence[str | None]) -> str:
     return ""
 
 
+def _joined(kept: Sequence[Kept], last: int) -> str:
+    """The commands as lines that end where they end in Docker: ``&&`` stands where it stood. When the last ones, up to
+    the number ``last``, are left out, those before them do not decide whether the step fails."""
+    rows = list[str]()
+    for one, after in zip(kept, (*kept[1:], None), strict=True):
+        joined = after is not None and after.part == one.part
+        text = f"{{ {one.text}\n}}" if joined and "\n" in one.text else one.text  # it may end with a heredoc
+        rows.append(f"{text} &&" if joined else text)
+    return "\n".join([*rows, *([":"] if kept and kept[-1].part != last else [])])
+
+
 def _started(shell: Sequence[str]) -> str:
-    """The shell of SHELL without its last option, ``-c``."""
-    *words, last = shell
-    return " ".join(_word(word) for word in (*words, last.removesuffix("c")) if word != "-")
+    """The shell of SHELL and its options, without ``-c``."""
+    program, *options = shell
+    shorter = (word.replace("c", "") if word.startswith("-") and word[:2] != "--" else word for word in options)
+    return " ".join(_word(word) for word in (program, *shorter) if word != "-")
 
 
 def _word(text: str) -> str:
@@ -775,9 +842,9 @@ def _matches(name: str, pattern: str) -> bool:
     return re.fullmatch("".join(parts), name) is not None
 
 
-def _set_here(kept: Sequence[tuple[str, bool]]) -> set[str]:
+def _set_here(kept: Sequence[Kept]) -> set[str]:
     """Variables that the kept lines set themselves."""
-    return {name for text, _ in kept for name in re.findall(r"(?:^|\s)([A-Za-z_]\w*)=", text)}
+    return {name for one in kept for name in re.findall(r"(?:^|\s)([A-Za-z_]\w*)=", one.text)}
 
 
 def quoted(text: str) -> str:
@@ -786,5 +853,9 @@ def quoted(text: str) -> str:
 
 
 def is_shell(words: Sequence[str]) -> bool:
-    """Whether SHELL names a shell whose text our grammar reads."""
-    return bool(words) and words[0] in SHELLS
+    """Whether SHELL names a shell whose text our grammar reads, and options alone: one of them is ``-c``."""
+    named = {index + 1 for index, word in enumerate(words) if SHORT.fullmatch(word) and word[-1] in "oO"}
+    options = [word for index, word in enumerate(words) if index and index not in named]
+    plain = all(SHORT.fullmatch(word) or word in ("--norc", "--noprofile", "--posix", "--login") for word in options)
+    command = any(word[0] == "-" and word[1] != "-" and "c" in word for word in options)
+    return plain and command and words[0] in SHELLS and len(words) not in named
