@@ -86,8 +86,7 @@ COPY --chown=1000:1000 --chmod=0640 one.txt /opt/owned/one.txt
 COPY --link --chmod=755 sub/a.txt /opt/
 RUN mkdir -p /opt/there/one && chmod 700 /opt/there/one
 COPY --chown=7:8 sub /opt/there/
-ARG MODE=775
-COPY --chown=7 --chmod=$MODE sub /opt/new/made/
+COPY --chown=7 --chmod=775 sub /opt/new/made/
 WORKDIR /opt/work
 RUN --mount=type=bind,source=fix,target=/var/fix --mount=type=cache,target=/var/cache/mine \\
     --mount=type=bind,source=one.txt,target=/etc/hostid bash /var/fix/fix.sh && echo x > /var/cache/mine/kept && \\

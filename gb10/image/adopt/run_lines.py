@@ -12,7 +12,7 @@ from gb10.core.fields import requirement_name
 from gb10.core.secret_kinds import of_kinds
 from gb10.errors import PatchError, UsageError
 from gb10.image.adopt.adopted import Block, Line, ModDraft, Need, Verdict, WheelNeeded
-from gb10.image.adopt.build_files import BuildFile
+from gb10.image.adopt.build_files import FOLDERS, BuildFile
 from gb10.image.adopt.hiding import HIDDEN, is_secret
 from gb10.image.adopt.installs import (
     ARCHIVE,
@@ -81,6 +81,19 @@ INDEXES: Final = re.compile(r"(PIP|UV)_((EXTRA_|DEFAULT_)?INDEX(_URL)?|FIND_LINK
 """Variables that name where packages come from."""
 SHORT: Final = re.compile(r"[-+][A-Za-z]+")
 """Options of a shell, of one letter each."""
+UNPACKERS: Final = frozenset(("tar", "bsdtar", "unzip", "7z", "cpio", "ar"))
+WORKERS: Final = frozenset("cp mv rm ln install chmod chown cat sed bash sh dpkg rpm python python3".split())  # noqa: SIM905
+"""Programs whose plain words may be files of the current folder."""
+ONLINE: Final = re.compile(r"python[\d.]*|apt-key|gpg2?|add-apt-repository|spacy|playwright|modelscope|uv")
+FETCHES: Final = re.compile(
+    r"(^|\s)(download|nltk\.downloader|install-deps|(playwright|python) install|add-apt-repository"
+    r"|--fetch-keys|--recv-keys?|--keyserver)(\s|=|$)"
+)
+"""What a program of ONLINE needs a network for."""
+OF_INDEX: Final = re.compile(r"(.*\.)?((extra-|default-)?index(-url)?|find-links)")
+OUTPUT: Final = re.compile(r"-[A-Za-z]*[oOP]|--output|--output-document|--local-dir|-d|-C|--directory")
+KEPT_SETTINGS: Final = re.compile(r"(PIP|UV|HF|PYTHON)_\w+|DEBIAN_FRONTEND|MAX_JOBS|TMPDIR")
+"""Variables before pip that do not change what a wheel holds."""
 STRIP: Final = re.compile(r"-p(\d+)")
 LARGEST_SCRIPT: Final = 1 << 20
 """Bytes of a mod's run.sh."""
@@ -139,6 +152,8 @@ class Image:
     """Whether something is not taken that a check of the image may look for."""
     removed: set[str] = field(default_factory=set)
     """Packages that a command of a mod removes."""
+    indexes: dict[str, str] = field(default_factory=dict)
+    """What ``pip config`` sets: where packages come from."""
     secrets: set[str] = field(default_factory=set)
     """Variables whose value no recipe keeps."""
 
@@ -206,6 +221,10 @@ class RunReader:
         self.python = ""
         """The environment of their own that was activated here."""
         self.network = False
+        self.unset = set[str]()
+        """Variables that are not set, as what sets them is not taken."""
+        self.unpacked = set[str | None]()
+        """Folders in which an archive that is not taken would be unpacked."""
         self.gone = list[int]()
         """Places in ``kept`` of packages that are removed."""
         self.cleared = list[tuple[int, str]]()
@@ -300,6 +319,8 @@ class RunReader:
             yield self._whole(command)
         elif pip := pip_arguments(command.words):
             yield from self._pip(command, *pip)
+        elif fetching := next((one.program for one in command.inner if one.program in FETCHERS), ""):
+            yield self._fetched_inside(command, fetching, program)
         elif apt := apt_packages(command.words):
             yield self._apt(command, *apt)
         else:
@@ -315,9 +336,10 @@ class RunReader:
         if _compiles(program, words):
             self.left = True
             return _line(command, "not-taken", f"{program} compiles: its result needs a wheel method", "wheel")
-        if program in QUIET and not command.writes:
+        asks = command.program == "command" and command.words[1:2] in (("-v",), ("-V",))
+        if program in QUIET and not command.writes and not asks:
             return _line(command, "no-effect", "it changes nothing")
-        if program in GUARDS and not command.writes:
+        if asks or (program in GUARDS and not command.writes):
             return self._guard(command)
         return known.get(program, self._fetched if program in FETCHERS else self._in_mod)(command)
 
@@ -329,13 +351,18 @@ class RunReader:
             self.python = next((one for one in self.image.pythons if place == f"{one}/bin/activate"), self.python)
         if program == "cd":
             target = command.arguments[0] if command.arguments else "/root"
+            if target and not target.startswith(("/", ".")) and self.folder in self.unpacked:
+                self._lose(target, "what would be unpacked")
             inside = posixpath.join(self.folder or "", target) if target else ""
             self.folder = posixpath.normpath(inside) if inside.startswith("/") else None
             if target and self.image.lost_in(f"{self.folder or target}/", self.mounts):
                 return _line(command, "no-effect", "a folder of what is not taken")
         if reason := self._blocked(command, check_folder=False):
+            self.unset |= {name for name, _ in command.settings}
             return _line(command, "not-taken", *reason)
-        if self.left and program in ("source", ".") and command.arguments[:1] == (None,):
+        self.unset -= {name for name, _ in command.settings}
+        sourced = command.arguments[:1] if program in ("source", ".") else ("/",)
+        if self.left and not (sourced[:1] and (sourced[0] or "").startswith("/")):
             return _line(command, "not-taken", "it reads a file that what is not taken may make", "lost")
         self._keep(command.text)
         return _line(command, "no-effect", "it only prepares the commands beside it", "lost")
@@ -352,26 +379,53 @@ class RunReader:
     def _blocked(self, command: Command, *, check_folder: bool = True) -> tuple[str, Need] | None:
         """Why a command cannot run in a mod."""
         text = command.text if command.stdin is None else f"{command.text}\n{command.stdin}"
-        if secret := next((name for name in VARIABLE.findall(text) if name in self.image.secrets), ""):
-            return f"{secret} is a secret, which no recipe keeps", "value"
-        given = [pair for one in (command, *command.inner) for pair in one.settings]
-        if any(True for _ in of_kinds(text)) or any(is_secret(name, value or "") for name, value in given):
-            return "it holds a secret, which no recipe keeps", "value"
         shown = " ".join(word for word in (command.seen, *command.words, *command.writes, *command.reads) if word)
-        place = f" {self.folder}/" if check_folder and self.folder else ""
-        if why := self.image.lost_in(f"{text} {shown}{place}", self.mounts):
+        folder = f" {self.folder}/" if check_folder and self.folder else ""
+        named = "".join(f" {path}/" for path in self._relative(command)) if check_folder else ""
+        if secret := self._secret(command, text):
+            return f"{secret}, which no recipe keeps", "value"
+        if why := self.image.lost_in(f"{text} {shown}{folder}{named}", self.mounts):
             return f"it works on what is not taken: {why}", "lost"
         if (own := self.python or self.image.own_python) and PYTHON.fullmatch(command.program):
             return f"it runs by the Python of {own}, which the Dockerfile makes", "base"
+        unsure = any(self._relative(command, first=1)) or None in command.words[1:]
+        if unsure and self.folder in self.unpacked and command.program in WORKERS | UNPACKERS:
+            return "it works on what is not taken: what would be unpacked", "lost"
+        return self._without_value(command)
+
+    def _secret(self, command: Command, text: str) -> str:
+        """The secret that a command reads or holds; empty when there is none."""
+        if name := next((name for name in VARIABLE.findall(text) if name in self.image.secrets), ""):
+            return f"{name} is a secret"
+        given = [pair for one in (command, *command.inner) for pair in one.settings]
+        held = any(True for _ in of_kinds(text)) or any(is_secret(name, value or "") for name, value in given)
+        return "it holds a secret" if held else ""
+
+    def _without_value(self, command: Command) -> tuple[str, Need] | None:
+        """Why a variable of a command is not set."""
         for name in VARIABLE.findall(command.text):
+            if name in self.unset:
+                return f"{name} is set by what is not taken", "lost"
             if name in self.image.values and self.image.values[name] is None and name not in _set_here(self.kept):
                 return f"{name} has no value here: --build-arg {name}=VALUE", "value"
         return None
 
+    def _relative(self, command: Command, first: int = 0) -> Iterator[str]:
+        """Files of the current folder that a command may name, by their whole path."""
+        for word in (*command.words[first:], *command.reads):
+            if self.folder and word and not word.startswith(("/", "-", "~")) and "://" not in word:
+                yield posixpath.normpath(posixpath.join(self.folder, word))
+
     def _in_mod(self, command: Command, *, network: bool = False, why: str = "it runs in the image") -> Line:
         if reason := self._blocked(command, check_folder=not _names_whole_paths(command)):
             self.left = True
+            if command.program in UNPACKERS:
+                words = [word or "" for word in command.words]
+                into = next((after for word, after in pairwise(words) if word in ("-C", "-d", "--directory")), "")
+                self._lose(into, "what would be unpacked")
+                self.unpacked |= set() if into else {self.folder}
             return _line(command, "not-taken", *reason)
+        network = network or any(_fetches(one) for one in (command, *command.inner))
         checks = PYTHON.fullmatch(command.program) and ("-c" in command.words or command.stdin is not None)
         content = f"{command.text}{command.stdin or ''}"
         reads = IMPORTS.search(content) and not CHANGES.search(content)
@@ -435,17 +489,15 @@ class RunReader:
 
     def _lose_writes(self, command: Command) -> None:
         for one in (command, *command.inner):
-            words = [word or "" for word in one.words]
-            for index, word in enumerate(words[:-1]):
-                if word in ("-o", "-O", "--output", "-d", "--local-dir", "-P", "-C", "--directory"):
-                    self._lose(words[index + 1], f"a file that {one.program} fetches")
-            for path in one.writes:
-                self._lose(path or "", f"a file that {one.program or 'it'} writes")
+            for path in _outputs(one):
+                self._lose(path, f"a file that {one.program} fetches")
+            for written in one.writes:
+                self._lose(written or "", f"a file that {one.program or 'it'} writes")
 
     def _lose(self, path: str, why: str) -> None:
         """Note that a path would hold what is not taken."""
         place = posixpath.normpath(posixpath.join(self.folder or "", path)) if path else ""
-        if place.startswith("/") and place not in ("/", "/tmp", "/opt", "/root"):  # noqa: S108 - folders of the image
+        if place.startswith("/") and place not in FOLDERS:
             self.image.lost[place] = why
 
     def _needs(self, tree: Tree) -> None:
@@ -455,13 +507,21 @@ class RunReader:
     def _fetched(self, command: Command) -> Line:
         self.left = True
         self._lose_writes(command)
-        url = next((word for word in command.words if word and "://" in word), "")
-        named = [word for word in command.words if word in ("-o", "-O", "--output", "-P", "--local-dir")]
-        if url and command.program == "wget" and not named:
-            self._lose(url.rpartition("/")[2], "a file that wget fetches")
+        if not any(_outputs(command)) and None in command.words:
+            self.unpacked.add(self.folder)  # a file whose name is not known
         return _line(
             command, "not-taken", f"{command.program} fetches what no lock has: add the file by COPY", "download"
         )
+
+    def _fetched_inside(self, command: Command, fetching: str, program: str) -> Line:
+        """A command with what is fetched put in: a script to run, a value, a word."""
+        self.left = True
+        self._lose_writes(command)
+        self.unset |= {name for name, _ in command.settings}
+        why = f"{fetching} fetches what no lock has"
+        if program in (*SHELLS, "eval"):
+            why = "it runs a script of the web: fetch it, read it, add it as a file"
+        return _line(command, "not-taken", why, "download")
 
     def _apt(self, command: Command, verb: str, packages: Sequence[str | None]) -> Line:
         if verb in APT_QUIET:
@@ -515,7 +575,10 @@ class RunReader:
             self.image.constraints[requirement_name(text)] = text
         if found.requirements:
             names = ", ".join(found.requirements[:8]) + (", …" if len(found.requirements) > 8 else "")
-            notes = "".join(f"; {note}" for note in found.notes)
+            dropped = [name for name, _ in command.settings if not KEPT_SETTINGS.fullmatch(name)]
+            notes = "".join(
+                f"; {note}" for note in (*found.notes, *(f"the lock does not set {one}" for one in dropped))
+            )
             yield _line(command, "taken", f"requirements: {names}{notes}"[:400])
         elif not (tools or found.trees or found.places or found.problems):
             yield _line(command, "no-effect", "it installs nothing")
@@ -526,18 +589,22 @@ class RunReader:
         known = {
             **{name: value for name, value in self.image.values.items() if value != self.image.base.get(name)},
             **dict.fromkeys(self.image.secrets, HIDDEN),
+            **self.image.indexes,
             **self.settings,
             **dict(command.settings),
             **{name: value for name, _, value in words},
         }
         for name, value in known.items():
-            if INDEXES.fullmatch(name) and value and value.rstrip("/") not in PYPI:
+            if (INDEXES.fullmatch(name) or name in self.image.indexes) and value and value.rstrip("/") not in PYPI:
                 yield f"{name} {public(value) if '://' in value else value}"
 
     def _other_pip(self, command: Command, verb: str, arguments: Sequence[str | None]) -> Line:
         """Every subcommand but ``install``."""
-        if verb in PIP_QUIET:
+        if verb in PIP_QUIET and not command.writes:
             return _line(command, "no-effect", "it changes nothing")
+        if verb == "config" and (name := next((one for one in arguments if one and OF_INDEX.fullmatch(one)), "")):
+            self.image.indexes[f"pip config {name}"] = arguments[-1] or "…"
+            return _line(command, "not-taken", f"{name}: a recipe on an image names no further index", "index")
         if verb in ("wheel", "download"):
             self.left = True
             why = f"pip {verb} makes files for another step: it needs a wheel method"
@@ -631,7 +698,9 @@ class RunReader:
                     )
         if any(word in ("apply", "am") for word in command.words):
             return self._patch(command)
-        quiet = any(word in ("config", "--version", "rev-parse", "log", "status", "describe") for word in command.words)
+        told = ("--version", "rev-parse", "log", "status", "describe")
+        own = "config" in command.words and not {"--global", "--system"} & {*command.words}
+        quiet = own or any(word in told for word in command.words)
         if quiet and not command.writes:
             return _line(command, "no-effect", "it changes nothing that an image keeps")
         if _git_fetches(command):
@@ -830,6 +899,29 @@ def _compiles(program: str, words: Sequence[str | None]) -> bool:
     python = PYTHON.fullmatch(program) is not None
     script = next((word or "" for word in words[1:] if not (word or "").startswith("-")), "")
     return python and (script.rsplit("/", 1)[-1] == "setup.py" or [*words[1:3]] == ["-m", "build"])
+
+
+def _fetches(command: Command) -> bool:
+    """Whether a program asks a network for what it works with."""
+    words = " ".join(word or "…" for word in command.words)
+    return ONLINE.fullmatch(command.program) is not None and FETCHES.search(words) is not None
+
+
+def _outputs(command: Command) -> Iterator[str]:
+    """Where a program that fetches puts what it fetches; of a path that is not known whole, the folder above."""
+    words = [*command.words]
+    if len(command.written) == len(words):
+        for index, word in enumerate(words):
+            start = command.written[index].strip("\"'").partition("$")[0]
+            words[index] = posixpath.dirname(start) if word is None and start.startswith("/") else word
+    named = False
+    for word, after in pairwise(words):
+        if word and after and OUTPUT.fullmatch(word):
+            named = named or "://" not in after
+            yield "" if "://" in after else after
+    remote = any(word and re.fullmatch(r"-[A-Za-z]*O|--remote-name", word) for word in words)
+    if (command.program == "wget" and not named) or (command.program == "curl" and remote):
+        yield from (word.partition("?")[0].rpartition("/")[2] for word in words if word and "://" in word)
 
 
 def _git_fetches(command: Command) -> bool:

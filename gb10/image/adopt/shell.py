@@ -1,7 +1,8 @@
 """The shell text of a RUN as commands in their order, by the grammar of tree-sitter-bash. Pure: nothing is run.
 
 What always runs, one after the other, is a command of its own. A loop, a condition, a function, a pipe of several
-programs or a choice by ``||`` is one command: ``inner`` are the programs that it names.
+programs or a choice by ``||`` is one command: ``inner`` are the programs that it names. Those of a plain command stand
+in its substitutions, ``$(…)``.
 """
 
 import re
@@ -138,22 +139,23 @@ class _Reader:
             yield self._whole(node, first, last, f"{text} &")
         elif redirects:
             text = self._bytes(node.start_byte, redirects.end_byte)
-            yield self._plain(node, first, self._span(redirects)[1], text, redirects=redirects)
+            yield self._with_inner(node, self._plain(node, first, self._span(redirects)[1], text, redirects=redirects))
         elif node.has_error or node.type == "ERROR":
             yield Command(first=first, last=last, text=text, unread=True)
         elif node.type == "command":
-            yield self._plain(node, first, last, text)
+            yield self._with_inner(node, self._plain(node, first, last, text))
         elif node.type == "redirected_statement":
             body = node.child_by_field_name("body")
             if body is None or body.type != "command" or _goes_on(node):
                 yield self._whole(node, first, last, text)
             else:
-                yield self._plain(body, first, last, text, redirects=node)
+                yield self._with_inner(body, self._plain(body, first, last, text, redirects=node))
         elif node.type in ("declaration_command", "variable_assignment", "variable_assignments"):
             found = [node] if node.type == "variable_assignment" else list(node.children)
             settings = tuple(self._setting(child) for child in found if child.type == "variable_assignment")
             word = (_text(node.children[0]),) if node.type == "declaration_command" else ()
-            yield Command(first=first, last=last, text=text, words=word, settings=settings)
+            inner = tuple(self._inside(node))
+            yield Command(first=first, last=last, text=text, words=word, settings=settings, inner=inner)
         elif node.type in ("test_command", "negated_command", "unset_command"):
             inner = tuple(self._inside(node))
             yield Command(first=first, last=last, text=text, words=("test",), inner=inner)
@@ -162,6 +164,9 @@ class _Reader:
 
     def _whole(self, node: Node, first: int, last: int, text: str) -> Command:
         return Command(first=first, last=last, text=text, whole=True, inner=tuple(self._inside(node)))
+
+    def _with_inner(self, node: Node, command: Command) -> Command:
+        return replace(command, inner=tuple(self._inside(node)))
 
     def _inside(self, node: Node) -> Iterator[Command]:
         """Every plain command below a node; its words have only what was known before the node."""

@@ -152,3 +152,64 @@ def test_an_index_that_a_variable_names_counts(tmp_path: Path, name: str) -> Non
     ):
         assert verdicts(adopted(tmp_path, text)) == [("not-taken", "index")]
     assert verdicts(adopted(tmp_path, f"ENV {name}=\nRUN pip install x")) == [("taken", "")]
+
+
+LOST = "not-taken"
+FOUND: list[tuple[str, list[tuple[str, str]]]] = [
+    # what is fetched, by all ways to name it
+    (
+        "RUN curl -LSso /usr/local/bin/x https://h/y && chmod +x /usr/local/bin/x",
+        [(LOST, "curl"), (LOST, "curl fetches")],
+    ),
+    (
+        "RUN cd /srv && curl -LO https://h/x.sh?a=1 && bash x.sh",
+        [("no-effect", ""), (LOST, "curl"), (LOST, "curl fetches")],
+    ),
+    (
+        "WORKDIR /w\nRUN wget https://h/x.tar.gz && tar -xf x.tar.gz && mv x y && cd y && touch a && cd / && touch /b",
+        [
+            (LOST, "wget"),
+            (LOST, "wget"),
+            (LOST, "unpacked"),
+            ("no-effect", "not taken"),
+            (LOST, "unpacked"),
+            ("mod", ""),
+            ("mod", ""),
+        ],
+    ),
+    (
+        'RUN mkdir -p /var/e && for f in a b; do wget -q -O "/var/e/$f" https://h/$f; done && cp -a /var/e/. /srv/',
+        [("mod", ""), (LOST, "wget"), (LOST, "wget fetches")],
+    ),
+    ('RUN sh -c "$(curl -fsSL https://h/install.sh)" "" -y', [(LOST, "a script of the web")]),
+    ("RUN V=$(curl https://h/v) && touch /v$V && touch /w", [(LOST, "curl"), (LOST, "V is set by"), ("mod", "")]),
+    ("WORKDIR /w\nRUN wget https://h/a.sh; . env/bin/activate", [(LOST, "wget"), (LOST, "reads a file")]),
+    (
+        "WORKDIR /w\nRUN N=x-$(uname -m); wget https://h/$N.tgz && tar -xzf $N.tgz && cp -r $N/* /srv/",
+        [("no-effect", ""), (LOST, "wget"), (LOST, "unpacked"), (LOST, "unpacked")],
+    ),
+    # what needs a network says so
+    ("RUN python -m spacy download en", [("mod", "with a network")]),
+    ("RUN apt-key adv --fetch-keys http://h/k.pub", [("mod", "with a network")]),
+    ("RUN add-apt-repository -y ppa:x/y", [("mod", "with a network")]),
+    ("RUN echo download > /a", [("mod", "it runs in the image")]),
+    # what only seems to change nothing
+    ("RUN git config --global color.ui true", [("mod", "")]),
+    ("RUN git config --get color.ui", [("no-effect", "")]),
+    ("RUN pip freeze > /tmp/c.txt", [("mod", "")]),
+    (
+        "RUN pip config set global.index-url https://h/simple\nRUN pip install x",
+        [(LOST, "index"), (LOST, "https://h/simple")],
+    ),
+    ("RUN DS_BUILD=1 UV_LINK_MODE=copy pip install x", [("taken", "the lock does not set DS_BUILD")]),
+    ("RUN command -v patch && touch /a", [("mod", "beside"), ("mod", "")]),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), FOUND, ids=[text[:60] for text, _ in FOUND])
+def test_what_was_wrong_without_a_word_in_further_dockerfiles(
+    tmp_path: Path, text: str, expected: list[tuple[str, str]]
+) -> None:
+    lines = [line for line in adopted(tmp_path, text).lines if line.instruction == "RUN"]
+    assert [line.verdict for line in lines] == [verdict for verdict, _ in expected], lines
+    assert all(part in line.why for line, (_, part) in zip(lines, expected, strict=True)), lines
