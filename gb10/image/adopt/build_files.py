@@ -16,6 +16,8 @@ MOST_FILES: Final = 10_000
 MOST_BYTES: Final = 256 << 20
 """Of all files that are copied together."""
 DEEPEST: Final = 32
+MOST_DEEP: Final = 2
+"""Of ``**`` in a path: each walks all folders."""
 IGNORED: Final = (".git",)
 FOLDERS: Final = frozenset(("/", "/tmp", "/opt", "/etc", "/root", "/home", "/workspace", "/app", "/usr/local/bin"))  # noqa: S108 - folders that images have
 EXECUTABLE: Final = 0o111
@@ -75,7 +77,7 @@ class BuildFiles:
             pivot = posixpath.normpath(source.partition("/./")[0]) if "/./" in source and parents else ""
             for place in places:
                 into = several or len(places) > 1 or target.endswith("/") or posixpath.normpath(target) in FOLDERS
-                above = posixpath.dirname(posixpath.relpath(place, pivot or ".")) if parents else ""
+                above = posixpath.dirname(posixpath.relpath(place or ".", pivot or ".")) if parents else ""
                 start = posixpath.join(target, above)
                 if parents and (self.root / place).is_dir():
                     start = posixpath.join(start, posixpath.basename(place))
@@ -102,6 +104,8 @@ class BuildFiles:
         parts = [part for part in source.split("/") if part not in ("", ".")]
         if ".." in parts or len(parts) > DEEPEST:
             raise AbsentError(f"{source} leads out of the build context")
+        if deep and parts.count("**") > MOST_DEEP:
+            raise AbsentError(f"{source[:200]} has more than {MOST_DEEP} of `**`")
         found = [""]
         for part in parts:
             wild = any(sign in part for sign in "*?[")

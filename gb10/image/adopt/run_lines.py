@@ -179,7 +179,7 @@ class Image:
             (
                 why
                 for path, why in {**mounts, **self.lost}.items()
-                if re.search(rf"(?<![\w/.-]){re.escape(path)}(?![\w-])", text)
+                if path in text and re.search(rf"(?<![\w/.-]){re.escape(path)}(?![\w-])", text)
             ),
             "",
         )
@@ -233,7 +233,13 @@ class RunReader:
         """The commands that are not taken, with their known variables put in."""
 
     def read(self, commands: Sequence[Command]) -> list[Line]:
-        """A verdict for each command; what goes into a mod is written there as one block."""
+        """A verdict for each command; what goes into a mod is written there as one block.
+
+        When a part cannot be read, what is beside it may be no whole command either.
+        """
+        if any(command.unread for command in commands):
+            self.image.left = True
+            return [_line(command, "unread", "our grammar of shells cannot read all of it") for command in commands]
         found = list[Line]()
         states = list[int]()
         for command in commands:
@@ -312,10 +318,7 @@ class RunReader:
     def _command(self, command: Command) -> Iterator[Line]:
         words = without_prefix(command.words)
         program = (words[0] or "").rsplit("/", 1)[-1] if words else ""
-        if command.unread:
-            self.left = True
-            yield _line(command, "unread", "our grammar of shells cannot read it")
-        elif command.whole:
+        if command.whole:
             yield self._whole(command)
         elif pip := pip_arguments(command.words):
             yield from self._pip(command, *pip)
