@@ -84,6 +84,9 @@ USER root
 COPY . /opt/all/
 COPY --chown=1000:1000 --chmod=0640 one.txt /opt/owned/one.txt
 COPY --link --chmod=755 sub/a.txt /opt/
+RUN mkdir -p /opt/there/one && chmod 700 /opt/there/one
+COPY --chown=7:8 sub /opt/there/
+COPY --chown=7 --chmod=775 sub /opt/new/made/
 WORKDIR /opt/work
 RUN --mount=type=bind,source=fix,target=/var/fix --mount=type=cache,target=/var/cache/mine \\
     --mount=type=bind,source=one.txt,target=/etc/hostid bash /var/fix/fix.sh && echo x > /var/cache/mine/kept && \\
@@ -101,6 +104,7 @@ touch /tmp/scratch/one
 EOF
 SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 RUN rm -rf /tmp/scratch; echo 'a\\tb' > bash
+RUN false; touch goes-on; false && touch not; echo on
 """
 IGNORED = """\
 # a comment
@@ -125,9 +129,9 @@ WHOLE = """
 import pathlib
 for top in ("/opt", "/tmp", "/var/cache", "/var/fix", "/etc/hostid"):
     for path in [pathlib.Path(top), *sorted(pathlib.Path(top).rglob("*"))]:
-        if path.is_file():
+        if path.exists() and not (path.is_dir() and path.name in ("tmp", "cache")):
             about = path.stat()
-            print(path, oct(about.st_mode), about.st_uid, about.st_gid, path.read_text())
+            print(path, oct(about.st_mode), about.st_uid, about.st_gid, path.read_text() if path.is_file() else "")
 """
 
 
@@ -161,6 +165,8 @@ def test_mounts_owners_modes_shells_and_ignored_files_are_what_docker_makes(ctx:
     for gone in ("/opt/all/a.log", "/opt/all/sub/cache/x", "/opt/all/only-root.txt", "/var/cache/mine/kept"):
         assert f"{gone} " not in found
     assert "/opt/owned/one.txt 0o100640 1000 1000" in found
+    assert "/opt/new/made/one/two 0o40775 7 7" in found
+    assert "/opt/work/goes-on " in found
 
 
 @pytest.fixture

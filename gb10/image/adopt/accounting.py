@@ -5,6 +5,7 @@ import re
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import Final
 
 from gb10.containers.reference import is_reference
@@ -12,6 +13,8 @@ from gb10.errors import UsageError
 from gb10.image.adopt.adopted import Adopted, Block, Line, Need, Verdict
 from gb10.image.adopt.build_files import AbsentError, BuildFile, BuildFiles
 from gb10.image.adopt.dockerfile import Dockerfile, Instruction, Stage, expand, too_long
+from gb10.image.adopt.hiding import HIDDEN, hidden, is_secret, is_secret_file
+from gb10.image.adopt.ignore_file import read_rules
 from gb10.image.adopt.run_lines import Image, Mounts, RunReader, finished, is_shell, quoted
 from gb10.image.adopt.shell import Command, parse_commands
 from gb10.image.patches.owners import SITE
@@ -22,11 +25,11 @@ BUILTIN: Final = {"TARGETPLATFORM": "linux/arm64", "TARGETOS": "linux", "TARGETA
 PLATFORMS: Final = ("linux/arm64", "linux/amd64")
 BARE: Final = re.compile(r"(^|/)(cuda|ubuntu|debian|alpine|python|rockylinux|almalinux|fedora|centos|busybox)$")
 """Images that hold no engine, by the last part of their name."""
-SECRET: Final = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY)$", re.IGNORECASE)
 NAME: Final = re.compile(r"[A-Za-z_]\w{,199}", re.ASCII)
 OCTAL: Final = re.compile(r"0?[0-7]{3}")
 ROOT: Final = re.compile(r"(root|0)(:(root|0))?")
 MARKER: Final = "<-\"'"
+SOME: Final = 8
 LONGEST_SETTING: Final = 4096
 LONGEST_PATH: Final = 4096
 """As Linux has it."""
@@ -64,7 +67,7 @@ def account(file: Dockerfile, context: BuildFiles, given: Given, releases: Relea
     Raises UsageError for a stage that is not there.
     """
     reader = _Account(file, context, given, releases)
-    lines = tuple(reader.lines())
+    lines = tuple(_public(tuple(reader.lines())))
     instructions = (*file.before, *(one for stage in file.stages for one in (stage.start, *stage.instructions)))
     image = reader.image
     return Adopted(
@@ -78,9 +81,17 @@ def account(file: Dockerfile, context: BuildFiles, given: Given, releases: Relea
         mods=finished(image.drafts, name),
         wheels=tuple(image.wheels.values()),
         lines=lines,
-        remarks=tuple(reader.remarks),
+        remarks=tuple(hidden(reader.remarks)) if reader.remarks else (),
         instructions=instructions,
     )
+
+
+def _public(lines: Sequence[Line]) -> Iterator[Line]:
+    """The lines without secrets: a NUL parts the texts, and none of theirs has one."""
+    texts = (text.replace("\0", "?") for line in lines for text in (line.text, line.why))
+    shown = hidden(tuple(texts))
+    for line in lines:
+        yield replace(line, text=next(shown), why=next(shown))
 
 
 class _Account:
@@ -89,16 +100,19 @@ class _Account:
     def __init__(self, file: Dockerfile, context: BuildFiles, given: Given, releases: Releases) -> None:
         self.file = file
         self.context = context
+        self.mounted = BuildFiles(context.root, context.rules)
+        """The same files for the mounts of all RUN: they do not count as copied ones."""
         self.given = given
         self.base = given.base
         self.characters = 0
         self.platform = ""
         self.remarks = list[str]()
+        self.secrets = set[str]()
         self.globals: dict[str, str | None] = {**BUILTIN}
         self.before = list(self._global_arguments())
         self.unknown = set[str]()
         """Variables that read one of the base."""
-        self.image = Image(releases=releases, values={}, base=given.environment or {})
+        self.image = Image(releases=releases, values={}, base=given.environment or {}, secrets=self.secrets)
         self.wanted = self._final()
         self.chain = self._chain()
         self.sources = self._copied_from()
@@ -177,7 +191,7 @@ class _Account:
                     known = self.given.arguments.get(name, self._expand(value, beside.values) if equals else None)
                     beside.values[name] = known if known is not None else self.globals.get(name)
             elif one.name == "RUN":
-                RunReader(beside, Mounts()).read(self._commands(one))
+                RunReader(beside, Mounts()).read(self._commands(one, beside.values))
         self.image.wheels |= beside.wheels
 
     def _global_arguments(self) -> Iterator[Line]:
@@ -189,10 +203,18 @@ class _Account:
             for word in one.words:
                 name, equals, value = word.partition("=")
                 known = self.given.arguments.get(name)
-                self.globals[name] = (
-                    known if known is not None else self._expand(value, self.globals) if equals else None
-                )
+                if known is None and equals:
+                    known = self._expand(value, self.globals)
+                self.globals[name] = self._public(name, known)
             yield self._argument(one, self.globals)
+
+    def _public(self, name: str, value: str | None) -> str | None:
+        """A value that a recipe may keep; None for a secret, whose name is noted."""
+        if is_secret(name, HIDDEN if value is None else value):
+            self.secrets.add(name)
+            return None
+        self.secrets.discard(name)
+        return value
 
     def lines(self) -> Iterator[Line]:
         """A verdict for every line, in the order of the Dockerfile."""
@@ -288,10 +310,15 @@ class _Account:
         known = self.given.arguments.get(name)
         if known is None and equals:
             known = self._expand(value, ChainMap(self.image.values, self.globals))
-        self.image.values[name] = known if known is not None else self.globals.get(name)
+        if known is None and name in self.globals:
+            self.image.values[name] = self.globals[name]
+        else:
+            self.image.values[name] = self._public(name, known)
 
     def _argument(self, one: Instruction, values: Mapping[str, str | None]) -> Line:
         names = [word.partition("=")[0] for word in one.words]
+        if secret := next((name for name in names if name in self.secrets), ""):
+            return _line(one, "not-taken", f"{secret} is a secret: no recipe keeps it", "launch")
         absent = [name for name in names if values.get(name) is None]
         if not absent:
             return _line(one, "taken", "its value is put in where it is read")
@@ -310,7 +337,7 @@ class _Account:
             name, _, text = word.partition("=")
             row = next((index for index, line in enumerate(rows) if name in line), 0)
             line = replace(_line(one, "taken", "env"), first=one.first + row, last=one.first + row, text=f"ENV {word}")
-            value = made[name] = self._expand(text, before)
+            value = self._expand(text, before)
             if name == "PATH":
                 self.image.first = self._expand(text.partition(":")[0], before) or ""
             unset = [
@@ -319,17 +346,24 @@ class _Account:
                 if known in before and before[known] is None and known not in self.unknown
             ]
             (self.unknown.add if value is None and not unset else self.unknown.discard)(name)
+            made[name] = value
             if value is None:
                 self.image.env.pop(name, None)
-            if value is None and unset:
+            if value is None and unset and unset[0] in self.secrets:
+                self.secrets.add(name)
+                why = f"{unset[0]} is a secret, which no recipe keeps: give {name} at the start"
+                yield replace(line, verdict="not-taken", why=why, need="launch")
+            elif value is None and unset:
                 why = f"{unset[0]} has no value here: --build-arg {unset[0]}=VALUE"
                 yield replace(line, verdict="not-taken", why=why, need="value")
             elif value is None:
                 why = f"{name} reads a variable of the base, whose config is not here"
                 yield replace(line, verdict="unchecked", why=why, need="base")
-            elif value and SECRET.search(name):
-                why = f"{name} is a secret by its name: give it at the start"
-                yield replace(line, verdict="not-taken", text=f"ENV {name}=…", why=why, need="launch")
+            elif self._public(name, value) is None:
+                made[name] = None
+                self.image.env.pop(name, None)
+                why = f"{name} is a secret: give it at the start"
+                yield replace(line, verdict="not-taken", text=f"ENV {name}={HIDDEN}", why=why, need="launch")
             elif not NAME.fullmatch(name) or len(value) > LONGEST_SETTING or not value.isprintable():
                 yield replace(line, verdict="not-taken", why=f"{name[:80]!a} is no variable that a recipe can have")
             else:
@@ -370,12 +404,41 @@ class _Account:
             yield _line(one, "not-taken", why, "download")
         else:
             try:
-                found = self._inline(one, where) | (self.context.copied(places, where) if places else {})
+                found = self._inline(one, where) | self._copied(one, places, where)
             except AbsentError as error:
                 self.image.lost[posixpath.normpath(where)] = "a file that is not in the folder"
                 yield _line(one, "unchecked", str(error), "lost" if places else "base")
             else:
-                yield self._lay(one, found)
+                yield self._lay(one, found, where)
+
+    def _copied(self, one: Instruction, places: tuple[str, ...], where: str) -> dict[str, BuildFile]:
+        """The files of the build context that a COPY means. Raises AbsentError."""
+        if not places:
+            return {}
+        patterns = [self._expand(value, self.image.values) for name, value in one.options if name == "exclude"]
+        if None in patterns:
+            raise AbsentError("--exclude has no value here: --build-arg NAME=VALUE")
+        try:
+            without = read_rules("\n".join(one for one in patterns if one).encode(), "--exclude")
+        except UsageError as error:
+            raise AbsentError(error.message) from error
+        parents = any(name == "parents" and value in ("", "true") for name, value in one.options)
+        found = self.context.copied(places, where, parents=parents, without=without)
+        return self._without_secrets(one, found, places)
+
+    def _without_secrets(
+        self, one: Instruction, found: Mapping[str, BuildFile], places: Sequence[str]
+    ) -> dict[str, BuildFile]:
+        """The files without those that hold secrets, which are named: one that is copied by its own name stays."""
+        own = {posixpath.normpath(place) for place in places}
+        secret = {path: file for path, file in found.items() if is_secret_file(file.source, file.content)}
+        out = {path for path, file in secret.items() if file.source not in own}
+        for what, some in (("is left out", out), ("is copied as it is", secret.keys() - out)):
+            names = sorted({secret[path].source for path in some})
+            more = f" and {len(names) - SOME} more" if len(names) > SOME else ""
+            if names:
+                self.remarks.append(f"line {one.first}: what may be a secret {what}: {', '.join(names[:SOME])}{more}")
+        return {path: file for path, file in found.items() if path not in out}
 
     def _from_elsewhere(self, one: Instruction, places: Sequence[str], where: str) -> Line:
         """COPY --from: files that a stage makes, or that another image has."""
@@ -406,100 +469,118 @@ class _Account:
             found[path] = BuildFile("", content.encode())
         return found
 
-    def _lay(self, one: Instruction, found: Mapping[str, BuildFile]) -> Line:
-        """Files for the overlay. After a command of a mod they go into the mod, in their place in the order."""
-        mode = one.option("chmod")
+    def _lay(self, one: Instruction, found: Mapping[str, BuildFile], where: str) -> Line:
+        """Files for the overlay. After a command of a mod, and with an owner or a mode of their own, they go into the
+        mod, in their place in the order."""
+        owner, mode = (self._expand(one.option(name), self.image.values) for name in ("chown", "chmod"))
+        if owner is None or mode is None:
+            self.image.lost[posixpath.normpath(where)] = "a file whose owner or mode is not known here"
+            why = f"--{'chown' if owner is None else 'chmod'} has no value here: --build-arg NAME=VALUE"
+            return _line(one, "unchecked", why, "value")
         if OCTAL.fullmatch(mode):
             found = {path: replace(file, executable=bool(int(mode, 8) & 0o111)) for path, file in found.items()}
-        rights = list(self._rights(one, found))
+        before, after = _rights(owner, mode, found, where)
         site = sum(1 for path in found if SITE.match(path))
         what = f"{len(found)} {'file' if len(found) == 1 else 'files'}" + (f", {site} in site-packages" if site else "")
-        if not self.image.drafts:
+        if not self.image.drafts and not after:
             self.image.overlay |= found
-            if rights:
-                self.image.draft(network=False).blocks.append(Block(one.first, one.last, "\n".join(rights)))
-                return _line(one, "mod", f"overlay: {what}; owner and mode by a mod")
             return _line(one, "taken", f"overlay: {what}")
+        why = "laid after the commands before it" if self.image.drafts else "with owner and mode"
         draft = self.image.draft(network=False)
         folder = f"files/{one.first}"
         draft.files |= {f"{folder}{path}": file for path, file in found.items()}
-        text = f'# line {one.first} of the Dockerfile\ncp -a --no-preserve=ownership "$here/{folder}/." /'
-        draft.blocks.append(Block(one.first, one.last, "\n".join([text, *rights])))
+        copy = f'cp -a --no-preserve=ownership "$here/{folder}/." /'
+        text = "\n".join([f"# line {one.first} of the Dockerfile", *before, copy, *after])
+        draft.blocks.append(Block(one.first, one.last, text))
         self.image.added |= found
-        return _line(one, "mod", f"{what}, laid after the commands before it")
-
-    def _rights(self, one: Instruction, found: Mapping[str, BuildFile]) -> Iterator[str]:
-        """Commands for an owner that is not root, and for a mode that no overlay has."""
-        mode = one.option("chmod")
-        owner = self._expand(one.option("chown"), self.image.values) or ""
-        plain = OCTAL.fullmatch(mode) and int(mode, 8) in (0o644, 0o755)
-        paths = " ".join(quoted(path) for path in found)
-        if owner and not ROOT.fullmatch(owner):
-            group = "" if ":" in owner else f":{owner}" if owner.isdecimal() else ":"
-            yield f"chown {quoted(f'{owner}{group}')} {paths}"
-        if mode and not plain:
-            yield f"chmod {quoted(mode)} {paths}"
+        return _line(one, "mod", f"{what}, {why}")
 
     def _run(self, one: Instruction) -> Iterator[Line]:
         if not is_shell(self.image.shell):
             yield _line(one, "not-taken", "SHELL names a shell that is not known here")
             return
-        lines = RunReader(self.image, self._mounts(one)).read(self._commands(one))
+        lines = RunReader(self.image, self._mounts(one)).read(self._commands(one, self.image.values))
         yield from lines or [_line(one, "no-effect", "it has no command")]
 
-    def _commands(self, one: Instruction) -> tuple[Command, ...]:
+    def _commands(self, one: Instruction, known: Mapping[str, str | None]) -> tuple[Command, ...]:
         """The commands of a RUN: of its shell text, of its JSON array, or of its heredoc."""
+        values = {**known, **dict.fromkeys(self.secrets, HIDDEN)}
         if one.exec_form:
-            text = " ".join("'" + word.replace("'", "'\\''") + "'" for word in one.words)
-            return (Command(first=one.first, last=one.last, text=text, words=one.words),)
+            written = tuple(quoted(word) for word in one.words)
+            return (Command(first=one.first, last=one.last, text=" ".join(written), words=one.words, written=written),)
         head = re.match(r"<<-?\s*[\"']?(\w+)[\"']?[ \t]*(.*)\n", one.body)
         if head is None or not one.heredocs:
-            return parse_commands(one.body, one.rows, self.image.values)
+            return parse_commands(one.body, one.rows, values)
         content = one.heredocs[0].content
         if not head[2] and not content.startswith("#!"):
-            return parse_commands(content, one.rows[1:], self.image.values)
+            return parse_commands(content, one.rows[1:], values)
         program = head[2] or content.partition("\n")[0].removeprefix("#!").removeprefix("/usr/bin/env ").strip()
         end = "END_OF_THEIR_TEXT"
         text = f"{program} - <<'{end}'\n{content}{end}"
-        found = parse_commands(text, (one.first, *one.rows[1:], one.last), self.image.values)
+        found = parse_commands(text, (one.first, *one.rows[1:], one.last), values)
         return tuple(replace(command, first=one.first, last=one.last) for command in found)
 
     def _mounts(self, one: Instruction) -> Mounts:
         """What a RUN alone has: files of the build context, folders that no image keeps, and what is not taken."""
-        lost, empty, files = dict[str, str](), list[str](), dict[str, BuildFile]()
-        targets = list[str]()
+        lost, empty, folders = dict[str, str](), set[str](), dict[str, dict[str, BuildFile]]()
         for value in (value for option, value in one.options if option == "mount"):
             parts = dict(part.partition("=")[::2] for part in value.split(","))
             kind, name = parts.get("type", "bind"), parts.get("id") or parts.get("source") or parts.get("src") or ""
             given = next((parts[key] for key in ("target", "dst", "destination") if parts.get(key)), "")
             target = self._expand(given, self.image.values)
             if kind in ("secret", "ssh"):
-                variable = [f"${parts['env']}", f"${{{parts['env']}}}"] if parts.get("env") else []
+                variable = [parts["env"]] if parts.get("env") else []
                 lost |= dict.fromkeys((target or f"/run/secrets/{name}", *variable), "a secret of the build")
                 continue
             place = posixpath.normpath(posixpath.join(self.image.workdir or "", target or ""))
             if target is None or not place.startswith("/") or place == "/":
                 lost[target or given or value] = "a mount whose place is not known here"
-            elif kind in ("cache", "tmpfs") and "from" not in parts:
-                empty.append(place)
+                continue
+            for known in (lost, folders):  # the last one of a place hides those before it
+                known.pop(place, None)
+            empty.discard(place)
+            if kind in ("cache", "tmpfs") and "from" not in parts:
+                empty.add(place)
             elif kind == "bind" and "from" not in parts:
-                source = self._expand(parts.get("source") or parts.get("src") or ".", self.image.values)
-                try:  # a mount reads nothing of what COPY may read
-                    files |= BuildFiles(self.context.root, self.context.rules).copied((source or "",), place)
-                    targets.append(place)
+                source = self._expand(parts.get("source") or parts.get("src") or ".", self.image.values) or ""
+                try:
+                    files = self.mounted.copied((source,), place)
                 except AbsentError as error:
                     lost[place] = f"a mount: {error}"
+                else:
+                    folders[place] = self._without_secrets(one, files, (source,))
             else:
                 lost[place] = f"it reads {'stage ' + parts['from'] if 'from' in parts else kind} by a mount"
-        return Mounts(lost=lost, empty=tuple(empty), targets=tuple(targets), files=files)
+        return Mounts(lost=lost, empty=frozenset(empty), folders=folders)
+
+
+def _rights(owner: str, mode: str, found: Mapping[str, BuildFile], where: str) -> tuple[list[str], list[str]]:
+    """Commands before and after files are laid: for an owner that is not root, and for a mode that no overlay has.
+
+    As Docker does it: a folder that is made for them has the owner, one that is copied has owner and mode.
+    """
+    top = posixpath.normpath(where)
+    above = {str(one) for path in found for one in PurePosixPath(path).parents}
+    copied = sorted(path for path in above if path.startswith(f"{top.rstrip('/')}/"))
+    paths = " ".join(quoted(path) for path in (*copied, *found))
+    before, after = list[str](), list[str]()
+    if owner and not ROOT.fullmatch(owner):
+        group = "" if ":" in owner else f":{owner}" if owner.isdecimal() else ":"
+        whose = quoted(f"{owner}{group}")
+        made = " ".join(quoted(path) for path in sorted(above - {"/", *copied}))
+        if made:
+            make = f'{{ mkdir "$folder" && chown {whose} "$folder"; }}'
+            before.append(f'for folder in {made}; do [ -e "$folder" ] || {make}; done')
+        after.append(f"chown {whose} {paths}")
+    if mode and not (OCTAL.fullmatch(mode) and int(mode, 8) in (0o644, 0o755) and not copied):
+        after.append(f"chmod {quoted(mode)} {paths}")
+    return before, after
 
 
 def _no_plain_copy(one: Instruction, places: Sequence[str]) -> str:
     """Why a COPY or ADD is more than plain files of the build context; empty when it is not."""
     if url := next((place for place in places if "://" in place or place.startswith("git@")), ""):
         return f"{url[:200]} is fetched without a sha256: add the file by COPY"
-    if odd := next((name for name, _ in one.options if name in ("parents", "exclude")), ""):
-        return f"--{odd} is not known here"
     if one.name == "ADD" and any(re.search(r"\.(tar|tgz|tar\.\w+)$", place) for place in places):
         return "ADD unpacks an archive: unpack it in the folder, and COPY that"
     return ""

@@ -5,7 +5,7 @@ import posixpath
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from gb10.errors import UsageError
@@ -16,6 +16,8 @@ MOST_FILES: Final = 10_000
 MOST_BYTES: Final = 256 << 20
 """Of all files that are copied together."""
 DEEPEST: Final = 32
+MOST_DEEP: Final = 2
+"""Of ``**`` in a path: each walks all folders."""
 IGNORED: Final = (".git",)
 FOLDERS: Final = frozenset(("/", "/tmp", "/opt", "/etc", "/root", "/home", "/workspace", "/app", "/usr/local/bin"))  # noqa: S108 - folders that images have
 EXECUTABLE: Final = 0o111
@@ -60,45 +62,62 @@ class BuildFiles:
         self.left = MOST_BYTES
         self.count = 0
 
-    def copied(self, sources: tuple[str, ...], target: str) -> dict[str, BuildFile]:
-        """The files of a COPY by their absolute path in the image. Raises AbsentError."""
+    def copied(
+        self, sources: tuple[str, ...], target: str, *, parents: bool = False, without: tuple[Rule, ...] = ()
+    ) -> dict[str, BuildFile]:
+        """The files of a COPY by their absolute path in the image. Raises AbsentError.
+
+        ``parents``: they keep the folders above them, those behind ``/./`` where a source has it. ``without``: what is
+        left out of each folder that is copied.
+        """
         found: dict[str, BuildFile] = {}
         several = len(sources) > 1
         for source in sources:
-            places = self._matches(source)
+            places = self._matches(source, deep=parents)
+            pivot = posixpath.normpath(source.partition("/./")[0]) if "/./" in source and parents else ""
             for place in places:
                 into = several or len(places) > 1 or target.endswith("/") or posixpath.normpath(target) in FOLDERS
-                found |= self._one(place, target, into=into)
+                above = posixpath.dirname(posixpath.relpath(place or ".", pivot or ".")) if parents else ""
+                start = posixpath.join(target, above)
+                if parents and (self.root / place).is_dir():
+                    start = posixpath.join(start, posixpath.basename(place))
+                found |= self._one(place, start, without, into=into or parents)
         return found
 
-    def _one(self, place: str, target: str, *, into: bool) -> dict[str, BuildFile]:
+    def _one(self, place: str, target: str, without: tuple[Rule, ...], *, into: bool) -> dict[str, BuildFile]:
         """A file, or what is in a folder."""
         start = posixpath.normpath(target)
         if (self.root / place).is_dir():
-            inside = list(self._below(place))
+            inside = {posixpath.relpath(path, place or "."): path for path in self._below(place)}
             if not inside:
                 raise AbsentError(f"{place or '.'} has no file here: a submodule, or all of it is left out")
-            return {
-                posixpath.normpath(f"{start}/{posixpath.relpath(path, place or '.')}"): self.read(path)
-                for path in inside
-            }
-        path = f"{start}/{posixpath.basename(place)}" if into else start
-        return {posixpath.normpath(path): self.read(place)}
+            taken = {name: path for name, path in inside.items() if not is_left_out(name, without)}
+            return {posixpath.normpath(f"{start}/{name}"): self.read(path) for name, path in taken.items()}
+        name = posixpath.basename(place)
+        if is_left_out(name, without):
+            raise AbsentError(f"--exclude means {name}, which is copied by its own name: builders do not agree on it")
+        return {posixpath.normpath(f"{start}/{name}" if into else start): self.read(place)}
 
-    def _matches(self, source: str) -> list[str]:
-        """The paths in the context that a source means; wildcards stay within a folder. Raises AbsentError."""
+    def _matches(self, source: str, *, deep: bool) -> list[str]:
+        """The paths in the context that a source means; wildcards stay within a folder, ``**`` does not when ``deep``.
+        Raises AbsentError."""
         parts = [part for part in source.split("/") if part not in ("", ".")]
         if ".." in parts or len(parts) > DEEPEST:
             raise AbsentError(f"{source} leads out of the build context")
+        if deep and parts.count("**") > MOST_DEEP:
+            raise AbsentError(f"{source[:200]} has more than {MOST_DEEP} of `**`")
         found = [""]
         for part in parts:
             wild = any(sign in part for sign in "*?[")
-            found = [
-                path
-                for folder in found
-                for path in (self._names(folder, part) if wild else [f"{folder}/{part}".lstrip("/")])
-                if self._kind(path) is not None
-            ]
+            if deep and part == "**":
+                found = list(dict.fromkeys(path for folder in found for path in self._folders(folder)))
+            else:
+                found = [
+                    path
+                    for folder in found
+                    for path in (self._names(folder, part) if wild else [f"{folder}/{part}".lstrip("/")])
+                    if self._kind(path) is not None
+                ]
             if len(found) > MOST_FILES:
                 raise AbsentError(f"{source} means more than {MOST_FILES:,} files")
         if not found:
@@ -134,6 +153,13 @@ class BuildFiles:
             what = "a link, and links are not followed" if stat.S_ISLNK(mode) else "no plain file"
             raise AbsentError(f"{path} is {what}")
         return "file"
+
+    def _folders(self, folder: str) -> Iterator[str]:
+        """A folder and those below it that have a file."""
+        above = {posixpath.dirname(path) for path in self._below(folder)}
+        inside = {str(one) for path in above for one in (PurePosixPath(path), *PurePosixPath(path).parents)}
+        yield folder
+        yield from sorted(path for path in inside if path != "." and (not folder or path.startswith(f"{folder}/")))
 
     def _below(self, folder: str, depth: int = 0) -> Iterator[str]:
         """Every file below a folder; raises AbsentError."""

@@ -26,6 +26,10 @@ KEYWORD: Final = re.compile(
 )
 SPACED: Final = re.compile(r"(<<-?)([ \t]+)([\"']?\w+[\"']?)")
 SHELL_FORM: Final = re.compile(r"\s*RUN[ \t]+((?:--[a-z]+=\S+(?:[ \t]|\\\n)+)*)(.*)", re.IGNORECASE | re.DOTALL)
+HEREDOC: Final = re.compile(
+    r"\s*(?:RUN|COPY|ADD)\s(?:[^\n]*\s)?<<-?(?P<quote>[\"']?)(?P<name>[A-Za-z_]\w*)(?P=quote)(?!\S)", re.IGNORECASE
+)
+"""An instruction whose first line begins a text of its own."""
 ENDING: Final = "_instruction"
 SETTINGS: Final = tuple(f"{name}{ENDING}" for name in ("arg", "env", "label"))
 DIRECTIVE: Final = re.compile(rb"\s*#\s*escape\s*=\s*(\S)", re.IGNORECASE)
@@ -175,6 +179,8 @@ def _recovered(node: Node, lines: Sequence[str]) -> Iterator[Instruction]:
             rows = tuple(row + skipped for row in one.rows)
             yield replace(one, first=one.first + skipped, last=one.last + skipped, rows=rows)
         elif text.strip():
+            if (begun := HEREDOC.match(text)) and begun["name"] not in {line.strip() for line in lines[start:]}:
+                raise UsageError(f"the heredoc {begun['name'][:80]} of line {start} has no end")
             yield _shell_form(text, start, end) or Instruction(name="", first=start, last=end, text=text)
 
 
@@ -211,6 +217,8 @@ def _instruction(node: Node, lines: Sequence[str]) -> Instruction:
     kind = node.type.removesuffix(ENDING).upper()
     text = "\n".join(lines[first - 1 : last])
     heredocs = tuple(_heredocs(node))
+    if len(heredocs) < sum(1 for _ in _all(node, "heredoc_marker")):
+        raise UsageError(f"a heredoc of line {first} has no end")
     options = tuple(_options(node))
     array = _first(node, "json_string_array")
     body, rows = _body(node, lines) if kind == "RUN" else ("", ())

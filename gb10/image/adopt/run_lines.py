@@ -9,18 +9,23 @@ from itertools import pairwise
 from typing import Final
 
 from gb10.core.fields import requirement_name
+from gb10.core.secret_kinds import of_kinds
 from gb10.errors import PatchError, UsageError
 from gb10.image.adopt.adopted import Block, Line, ModDraft, Need, Verdict, WheelNeeded
-from gb10.image.adopt.build_files import BuildFile
+from gb10.image.adopt.build_files import FOLDERS, BuildFile
+from gb10.image.adopt.hiding import HIDDEN, is_secret
 from gb10.image.adopt.installs import (
     ARCHIVE,
+    PYPI,
     PYTHON,
+    SETTING,
     Installs,
     Tree,
     apt_packages,
     git_checkout,
     git_clone,
     pip_arguments,
+    public,
     read_install,
     without_prefix,
 )
@@ -72,11 +77,36 @@ PIP_QUIET: Final = ("list", "show", "check", "cache", "freeze", "debug", "inspec
 TOOLS: Final = ("pip", "setuptools", "wheel", "uv", "build")
 """What installs, without a version: an image keeps its own."""
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-PLAIN_PATH: Final = re.compile(r"/[\w./*?+:@%-]+")
-"""A path that a shell reads as it is written, stars and all."""
+INDEXES: Final = re.compile(r"(PIP|UV)_((EXTRA_|DEFAULT_)?INDEX(_URL)?|FIND_LINKS)")
+"""Variables that name where packages come from."""
+SHORT: Final = re.compile(r"[-+][A-Za-z]+")
+"""Options of a shell, of one letter each."""
+UNPACKERS: Final = frozenset(("tar", "bsdtar", "unzip", "7z", "cpio", "ar"))
+WORKERS: Final = frozenset("cp mv rm ln install chmod chown cat sed bash sh dpkg rpm python python3".split())  # noqa: SIM905
+"""Programs whose plain words may be files of the current folder."""
+ONLINE: Final = re.compile(r"python[\d.]*|apt-key|gpg2?|add-apt-repository|spacy|playwright|modelscope|uv")
+FETCHES: Final = re.compile(
+    r"(^|\s)(download|nltk\.downloader|install-deps|(playwright|python) install|add-apt-repository"
+    r"|--fetch-keys|--recv-keys?|--keyserver)(\s|=|$)"
+)
+"""What a program of ONLINE needs a network for."""
+OF_INDEX: Final = re.compile(r"(.*\.)?((extra-|default-)?index(-url)?|find-links)")
+OUTPUT: Final = re.compile(r"-[A-Za-z]*[oOP]|--output|--output-document|--local-dir|-d|-C|--directory")
+KEPT_SETTINGS: Final = re.compile(r"(PIP|UV|HF|PYTHON)_\w+|DEBIAN_FRONTEND|MAX_JOBS|TMPDIR")
+"""Variables before pip that do not change what a wheel holds."""
 STRIP: Final = re.compile(r"-p(\d+)")
 LARGEST_SCRIPT: Final = 1 << 20
 """Bytes of a mod's run.sh."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Shell lines for a mod. ``real``: a command, not only a state. ``part``: commands of one number are joined by
+    ``&&``."""
+
+    text: str
+    real: bool
+    part: int
 
 
 @dataclass(slots=True)
@@ -122,6 +152,10 @@ class Image:
     """Whether something is not taken that a check of the image may look for."""
     removed: set[str] = field(default_factory=set)
     """Packages that a command of a mod removes."""
+    indexes: dict[str, str] = field(default_factory=dict)
+    """What ``pip config`` sets: where packages come from."""
+    secrets: set[str] = field(default_factory=set)
+    """Variables whose value no recipe keeps."""
 
     def file(self, path: str) -> BuildFile | None:
         """A file that the build copied, by its path in the image."""
@@ -145,7 +179,7 @@ class Image:
             (
                 why
                 for path, why in {**mounts, **self.lost}.items()
-                if re.search(rf"(?<![\w/.-]){re.escape(path)}(?![\w-])", text)
+                if path in text and re.search(rf"(?<![\w/.-]){re.escape(path)}(?![\w-])", text)
             ),
             "",
         )
@@ -154,12 +188,20 @@ class Image:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mounts:
     """Paths that are there for one RUN alone. ``lost``: why what reads them is not taken. ``empty``: folders whose
-    content no image keeps. ``files``: of the build context, below ``targets``."""
+    content no image keeps. ``folders``: by their place, the files of the build context that are there."""
 
     lost: Mapping[str, str] = field(default_factory=dict)
-    empty: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ()
-    files: Mapping[str, BuildFile] = field(default_factory=dict)
+    empty: frozenset[str] = frozenset()
+    folders: Mapping[str, Mapping[str, BuildFile]] = field(default_factory=dict)
+
+    @property
+    def files(self) -> dict[str, BuildFile]:
+        """All of them: those of a mount that is in another one's folder hide its own."""
+        found: dict[str, BuildFile] = {}
+        for target in sorted({*self.empty, *self.folders}):
+            found = {path: file for path, file in found.items() if not _below(path, target)}
+            found |= self.folders.get(target, {})
+        return found
 
 
 class RunReader:
@@ -170,13 +212,19 @@ class RunReader:
         self.mounted = mounts
         self.mounts = mounts.lost
         self.folder = image.workdir
-        self.kept = list[tuple[str, bool]]()
-        """Shell lines for the mod; whether one is a command, not only a state."""
+        self.kept = list[Kept]()
+        self.part = 0
         self.left = False
         """Whether something before was not taken: a check of it is not taken either."""
+        self.settings = dict[str, str | None]()
+        """Variables that were set here."""
         self.python = ""
         """The environment of their own that was activated here."""
         self.network = False
+        self.unset = set[str]()
+        """Variables that are not set, as what sets them is not taken."""
+        self.unpacked = set[str | None]()
+        """Folders in which an archive that is not taken would be unpacked."""
         self.gone = list[int]()
         """Places in ``kept`` of packages that are removed."""
         self.cleared = list[tuple[int, str]]()
@@ -185,10 +233,17 @@ class RunReader:
         """The commands that are not taken, with their known variables put in."""
 
     def read(self, commands: Sequence[Command]) -> list[Line]:
-        """A verdict for each command; what goes into a mod is written there as one block."""
+        """A verdict for each command; what goes into a mod is written there as one block.
+
+        When a part cannot be read, what is beside it may be no whole command either.
+        """
+        if any(command.unread for command in commands):
+            self.image.left = True
+            return [_line(command, "unread", "our grammar of shells cannot read all of it") for command in commands]
         found = list[Line]()
         states = list[int]()
         for command in commands:
+            self.part += not command.joined
             for line in self._command(command):
                 self.refused += f"{command.seen}\n" if line.verdict == "not-taken" else ""
                 prepares = line.verdict == "no-effect" and line.need == "lost"
@@ -197,21 +252,21 @@ class RunReader:
         self.image.left |= self.left
         self.gone += [place for place, path in self.cleared if f"{path}/" in self.refused]
         if self.left and self.gone:  # an image without a package, and without what takes its place, is of no use
-            texts = {self.kept[place][0] for place in self.gone}
-            self.kept = [kept for kept in self.kept if kept[0] not in texts]
+            texts = {self.kept[place].text for place in self.gone}
+            self.kept = [kept for kept in self.kept if kept.text not in texts]
             why = "what would take its place is not taken"
             found = [
                 replace(line, verdict="not-taken", why=why, need="lost") if line.text in texts else line
                 for line in found
             ]
-        if any(real for _, real in self.kept) and self.image.user:
+        if any(kept.real for kept in self.kept) and self.image.user:
             why = f"it runs as {self.image.user}: the commands of a mod run as root"
             self.image.left = True
             return [
                 replace(line, verdict="not-taken", why=why) if line.verdict == "mod" or index in states else line
                 for index, line in enumerate(found)
             ]
-        if any(real for _, real in self.kept):
+        if any(kept.real for kept in self.kept):
             self._write(commands)
             found = [
                 replace(line, verdict="mod", why="beside the commands of the mod") if index in states else line
@@ -221,7 +276,7 @@ class RunReader:
 
     def _write(self, commands: Sequence[Command]) -> None:
         """The block of this RUN: a shell of its own, theirs, with the variables that its text reads."""
-        text = "\n".join(text for text, _ in self.kept)
+        text = _joined(self.kept, self.part)
         named = dict.fromkeys(VARIABLE.findall(text))
         exports = [
             f"export {name}={quoted(value)}"
@@ -231,12 +286,12 @@ class RunReader:
             and name not in self.image.base
         ]
         place = quoted(self.image.workdir or "")
-        start = [f"mkdir -p {place}", f"cd {place}"] if self.image.workdir else []
+        start = [f"mkdir -p {place} && cd {place} || exit"] if self.image.workdir else []
         first = commands[0].first if commands else 0
         end = f"END_OF_LINE_{first}"
         while end in text:
             end += "_"
-        shell = f"{_started(self.image.shell)} -e /dev/fd/9 9<<'{end}'"  # dash and bash do not agree on echo
+        shell = f"{_started(self.image.shell)} /dev/fd/9 9<<'{end}'"  # dash and bash do not agree on echo
         draft = self.image.draft(network=self.network)
         before, after = self._set_aside(draft, first)
         block = [f"# line {first} of the Dockerfile", *before, shell, *start, *exports, text, end, *after]
@@ -246,15 +301,15 @@ class RunReader:
     def _set_aside(self, draft: Draft, first: int) -> tuple[list[str], list[str]]:
         """Commands that make the mounts of a RUN, and that put back what was there before."""
         before, after = list[str](), list[str]()
-        for target in (*self.mounted.empty, *self.mounted.targets):
+        targets = sorted({*self.mounted.empty, *self.mounted.folders})  # a folder before what is in it
+        for number, target in enumerate(targets, 1):
             place, aside = quoted(target), quoted(f"{target}.gb10-aside")
             before.append(f"[ ! -e {place} ] || mv {place} {aside}")
             if target in self.mounted.empty:
                 before.append(f"mkdir -p {place}")
             else:
-                folder = f"mounts/{first}"
-                inside = {f"{folder}{path}": file for path, file in self.mounted.files.items()}
-                draft.files |= {path: file for path, file in inside.items() if _below(path, f"{folder}{target}")}
+                folder = f"mounts/{first}-{number}"
+                draft.files |= {f"{folder}{path}": file for path, file in self.mounted.folders[target].items()}
                 before.append(f"mkdir -p {quoted(posixpath.dirname(target))}")
                 before.append(f'cp -a --no-preserve=ownership "$here"/{quoted(f"{folder}{target}")} {place}')
             after.insert(0, f"rm -rf {place}\n[ ! -e {aside} ] || mv {aside} {place}")
@@ -263,13 +318,12 @@ class RunReader:
     def _command(self, command: Command) -> Iterator[Line]:
         words = without_prefix(command.words)
         program = (words[0] or "").rsplit("/", 1)[-1] if words else ""
-        if command.unread:
-            self.left = True
-            yield _line(command, "unread", "our grammar of shells cannot read it")
-        elif command.whole:
+        if command.whole:
             yield self._whole(command)
         elif pip := pip_arguments(command.words):
             yield from self._pip(command, *pip)
+        elif fetching := next((one.program for one in command.inner if one.program in FETCHERS), ""):
+            yield self._fetched_inside(command, fetching, program)
         elif apt := apt_packages(command.words):
             yield self._apt(command, *apt)
         else:
@@ -285,62 +339,104 @@ class RunReader:
         if _compiles(program, words):
             self.left = True
             return _line(command, "not-taken", f"{program} compiles: its result needs a wheel method", "wheel")
-        if program in QUIET and not command.writes:
+        asks = command.program == "command" and command.words[1:2] in (("-v",), ("-V",))
+        if program in QUIET and not command.writes and not asks:
             return _line(command, "no-effect", "it changes nothing")
-        if program in GUARDS and not command.writes:
+        if asks or (program in GUARDS and not command.writes):
             return self._guard(command)
         return known.get(program, self._fetched if program in FETCHERS else self._in_mod)(command)
 
     def _state(self, command: Command, program: str) -> Line:
         """What only changes how the commands after it run."""
+        self.settings |= dict(command.settings)
         if program in ("source", ".") and (path := next(iter(command.arguments), "")):
             place = posixpath.normpath(posixpath.join(self.folder or "", path))
             self.python = next((one for one in self.image.pythons if place == f"{one}/bin/activate"), self.python)
         if program == "cd":
             target = command.arguments[0] if command.arguments else "/root"
+            if target and not target.startswith(("/", ".")) and self.folder in self.unpacked:
+                self._lose(target, "what would be unpacked")
             inside = posixpath.join(self.folder or "", target) if target else ""
             self.folder = posixpath.normpath(inside) if inside.startswith("/") else None
             if target and self.image.lost_in(f"{self.folder or target}/", self.mounts):
                 return _line(command, "no-effect", "a folder of what is not taken")
         if reason := self._blocked(command, check_folder=False):
+            self.unset |= {name for name, _ in command.settings}
             return _line(command, "not-taken", *reason)
-        if self.left and program in ("source", ".") and command.arguments[:1] == (None,):
+        self.unset -= {name for name, _ in command.settings}
+        sourced = command.arguments[:1] if program in ("source", ".") else ("/",)
+        if self.left and not (sourced[:1] and (sourced[0] or "").startswith("/")):
             return _line(command, "not-taken", "it reads a file that what is not taken may make", "lost")
-        self.kept.append((command.text, False))
+        self._keep(command.text)
         return _line(command, "no-effect", "it only prepares the commands beside it", "lost")
 
     def _guard(self, command: Command) -> Line:
         if reason := self._blocked(command):
             return _line(command, "not-taken", f"a check: {reason[0]}", reason[1])
-        self.kept.append((command.text, False))
+        self._keep(command.text)
         return _line(command, "no-effect", "a check that changes nothing", "lost")
+
+    def _keep(self, text: str, *, real: bool = False) -> None:
+        self.kept.append(Kept(text, real, self.part))
 
     def _blocked(self, command: Command, *, check_folder: bool = True) -> tuple[str, Need] | None:
         """Why a command cannot run in a mod."""
         text = command.text if command.stdin is None else f"{command.text}\n{command.stdin}"
         shown = " ".join(word for word in (command.seen, *command.words, *command.writes, *command.reads) if word)
-        place = f" {self.folder}/" if check_folder and self.folder else ""
-        if why := self.image.lost_in(f"{text} {shown}{place}", self.mounts):
+        folder = f" {self.folder}/" if check_folder and self.folder else ""
+        named = "".join(f" {path}/" for path in self._relative(command)) if check_folder else ""
+        if secret := self._secret(command, text):
+            return f"{secret}, which no recipe keeps", "value"
+        if why := self.image.lost_in(f"{text} {shown}{folder}{named}", self.mounts):
             return f"it works on what is not taken: {why}", "lost"
         if (own := self.python or self.image.own_python) and PYTHON.fullmatch(command.program):
             return f"it runs by the Python of {own}, which the Dockerfile makes", "base"
+        unsure = any(self._relative(command, first=1)) or None in command.words[1:]
+        if unsure and self.folder in self.unpacked and command.program in WORKERS | UNPACKERS:
+            return "it works on what is not taken: what would be unpacked", "lost"
+        return self._without_value(command)
+
+    def _secret(self, command: Command, text: str) -> str:
+        """The secret that a command reads or holds; empty when there is none."""
+        if name := next((name for name in VARIABLE.findall(text) if name in self.image.secrets), ""):
+            return f"{name} is a secret"
+        given = [pair for one in (command, *command.inner) for pair in one.settings]
+        held = any(True for _ in of_kinds(text)) or any(is_secret(name, value or "") for name, value in given)
+        return "it holds a secret" if held else ""
+
+    def _without_value(self, command: Command) -> tuple[str, Need] | None:
+        """Why a variable of a command is not set."""
         for name in VARIABLE.findall(command.text):
+            if name in self.unset:
+                return f"{name} is set by what is not taken", "lost"
             if name in self.image.values and self.image.values[name] is None and name not in _set_here(self.kept):
                 return f"{name} has no value here: --build-arg {name}=VALUE", "value"
         return None
 
+    def _relative(self, command: Command, first: int = 0) -> Iterator[str]:
+        """Files of the current folder that a command may name, by their whole path."""
+        for word in (*command.words[first:], *command.reads):
+            if self.folder and word and not word.startswith(("/", "-", "~")) and "://" not in word:
+                yield posixpath.normpath(posixpath.join(self.folder, word))
+
     def _in_mod(self, command: Command, *, network: bool = False, why: str = "it runs in the image") -> Line:
         if reason := self._blocked(command, check_folder=not _names_whole_paths(command)):
             self.left = True
+            if command.program in UNPACKERS:
+                words = [word or "" for word in command.words]
+                into = next((after for word, after in pairwise(words) if word in ("-C", "-d", "--directory")), "")
+                self._lose(into, "what would be unpacked")
+                self.unpacked |= set() if into else {self.folder}
             return _line(command, "not-taken", *reason)
+        network = network or any(_fetches(one) for one in (command, *command.inner))
         checks = PYTHON.fullmatch(command.program) and ("-c" in command.words or command.stdin is not None)
         content = f"{command.text}{command.stdin or ''}"
         reads = IMPORTS.search(content) and not CHANGES.search(content)
         if (self.left or self.image.left) and checks and reads:
             return _line(command, "not-taken", "it checks what is not taken", "lost")
-        if sum(len(text) for text, _ in self.kept) + len(command.text) > LARGEST_SCRIPT:
+        if sum(len(kept.text) for kept in self.kept) + len(command.text) > LARGEST_SCRIPT:
             return _line(command, "not-taken", "the script of the mod would be too long", "lost")
-        self.kept.append((command.text, True))
+        self._keep(command.text, real=True)
         self.network = self.network or network
         return _line(command, "mod", f"{why}, with a network: not locked" if network else why)
 
@@ -396,17 +492,15 @@ class RunReader:
 
     def _lose_writes(self, command: Command) -> None:
         for one in (command, *command.inner):
-            words = [word or "" for word in one.words]
-            for index, word in enumerate(words[:-1]):
-                if word in ("-o", "-O", "--output", "-d", "--local-dir", "-P", "-C", "--directory"):
-                    self._lose(words[index + 1], f"a file that {one.program} fetches")
-            for path in one.writes:
-                self._lose(path or "", f"a file that {one.program or 'it'} writes")
+            for path in _outputs(one):
+                self._lose(path, f"a file that {one.program} fetches")
+            for written in one.writes:
+                self._lose(written or "", f"a file that {one.program or 'it'} writes")
 
     def _lose(self, path: str, why: str) -> None:
         """Note that a path would hold what is not taken."""
         place = posixpath.normpath(posixpath.join(self.folder or "", path)) if path else ""
-        if place.startswith("/") and place not in ("/", "/tmp", "/opt", "/root"):  # noqa: S108 - folders of the image
+        if place.startswith("/") and place not in FOLDERS:
             self.image.lost[place] = why
 
     def _needs(self, tree: Tree) -> None:
@@ -416,28 +510,35 @@ class RunReader:
     def _fetched(self, command: Command) -> Line:
         self.left = True
         self._lose_writes(command)
-        url = next((word for word in command.words if word and "://" in word), "")
-        named = [word for word in command.words if word in ("-o", "-O", "--output", "-P", "--local-dir")]
-        if url and command.program == "wget" and not named:
-            self._lose(url.rpartition("/")[2], "a file that wget fetches")
+        if not any(_outputs(command)) and None in command.words:
+            self.unpacked.add(self.folder)  # a file whose name is not known
         return _line(
             command, "not-taken", f"{command.program} fetches what no lock has: add the file by COPY", "download"
         )
 
+    def _fetched_inside(self, command: Command, fetching: str, program: str) -> Line:
+        """A command with what is fetched put in: a script to run, a value, a word."""
+        self.left = True
+        self._lose_writes(command)
+        self.unset |= {name for name, _ in command.settings}
+        why = f"{fetching} fetches what no lock has"
+        if program in (*SHELLS, "eval"):
+            why = "it runs a script of the web: fetch it, read it, add it as a file"
+        return _line(command, "not-taken", why, "download")
+
     def _apt(self, command: Command, verb: str, packages: Sequence[str | None]) -> Line:
         if verb in APT_QUIET:
-            if any(real for _, real in self.kept) and verb != "update":
-                self.kept.append((command.text, False))
+            if any(kept.real for kept in self.kept) and verb != "update":
+                self._keep(command.text)
             return _line(command, "no-effect", "lists of packages, which an image does not keep", "lost")
         if verb in ("upgrade", "dist-upgrade", "full-upgrade"):
             return _line(command, "not-taken", "it takes whatever is newest on the day of the build", "base")
         why = f"apt {verb} {' '.join(name or '…' for name in packages)}".strip()
-        update = "apt-get update\n" if verb in ("install", "reinstall", "build-dep") else ""
+        update = "apt-get update && " if verb in ("install", "reinstall", "build-dep") else ""
         if reason := self._blocked(command, check_folder=any(name is None or "/" in name for name in packages)):
             self.left = True
             return _line(command, "not-taken", *reason)
-        text = f"{update}{command.text}"
-        self.kept.append((text, True))
+        self._keep(f"{update}{command.text}", real=True)
         self.network = self.network or bool(update)
         return _line(command, "mod", f"{why[:200]}, with a network: not locked" if update else why[:200])
 
@@ -451,8 +552,8 @@ class RunReader:
             yield _line(command, "not-taken", why, "base")
             return
         found = read_install(arguments, partial(self._text, stdin=command.stdin))
-        if found.indexes:
-            where = ", ".join(found.indexes)
+        if indexes := (*found.indexes, *self._indexes(command)):
+            where = ", ".join(dict.fromkeys(indexes))
             why = f"it comes from {where}: a recipe on an image names no further index"
             self.left = True
             yield _line(command, "not-taken", why[:300], "index")
@@ -477,15 +578,36 @@ class RunReader:
             self.image.constraints[requirement_name(text)] = text
         if found.requirements:
             names = ", ".join(found.requirements[:8]) + (", …" if len(found.requirements) > 8 else "")
-            notes = "".join(f"; {note}" for note in found.notes)
+            dropped = [name for name, _ in command.settings if not KEPT_SETTINGS.fullmatch(name)]
+            notes = "".join(
+                f"; {note}" for note in (*found.notes, *(f"the lock does not set {one}" for one in dropped))
+            )
             yield _line(command, "taken", f"requirements: {names}{notes}"[:400])
         elif not (tools or found.trees or found.places or found.problems):
             yield _line(command, "no-effect", "it installs nothing")
 
+    def _indexes(self, command: Command) -> Iterator[str]:
+        """Other indexes than PyPI that variables name."""
+        words = (word.partition("=") for word in command.words if word and SETTING.fullmatch(word))
+        known = {
+            **{name: value for name, value in self.image.values.items() if value != self.image.base.get(name)},
+            **dict.fromkeys(self.image.secrets, HIDDEN),
+            **self.image.indexes,
+            **self.settings,
+            **dict(command.settings),
+            **{name: value for name, _, value in words},
+        }
+        for name, value in known.items():
+            if (INDEXES.fullmatch(name) or name in self.image.indexes) and value and value.rstrip("/") not in PYPI:
+                yield f"{name} {public(value) if '://' in value else value}"
+
     def _other_pip(self, command: Command, verb: str, arguments: Sequence[str | None]) -> Line:
         """Every subcommand but ``install``."""
-        if verb in PIP_QUIET:
+        if verb in PIP_QUIET and not command.writes:
             return _line(command, "no-effect", "it changes nothing")
+        if verb == "config" and (name := next((one for one in arguments if one and OF_INDEX.fullmatch(one)), "")):
+            self.image.indexes[f"pip config {name}"] = arguments[-1] or "…"
+            return _line(command, "not-taken", f"{name}: a recipe on an image names no further index", "index")
         if verb in ("wheel", "download"):
             self.left = True
             why = f"pip {verb} makes files for another step: it needs a wheel method"
@@ -579,7 +701,9 @@ class RunReader:
                     )
         if any(word in ("apply", "am") for word in command.words):
             return self._patch(command)
-        quiet = any(word in ("config", "--version", "rev-parse", "log", "status", "describe") for word in command.words)
+        told = ("--version", "rev-parse", "log", "status", "describe")
+        own = "config" in command.words and not {"--global", "--system"} & {*command.words}
+        quiet = own or any(word in told for word in command.words)
         if quiet and not command.writes:
             return _line(command, "no-effect", "it changes nothing that an image keeps")
         if _git_fetches(command):
@@ -607,7 +731,7 @@ class RunReader:
     def _as_patches(self, command: Command) -> dict[str, bytes] | None:
         """The diffs of ``git apply`` or ``patch``; None when the order or the options of the command must be kept."""
         words = [word or "" for word in without_prefix(command.words)]
-        if self.image.drafts or any(real for _, real in self.kept) or "" in words or command.stdin is not None:
+        if self.image.drafts or any(kept.real for kept in self.kept) or "" in words or command.stdin is not None:
             return None
         values = dict[str, str]()
         files = [path for path in command.reads if path]
@@ -664,19 +788,20 @@ class RunReader:
 
     def _removed(self, command: Command) -> Line:
         """``rm``: of what no image of ours gets, or of files that only the build needed, nothing is left to do."""
-        places, written = list[str](), dict[str, str]()
-        for word in command.arguments:
-            if word is None:
-                return self._in_mod(command)
-            if not word.startswith("-"):
-                places.append(posixpath.normpath(posixpath.join(self.folder or "", word)))
-                written[places[-1]] = word
+        words = without_prefix(command.words)[1:]
+        if None in words:
+            return self._in_mod(command)
+        named = {
+            index: posixpath.normpath(posixpath.join(self.folder or "", word))
+            for index, word in enumerate(words, len(command.words) - len(words))
+            if word and not word.startswith("-")
+        }
         scripts = "\n".join(
-            [*(one.text for draft in self.image.drafts for one in draft.blocks), *(text for text, _ in self.kept)]
+            [*(one.text for draft in self.image.drafts for one in draft.blocks), *(kept.text for kept in self.kept)]
         )
-        made = bool(self.image.drafts) or any(real for _, real in self.kept)
-        open_ones = list[str]()
-        for place in places:
+        made = bool(self.image.drafts) or any(kept.real for kept in self.kept)
+        open_ones = dict[int, str]()
+        for index, place in named.items():
             known = (*self.image.overlay, *self.image.added)
             copied = [path for path in known if path == place or path.startswith(f"{place.rstrip('*')}")]
             if self.image.lost_in(f" {place}/ ", self.mounts) or place in self.image.clones:
@@ -685,18 +810,20 @@ class RunReader:
                 for path in copied:
                     del self.image.overlay[path]
             elif copied or made or not CACHES.fullmatch(place):  # a command of the mod may have made it
-                open_ones.append(place)
+                open_ones[index] = place
         if not open_ones:
             return _line(command, "no-effect", "files that the image does not get")
-        work = any(place.startswith(("/tmp", "/opt", "/root", "/workspace")) for place in open_ones)  # noqa: S108
-        if self.left and work and not any(place in scripts or self.image.file(place) for place in open_ones):
+        work = any(place.startswith(("/tmp", "/opt", "/root", "/workspace")) for place in open_ones.values())  # noqa: S108
+        if self.left and work and not any(place in scripts or self.image.file(place) for place in open_ones.values()):
             return _line(command, "no-effect", "files of what is not taken")
-        paths = [written[place] for place in open_ones]
-        if len(paths) < len(places) and all(PLAIN_PATH.fullmatch(path) for path in paths):
-            command = replace(command, text=f"rm -rf {' '.join(paths)}", words=("rm", "-rf", *paths), seen="")
+        left_out = named.keys() - open_ones.keys()
+        if left_out and len(command.written) == len(command.words):
+            text = " ".join(word for index, word in enumerate(command.written) if index not in left_out)
+            kept = tuple(word for index, word in enumerate(command.words) if index not in left_out)
+            command = replace(command, text=text, words=kept, seen="")
         line = self._in_mod(command)
         if line.verdict == "mod":
-            self.cleared += [(len(self.kept) - 1, place) for place in open_ones]
+            self.cleared += [(len(self.kept) - 1, place) for place in open_ones.values()]
         return line
 
 
@@ -744,10 +871,22 @@ def environment_made(words: Sequence[str | None]) -> str:
     return ""
 
 
+def _joined(kept: Sequence[Kept], last: int) -> str:
+    """The commands as lines that end where they end in Docker: ``&&`` stands where it stood. When the last ones, up to
+    the number ``last``, are left out, those before them do not decide whether the step fails."""
+    rows = list[str]()
+    for one, after in zip(kept, (*kept[1:], None), strict=True):
+        joined = after is not None and after.part == one.part
+        text = f"{{ {one.text}\n}}" if joined and "\n" in one.text else one.text  # it may end with a heredoc
+        rows.append(f"{text} &&" if joined else text)
+    return "\n".join([*rows, *([":"] if kept and kept[-1].part != last else [])])
+
+
 def _started(shell: Sequence[str]) -> str:
-    """The shell of SHELL without its last option, ``-c``."""
-    *words, last = shell
-    return " ".join(_word(word) for word in (*words, last.removesuffix("c")) if word != "-")
+    """The shell of SHELL and its options, without ``-c``."""
+    program, *options = shell
+    shorter = (word.replace("c", "") if word.startswith("-") and word[:2] != "--" else word for word in options)
+    return " ".join(_word(word) for word in (program, *shorter) if word != "-")
 
 
 def _word(text: str) -> str:
@@ -765,6 +904,29 @@ def _compiles(program: str, words: Sequence[str | None]) -> bool:
     return python and (script.rsplit("/", 1)[-1] == "setup.py" or [*words[1:3]] == ["-m", "build"])
 
 
+def _fetches(command: Command) -> bool:
+    """Whether a program asks a network for what it works with."""
+    words = " ".join(word or "…" for word in command.words)
+    return ONLINE.fullmatch(command.program) is not None and FETCHES.search(words) is not None
+
+
+def _outputs(command: Command) -> Iterator[str]:
+    """Where a program that fetches puts what it fetches; of a path that is not known whole, the folder above."""
+    words = [*command.words]
+    if len(command.written) == len(words):
+        for index, word in enumerate(words):
+            start = command.written[index].strip("\"'").partition("$")[0]
+            words[index] = posixpath.dirname(start) if word is None and start.startswith("/") else word
+    named = False
+    for word, after in pairwise(words):
+        if word and after and OUTPUT.fullmatch(word):
+            named = named or "://" not in after
+            yield "" if "://" in after else after
+    remote = any(word and re.fullmatch(r"-[A-Za-z]*O|--remote-name", word) for word in words)
+    if (command.program == "wget" and not named) or (command.program == "curl" and remote):
+        yield from (word.partition("?")[0].rpartition("/")[2] for word in words if word and "://" in word)
+
+
 def _git_fetches(command: Command) -> bool:
     return any(word in ("clone", "fetch", "pull", "submodule", "init", "remote") for word in command.words)
 
@@ -775,9 +937,9 @@ def _matches(name: str, pattern: str) -> bool:
     return re.fullmatch("".join(parts), name) is not None
 
 
-def _set_here(kept: Sequence[tuple[str, bool]]) -> set[str]:
+def _set_here(kept: Sequence[Kept]) -> set[str]:
     """Variables that the kept lines set themselves."""
-    return {name for text, _ in kept for name in re.findall(r"(?:^|\s)([A-Za-z_]\w*)=", text)}
+    return {name for one in kept for name in re.findall(r"(?:^|\s)([A-Za-z_]\w*)=", one.text)}
 
 
 def quoted(text: str) -> str:
@@ -786,5 +948,9 @@ def quoted(text: str) -> str:
 
 
 def is_shell(words: Sequence[str]) -> bool:
-    """Whether SHELL names a shell whose text our grammar reads."""
-    return bool(words) and words[0] in SHELLS
+    """Whether SHELL names a shell whose text our grammar reads, and options alone: one of them is ``-c``."""
+    named = {index + 1 for index, word in enumerate(words) if SHORT.fullmatch(word) and word[-1] in "oO"}
+    options = [word for index, word in enumerate(words) if index and index not in named]
+    plain = all(SHORT.fullmatch(word) or word in ("--norc", "--noprofile", "--posix", "--login") for word in options)
+    command = any(word[0] == "-" and word[1] != "-" and "c" in word for word in options)
+    return plain and command and words[0] in SHELLS and len(words) not in named

@@ -1,7 +1,8 @@
 """The shell text of a RUN as commands in their order, by the grammar of tree-sitter-bash. Pure: nothing is run.
 
 What always runs, one after the other, is a command of its own. A loop, a condition, a function, a pipe of several
-programs or a choice by ``||`` is one command: ``inner`` are the programs that it names.
+programs or a choice by ``||`` is one command: ``inner`` are the programs that it names. Those of a plain command stand
+in its substitutions, ``$(…)``.
 """
 
 import re
@@ -36,7 +37,8 @@ class Command:
     ``words`` are its program and arguments with known variables put in; None for a word that is known only when it
     runs. ``settings``: variables that are set for it, or for what follows (then it has no words). ``stdin``: its
     heredoc. ``writes``: files that its output goes to. ``whole``: it is no plain command, see the module.
-    ``unread``: the grammar could not read it.
+    ``unread``: the grammar could not read it. ``written``: its words as they stand in the text. ``joined``: it stands
+    behind ``&&``, so it runs only when what is before it did not fail.
     """
 
     first: int
@@ -52,6 +54,8 @@ class Command:
     inner: tuple["Command", ...] = ()
     whole: bool = False
     unread: bool = False
+    written: tuple[str, ...] = ()
+    joined: bool = False
 
     @property
     def program(self) -> str:
@@ -78,6 +82,17 @@ def parse_commands(text: str, rows: Sequence[int], values: Mapping[str, str | No
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One of the commands that run one after the other. ``redirects``: the node that has its redirections where the
+    grammar gives them to a whole list. ``behind``: ``&`` is behind it."""
+
+    node: Node
+    redirects: Node | None
+    joined: bool
+    behind: bool
+
+
 class _Reader:
     """One pass over the syntax tree of a text."""
 
@@ -89,9 +104,10 @@ class _Reader:
 
     def commands(self, node: Node) -> Iterator[Command]:
         """What runs one after the other."""
-        for child, redirects in _sequence(node):
-            for found in self._command(child, redirects):
-                one = replace(found, seen=self._seen(found.text))
+        for part in _sequence(node):
+            child = part.node
+            for found in self._command(part):
+                one = replace(found, seen=self._seen(found.text), joined=part.joined)
                 for name, value in one.settings if not one.words or one.program in ("export", "declare") else ():
                     self.values[name] = value
                 yield one
@@ -115,27 +131,31 @@ class _Reader:
                 self.values[_text(one)] = None
             waiting += one.children
 
-    def _command(self, node: Node, redirects: Node | None) -> Iterator[Command]:
+    def _command(self, part: _Part) -> Iterator[Command]:
+        node, redirects = part.node, part.redirects
         first, last = self._span(node)
         text = _text(node)
-        if redirects:
+        if part.behind:
+            yield self._whole(node, first, last, f"{text} &")
+        elif redirects:
             text = self._bytes(node.start_byte, redirects.end_byte)
-            yield self._plain(node, first, self._span(redirects)[1], text, redirects=redirects)
+            yield self._with_inner(node, self._plain(node, first, self._span(redirects)[1], text, redirects=redirects))
         elif node.has_error or node.type == "ERROR":
             yield Command(first=first, last=last, text=text, unread=True)
         elif node.type == "command":
-            yield self._plain(node, first, last, text)
+            yield self._with_inner(node, self._plain(node, first, last, text))
         elif node.type == "redirected_statement":
             body = node.child_by_field_name("body")
-            if body is None or body.type != "command":
+            if body is None or body.type != "command" or _goes_on(node):
                 yield self._whole(node, first, last, text)
             else:
-                yield self._plain(body, first, last, text, redirects=node)
+                yield self._with_inner(body, self._plain(body, first, last, text, redirects=node))
         elif node.type in ("declaration_command", "variable_assignment", "variable_assignments"):
             found = [node] if node.type == "variable_assignment" else list(node.children)
             settings = tuple(self._setting(child) for child in found if child.type == "variable_assignment")
             word = (_text(node.children[0]),) if node.type == "declaration_command" else ()
-            yield Command(first=first, last=last, text=text, words=word, settings=settings)
+            inner = tuple(self._inside(node))
+            yield Command(first=first, last=last, text=text, words=word, settings=settings, inner=inner)
         elif node.type in ("test_command", "negated_command", "unset_command"):
             inner = tuple(self._inside(node))
             yield Command(first=first, last=last, text=text, words=("test",), inner=inner)
@@ -144,6 +164,9 @@ class _Reader:
 
     def _whole(self, node: Node, first: int, last: int, text: str) -> Command:
         return Command(first=first, last=last, text=text, whole=True, inner=tuple(self._inside(node)))
+
+    def _with_inner(self, node: Node, command: Command) -> Command:
+        return replace(command, inner=tuple(self._inside(node)))
 
     def _inside(self, node: Node) -> Iterator[Command]:
         """Every plain command below a node; its words have only what was known before the node."""
@@ -156,15 +179,15 @@ class _Reader:
             waiting += reversed(one.children)
 
     def _plain(self, node: Node, first: int, last: int, text: str, redirects: Node | None = None) -> Command:
-        words = list[str | None]()
+        words, written = list[str | None](), list[str]()
         settings = list[tuple[str, str | None]]()
         for child in node.children:
             if child.type == "variable_assignment":
                 settings.append(self._setting(child))
-            elif child.type == "command_name":
-                words.append(self._word(child.children[0]) if child.children else None)
             elif child.type not in ("herestring_redirect", "file_redirect", "heredoc_redirect", "comment"):
-                words.append(self._word(child))
+                named = child.type == "command_name"
+                words.append(self._word(child.children[0] if named and child.children else child))
+                written.append(_text(child))
         stdin, reads, writes = None, list[str | None](), list[str | None]()
         waiting = [*(redirects.children if redirects else ()), *node.children]
         while waiting:
@@ -176,6 +199,7 @@ class _Reader:
                 place, *more = child.children_by_field_name("destination") or [None]
                 target = self._word(place)
                 words += [self._word(word) for word in more]  # the grammar takes every word behind it for a file
+                written += [_text(word) for word in more]
                 signs = {part.type for part in child.children}
                 if signs & {">", ">>", "&>", "&>>", ">|"}:
                     writes.append(target)
@@ -190,6 +214,7 @@ class _Reader:
             stdin=stdin,
             reads=tuple(reads),
             writes=tuple(one for one in writes if one != "/dev/null"),
+            written=tuple(written),
         )
 
     def _setting(self, node: Node) -> tuple[str, str | None]:
@@ -243,27 +268,47 @@ class _Reader:
         return rows[0], rows[1]
 
 
+def _goes_on(node: Node) -> bool:
+    """Whether other commands stand behind the name of a heredoc, on its line: the grammar gives them to it."""
+    redirects = (child for child in node.children if child.type == "heredoc_redirect")
+    return any(child.type in ("&&", "||", "|", "pipeline", "list") for one in redirects for child in one.children)
+
+
 def _text(node: Node | None) -> str:
     return (node.text or b"").decode("utf-8", "replace") if node else ""
 
 
-def _sequence(node: Node) -> Iterator[tuple[Node, Node | None]]:
-    """The parts of a program, or of a list joined by ``&&``, that run one after the other.
+def _sequence(node: Node) -> Iterator[_Part]:
+    """The parts of a program, or of a list joined by ``&&``.
 
     The grammar gives the redirection at the end of ``a && b < c`` to the whole list, a shell gives it to the last
-    command: beside that one stands the node that has its redirections.
+    command.
     """
-    waiting: list[tuple[Node, Node | None]] = [(child, None) for child in reversed(node.children)]
+    waiting = list(reversed(_parts(node)))
     while waiting:
-        one, redirects = waiting.pop()
-        if one.type in ("comment", *OPERATORS):
-            continue
+        part = waiting.pop()
+        one = part.node
         body = one.child_by_field_name("body") if one.type == "redirected_statement" else None
         joined = body if body and body.type == "list" and body.children[-1].type == "command" else one
         operators = {child.type for child in joined.children if not child.is_named}
-        if joined.type == "list" and operators <= {"&&", ";", "\n"} and not one.has_error:
-            *parts, final = joined.children
-            own = redirects if joined is one else one
-            waiting += [(final, own), *((part, None) for part in reversed(parts))]
+        if joined.type == "list" and operators <= {"&&", ";", "\n"} and not one.has_error and not part.behind:
+            first, *middle, final = _parts(joined)
+            own = part.redirects if joined is one else one
+            waiting += [replace(final, redirects=own), *reversed(middle), replace(first, joined=part.joined)]
         else:
-            yield one, redirects
+            yield part
+
+
+def _parts(node: Node) -> list[_Part]:
+    """The commands among the children of a node, by the operators between them."""
+    found = list[_Part]()
+    operator = ""
+    for child in node.children:
+        if child.type == "&" and found:
+            found[-1] = replace(found[-1], behind=True)
+        if child.type in OPERATORS:
+            operator = child.type
+        elif child.type != "comment":
+            found.append(_Part(child, None, operator == "&&", behind=False))
+            operator = ""
+    return found

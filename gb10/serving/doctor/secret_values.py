@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from gb10.core.secret_kinds import Span
 from gb10.core.secret_names import Level, level_of
 
-Span = tuple[int, int]
 NAME: Final = 80
 """Characters of a name on each side of what it is found by."""
 NEAR: Final = 128

@@ -99,3 +99,20 @@ def test_many_variables_in_many_instructions_are_read_in_time() -> None:
     start = time.process_time()
     assert len(read(text + "ENV Z=$Z\n" * 1_500, {}).env) == 15_001
     assert time.process_time() - start < MOST_SECONDS
+
+
+@pytest.mark.parametrize("text", ["RUN <<EOF\necho\n", "COPY <<'A' <<B /x/\na\nA\n", "RUN <<-E cat > /a\n" * 50])
+def test_a_heredoc_without_end_is_one_error(text: str) -> None:
+    bounded(lambda: read(text), "has no end")
+
+
+def test_many_paths_that_are_lost_are_sought_in_time() -> None:
+    lost = "".join(f"RUN curl -o /srv/f{n} https://h/{n}\n" for n in range(900))
+    start = time.process_time()
+    assert len(read(lost + f"RUN touch {' '.join(f'w{n}' for n in range(60))}\n" * 500).lines) == 1_401
+    assert time.process_time() - start < MOST_SECONDS
+
+
+def test_stages_that_copy_from_each_other_in_a_circle_end() -> None:
+    circle = "FROM a AS x\nCOPY --from=y /a /a\nFROM a AS y\nCOPY --from=x /a /b\nCOPY --from=y /a /b"
+    assert {line.verdict for line in read(circle).lines} == {"other-stage", "taken", "not-taken"}

@@ -36,8 +36,8 @@ from detect_secrets.plugins.high_entropy_strings import Base64HighEntropyString
 
 from gb10.core.linear_regex import LinearPattern, linear
 from gb10.core.secret_names import words_of
-from gb10.serving.doctor.secret_values import Span
 
+Span = tuple[int, int]
 LIBRARY: Final[tuple[ModuleType, ...]] = (
     artifactory,
     aws,

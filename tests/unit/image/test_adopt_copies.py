@@ -1,0 +1,64 @@
+"""What COPY means: the files with their places, owners and modes, as Docker's reference says."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.image.test_adopt import adopted, line_of
+
+FILES = ("one.txt", "d/top.txt", "d/top.md", "d/sub/a.txt", "d/sub/b.md", "d/sub/deep/c.txt", "d/sub2/a.txt")
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Path:
+    for name in FILES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("copy", "paths"),
+    [
+        ("--exclude=*.txt d /x", "sub/a.txt sub/b.md sub/deep/c.txt sub2/a.txt top.md"),
+        ("--exclude=**/*.txt --exclude=top.md d /x/", "sub/b.md"),
+        ("--exclude=sub d /x", "sub2/a.txt top.md top.txt"),
+        ("--exclude=sub --exclude=!sub/a.txt d /x", "sub/a.txt sub2/a.txt top.md top.txt"),
+        ("--exclude=d/sub/a.txt d/sub /x", "a.txt b.md deep/c.txt"),
+        ("--parents d/sub/a.txt one.txt /x", "d/sub/a.txt one.txt"),
+        ("--parents d/sub /x/", "d/sub/a.txt d/sub/b.md d/sub/deep/c.txt"),
+        ("--parents ./d/./sub/a.txt /x/", "sub/a.txt"),
+        ("--parents d/**/a.txt /x", "d/sub/a.txt d/sub2/a.txt"),
+        ("--parents d/./*/a.txt d/./top.md /x/", "sub/a.txt sub2/a.txt top.md"),
+        ("--parents --exclude=*.txt d/sub /x", "d/sub/b.md d/sub/deep/c.txt"),
+        ("--parents=false d/sub/a.txt /x/", "a.txt"),
+    ],
+)
+def test_what_is_left_out_and_which_folders_stay(context: Path, copy: str, paths: str) -> None:
+    found = adopted(context, f"COPY {copy}")
+    assert [path.removeprefix("/x/") for path in sorted(found.overlay)] == paths.split()
+
+
+@pytest.mark.parametrize(
+    ("copy", "why"),
+    [
+        ("--exclude=*.txt one.txt d /x/", "builders do not agree"),
+        ("--exclude=[ d /x", "no pattern"),
+        ("--exclude=$NO d /x", "--build-arg"),
+        ("--parents **/**/**/a.txt /x", "more than 2"),
+    ],
+)
+def test_what_cannot_be_said_is_not_checked(context: Path, copy: str, why: str) -> None:
+    line = line_of(adopted(context, f"COPY {copy}"), "COPY")
+    assert line.verdict == "unchecked"
+    assert why in line.why
+
+
+def test_folders_that_are_copied_or_made_have_the_owner(context: Path) -> None:
+    (mod,) = adopted(context, "COPY --chown=7:8 --chmod=640 d/sub /new/made/").mods
+    made = "for folder in '/new' '/new/made'; do [ -e \"$folder\" ] ||"
+    rows = mod.script.splitlines()
+    assert rows[-4].startswith(made)
+    assert "cp -a" in rows[-3]
+    assert rows[-2].startswith("chown '7:8' '/new/made/deep' '/new/made/a.txt'")
+    assert rows[-1].startswith("chmod '640' '/new/made/deep' '/new/made/a.txt'")

@@ -1,0 +1,215 @@
+"""What a RUN becomes: its commands in a mod end where they end in Docker, with the files that it alone has."""
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from gb10.image.adopt import build_files
+from tests.unit.image.test_adopt import adopted, line_of, verdicts
+
+CLONE = "git clone https://h/src /tmp/src"
+
+
+@pytest.mark.parametrize(
+    ("removal", "kept"),
+    [
+        ("rm -f '/srv/*' /tmp/src", "rm -f '/srv/*'"),
+        ("rm -rf /tmp/src /srv/*", "rm -rf /srv/*"),
+        ('rm -v -- /tmp/src "/srv/a b"', 'rm -v -- "/srv/a b"'),
+        ("sudo rm -r /tmp/src /srv/[ab]?", "sudo rm -r /srv/[ab]?"),
+    ],
+)
+def test_a_removal_keeps_its_options_and_the_words_as_written(tmp_path: Path, removal: str, kept: str) -> None:
+    script = adopted(tmp_path, f"RUN touch /b && {CLONE} && {removal}").mods[0].script
+    assert [line for line in script.splitlines() if "rm " in line] == [kept]
+
+
+def put_aside(tmp_path: Path, mounts: str, before: Mapping[str, str]) -> str:
+    """Run a mod whose mounts are below a folder, and say what the folder holds then."""
+    root = tmp_path / "root"
+    for name, text in before.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text(name)
+    seen = f"find {root} -type f -not -path '*gb10-aside*' | sort > {tmp_path}/seen"
+    (mod,) = adopted(tmp_path, f"RUN {mounts.replace('=/', f'={root}/')} {seen}").mods
+    (tmp_path / "mod").mkdir()
+    for name, file in mod.files.items():
+        (tmp_path / "mod" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mod" / name).write_bytes(file.content)
+    (tmp_path / "mod/run.sh").write_text(mod.script)
+    subprocess.run(["bash", str(tmp_path / "mod/run.sh")], check=True)
+    after = {str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()}
+    assert after == before
+    return (tmp_path / "seen").read_text().replace(f"{root}/", "")
+
+
+@pytest.mark.parametrize(
+    ("mounts", "seen"),
+    [
+        ("--mount=type=cache,target=/a --mount=type=cache,target=/a", "b/two\n"),
+        ("--mount=type=cache,target=/a --mount=source=one,target=/a", "a/one\nb/two\n"),
+        ("--mount=source=one,target=/a --mount=source=two,target=/a", "a/two\nb/two\n"),
+        ("--mount=type=cache,target=/a/in --mount=source=one,target=/a", "a/one\nb/two\n"),
+        ("--mount=source=two,target=/a/in --mount=source=one,target=/a", "a/in/two\na/one\nb/two\n"),
+    ],
+)
+def test_mounts_of_one_place_or_in_each_other_put_back_what_was_there(tmp_path: Path, mounts: str, seen: str) -> None:
+    assert put_aside(tmp_path, mounts, {"a/kept": "1", "a/in/kept": "2", "b/two": "3"}) == seen
+
+
+def test_mounts_share_one_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_files, "MOST_BYTES", 1000)
+    (tmp_path / "big").mkdir()
+    (tmp_path / "big/file").write_bytes(b"x" * 600)
+    found = adopted(tmp_path, "\n".join(["RUN --mount=source=big,target=/big cp /big/file /x"] * 2) + "\nCOPY big /big")
+    assert [(line.instruction, line.verdict) for line in found.lines[1:]] == [
+        ("RUN", "mod"), ("RUN", "not-taken"), ("COPY", "mod"),
+    ]  # fmt: skip
+    assert "copies more than" in found.lines[2].why
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "made"),
+    [
+        ("false; touch a", 0, "a"),
+        ("false && touch a; touch b", 0, "b"),
+        ("false; touch a && touch b && false", 1, "a b"),
+        ("false; echo on", 0, ""),
+        ("touch a && false && echo on", 1, "a"),
+        ("set -e; false; touch a", 1, ""),
+        ("cat <<E > a && false && touch b\nx\nE\ntouch c", 0, "a c"),
+        ("cat <<E > a && touch b && false\nx\nE", 1, "a b"),
+        ("false\ncat <<E > a\nx\nE\ntouch b", 0, "a b"),
+        ("cd sub; touch a; X=1; touch b$X", 0, "sub/a sub/b1"),
+        ("cd nowhere && touch a; touch b", 0, "b"),
+        ("touch a; false || touch b; git clone https://h/a", 0, "a b"),
+        ("for n in 1 2; do false; touch $n; done", 0, "1 2"),
+    ],
+)
+def test_a_command_that_fails_ends_what_it_ends_in_docker(tmp_path: Path, text: str, status: int, made: str) -> None:
+    work = tmp_path / "work"
+    (work / "sub").mkdir(parents=True)
+    plain = text.replace("git clone https://h/a", ":")
+    ran = subprocess.run(["/bin/sh", "-c", plain], cwd=work, check=False, text=True)
+    there = " ".join(sorted(str(path.relative_to(work)) for path in work.rglob("*") if path.is_file()))
+    assert (ran.returncode, there) == (status, made), "not what a shell does"
+    for path in [path for path in work.rglob("*") if path.is_file()]:
+        path.unlink()
+    for form in (f"RUN <<END\n{text}\nEND", *([f"RUN {text}"] if "\n" not in text else [])):
+        found = adopted(tmp_path, f"WORKDIR {work}\n{form}")
+        if not found.mods:
+            assert not made
+            continue
+        ran = subprocess.run(["bash", "-s"], input=found.mods[0].script, cwd=work, check=False, text=True)
+        there = " ".join(sorted(str(path.relative_to(work)) for path in work.rglob("*") if path.is_file()))
+        assert (ran.returncode, there) == (status, made), found.mods[0].script
+
+
+def test_a_command_in_the_background_stays_one(tmp_path: Path) -> None:
+    found = adopted(tmp_path, "RUN serve & sleep 5 && use it")
+    assert "serve &" in found.mods[0].script
+
+
+@pytest.mark.parametrize(
+    ("shell", "start"),
+    [
+        ('["/bin/bash", "-c", "-e"]', "/bin/bash -e /dev/fd/9"),
+        ('["/bin/bash", "-ec"]', "/bin/bash -e /dev/fd/9"),
+        ('["bash", "-o", "pipefail", "-xc"]', "bash -o pipefail -x /dev/fd/9"),
+        ('["/bin/bash"]', ""),
+        ('["/bin/bash", "-c", "exec"]', ""),
+        ('["/bin/bash", "--rcfile", "-c"]', ""),
+    ],
+)
+def test_the_shell_of_the_commands_is_started_as_it_is_named(tmp_path: Path, shell: str, start: str) -> None:
+    found = adopted(tmp_path, f"SHELL {shell}\nRUN touch /a")
+    assert verdicts(found) == [("mod" if start else "not-taken", "")]
+    assert not start or f"{start} 9<<'END_OF_LINE_3'" in found.mods[0].script.splitlines()
+
+
+def test_mode_and_owner_are_read_as_docker_reads_them(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    head = "ARG MODE=750\nARG WHO=app\nARG NONE\n"
+    script = adopted(tmp_path, f"{head}COPY --chmod=$MODE --chown=$WHO:${{WHO}} a /x/a").mods[0].script
+    assert "chmod '750' '/x/a'" in script
+    assert "app:app" in script
+    for option in ("--chmod=$NONE", "--chown=$NONE", "--chown=app:$NONE", "--chown=${OTHER}"):
+        line = line_of(adopted(tmp_path, f"{head}COPY {option} a /x/a"), "COPY")
+        assert (line.verdict, line.need) == ("unchecked", "value")
+        assert option.partition("=")[0] in line.why
+
+
+@pytest.mark.parametrize("name", ["PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_FIND_LINKS"])
+def test_an_index_that_a_variable_names_counts(tmp_path: Path, name: str) -> None:
+    for text in (
+        f"ENV {name}=https://download.pytorch.org/whl\nRUN pip install x",
+        f"RUN {name}=https://h/a pip install x",
+    ):
+        assert verdicts(adopted(tmp_path, text)) == [("not-taken", "index")]
+    assert verdicts(adopted(tmp_path, f"ENV {name}=\nRUN pip install x")) == [("taken", "")]
+
+
+LOST = "not-taken"
+FOUND: list[tuple[str, list[tuple[str, str]]]] = [
+    # what is fetched, by all ways to name it
+    (
+        "RUN curl -LSso /usr/local/bin/x https://h/y && chmod +x /usr/local/bin/x",
+        [(LOST, "curl"), (LOST, "curl fetches")],
+    ),
+    (
+        "RUN cd /srv && curl -LO https://h/x.sh?a=1 && bash x.sh",
+        [("no-effect", ""), (LOST, "curl"), (LOST, "curl fetches")],
+    ),
+    (
+        "WORKDIR /w\nRUN wget https://h/x.tar.gz && tar -xf x.tar.gz && mv x y && cd y && touch a && cd / && touch /b",
+        [
+            (LOST, "wget"),
+            (LOST, "wget"),
+            (LOST, "unpacked"),
+            ("no-effect", "not taken"),
+            (LOST, "unpacked"),
+            ("mod", ""),
+            ("mod", ""),
+        ],
+    ),
+    (
+        'RUN mkdir -p /var/e && for f in a b; do wget -q -O "/var/e/$f" https://h/$f; done && cp -a /var/e/. /srv/',
+        [("mod", ""), (LOST, "wget"), (LOST, "wget fetches")],
+    ),
+    ('RUN sh -c "$(curl -fsSL https://h/install.sh)" "" -y', [(LOST, "a script of the web")]),
+    ("RUN V=$(curl https://h/v) && touch /v$V && touch /w", [(LOST, "curl"), (LOST, "V is set by"), ("mod", "")]),
+    ("WORKDIR /w\nRUN wget https://h/a.sh; . env/bin/activate", [(LOST, "wget"), (LOST, "reads a file")]),
+    (
+        "WORKDIR /w\nRUN N=x-$(uname -m); wget https://h/$N.tgz && tar -xzf $N.tgz && cp -r $N/* /srv/",
+        [("no-effect", ""), (LOST, "wget"), (LOST, "unpacked"), (LOST, "unpacked")],
+    ),
+    # what needs a network says so
+    ("RUN python -m spacy download en", [("mod", "with a network")]),
+    ("RUN apt-key adv --fetch-keys http://h/k.pub", [("mod", "with a network")]),
+    ("RUN add-apt-repository -y ppa:x/y", [("mod", "with a network")]),
+    ("RUN echo download > /a", [("mod", "it runs in the image")]),
+    # what only seems to change nothing
+    ("RUN git config --global color.ui true", [("mod", "")]),
+    ("RUN git config --get color.ui", [("no-effect", "")]),
+    ("RUN pip freeze > /tmp/c.txt", [("mod", "")]),
+    (
+        "RUN pip config set global.index-url https://h/simple\nRUN pip install x",
+        [(LOST, "index"), (LOST, "https://h/simple")],
+    ),
+    ("RUN DS_BUILD=1 UV_LINK_MODE=copy pip install x", [("taken", "the lock does not set DS_BUILD")]),
+    ("RUN command -v patch && touch /a", [("mod", "beside"), ("mod", "")]),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), FOUND, ids=[text[:60] for text, _ in FOUND])
+def test_what_was_wrong_without_a_word_in_further_dockerfiles(
+    tmp_path: Path, text: str, expected: list[tuple[str, str]]
+) -> None:
+    lines = [line for line in adopted(tmp_path, text).lines if line.instruction == "RUN"]
+    assert [line.verdict for line in lines] == [verdict for verdict, _ in expected], lines
+    assert all(part in line.why for line, (_, part) in zip(lines, expected, strict=True)), lines
