@@ -14,12 +14,13 @@ import json
 import re
 import struct
 import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from email.parser import Parser
 from pathlib import Path
 
 from gb10.inside.compile import package
-from gb10.inside.compile.pack_wheel import MACHINES, Wheel, glibc_minor, local_version, pack
+from gb10.inside.compile.pack_wheel import MACHINES, Wheel, glibc_minor, local_version, needed_versions, pack
 from gb10.inside.compile.package_backend import refused
 from gb10.inside.scan.binary import mapped, scan_file
 from gb10.inside.scan.elf import ELF_MAGIC, DamagedError
@@ -30,6 +31,8 @@ INFO = re.compile(r"([^/]+)\.dist-info/")
 BEFORE = ("libtorch_python.so", "libc10.so", "libc10_cuda.so", "libtorch_cpu.so", "libtorch_cuda.so", "libtorch.so")
 """``import torch`` comes first; an extension that needs one of these finds the others, which that one needs."""
 LISTED = 10
+CXXABI = {7: 17, 10: 24, 11: 26, 12: 31, 13: 34, 15: 39}
+"""The first manylinux policy whose libstdc++ has each CXXABI_1.3.N, as pack_wheel.py has it for GLIBCXX."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -235,12 +238,25 @@ def platform_tag(built: Built, options: argparse.Namespace) -> str:
     if (python, abi) == ("py3", "none") and any(".cpython-" in name for name in built.libraries):
         (version,) = {match[1] for name in built.libraries if (match := re.search(r"\.cpython-(\d+)", name))}
         python = abi = f"cp{version}"
-    minor = max(glibc_minor(content, options.machine) for content in built.libraries.values())
+    minor = max(
+        max(glibc_minor(content, options.machine), cxxabi_floor(needed_versions(content)))
+        for content in built.libraries.values()
+    )
     if minor > options.glibc:
         raise refused(f"the wheel needs glibc 2.{minor}, the image has 2.{options.glibc}")
     if platform not in ("any", f"linux_{options.machine}"):
         raise refused(f"the wheel is for {platform}, not linux_{options.machine}")
     return f"{python}-{abi}-manylinux_2_{minor}_{options.machine}"
+
+
+def cxxabi_floor(versions: Iterable[str]) -> int:
+    """The least manylinux minor for the CXXABI among symbol versions; raises SystemExit for one newer than known."""
+    patches = [int(name.rpartition(".")[2]) for name in versions if re.fullmatch(r"CXXABI_1\.3\.\d+", name)]
+    newest = max(patches, default=0)
+    for known, minor in CXXABI.items():
+        if newest <= known:
+            return minor
+    raise SystemExit(f"CXXABI_1.3.{newest} is newer than every known manylinux policy: use an older C++ compiler")
 
 
 def local(version: str, key: str) -> str:

@@ -28,9 +28,15 @@ OF_ANOTHER = (
 ARCHES = ("-gencode", "--generate-code", "-arch", "--gpu-architecture", "-code", "--gpu-code")
 HOST = ("-ccbin", "--compiler-bindir")
 THREADS = ("-t", "--threads")
-EXCHANGED = {"--generate-dependencies-with-compile": ["-MD"], "--compiler-options": ["-Xcompiler"], "-lineinfo": []}
-"""ccache gives up on the first, and takes what follows the second for a source. The third is for profilers, changes no
-instruction, and doubles ptxas' time."""
+EXCHANGED = {
+    "--generate-dependencies-with-compile": ["-MD"],
+    "-dw": ["-c", "-rdc=false"],
+    "--device-w": ["-c", "-rdc=false"],
+    "--compiler-options": ["-Xcompiler"],
+    "-lineinfo": [],
+}
+"""ccache gives up on the first three, and takes what follows the fourth for a source; the others say the same. The last
+is for profilers, changes no instruction, and doubles ptxas' time."""
 TO_PTX = ("-ptx", "--ptx")
 COMPILES = ("-c", "--compile", "-dc", "--device-c", "-dw", "--device-w")
 NATIVE = re.compile(r"-m(?:arch|cpu|tune)=native")

@@ -13,7 +13,7 @@ import pytest
 
 from gb10.image.plan.catalog import ROOT
 from gb10.inside.compile import pack_package, package, package_backend
-from gb10.inside.compile.pack_package import Built, local, placed, platform_tag, read_built
+from gb10.inside.compile.pack_package import Built, cxxabi_floor, local, placed, platform_tag, read_built
 from gb10.inside.compile.pack_wheel import Wheel
 from gb10.inside.compile.package_backend import build_system, check_requirements, check_torch, compile_on_import, load
 from gb10.inside.scan.binary import Binary, Unit
@@ -259,6 +259,23 @@ def test_the_tag_has_the_glibc_that_it_needs_and_a_newer_one_is_refused(library:
     options.glibc = 5
     with pytest.raises(SystemExit, match=r"needs glibc 2\.17, the image has 2\.5"):
         platform_tag(built, options)
+
+
+@pytest.mark.parametrize(
+    ("versions", "minor"),
+    [
+        (("GLIBC_2.38", "GLIBCXX_3.4.30", "CXXABI_1.3.9", "CXXABI_1.3.15"), 39),
+        (("CXXABI_1.3.9", "CXXABI_1.3", "CXXABI_FLOAT128"), 24),
+        (("GLIBC_2.17",), 17),
+    ],
+)
+def test_the_tag_rises_to_the_policy_that_has_its_cxxabi(versions: tuple[str, ...], minor: int) -> None:
+    assert cxxabi_floor(versions) == minor
+
+
+def test_a_cxxabi_newer_than_every_policy_is_refused() -> None:
+    with pytest.raises(SystemExit, match=r"CXXABI_1\.3\.16 is newer than every known"):
+        cxxabi_floor(("CXXABI_1.3.16",))
 
 
 def test_a_wheel_for_every_machine_gets_the_python_of_its_extension(library: Path) -> None:
