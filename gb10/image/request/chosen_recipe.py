@@ -200,7 +200,8 @@ def _json(path: Path, model: str) -> Any:  # noqa: ANN401 - as its author wrote 
     try:
         return json.loads(read_plain_file(path, LARGEST))
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"the {path.name} of {model} is not JSON", where=str(error)[:200]) from error
+        hint = "download the model again, or name a revision whose file is whole: NAME@REVISION"
+        raise UsageError(f"the {path.name} of {model} is not JSON", where=str(error)[:200], hint=hint) from error
 
 
 def _pools(path: Path, model: str) -> bool:
