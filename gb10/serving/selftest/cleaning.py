@@ -28,11 +28,16 @@ PUBLIC: Final = frozenset(
 SITES: Final = ("nvidia.com", "github.com", "pytorch.org", "python.org", "vllm.ai", "huggingface.co")
 """Sites of the public: links to them name nobody."""
 COLOUR: Final = re.compile(r"(?:\x1b|\\x1b|\\u001b|\\033)\[[0-9;]{0,20}[A-Za-z]")
-ESCAPED: Final = re.compile(r"(\\{1,4}[nrt])")
-"""A line's end or a tab inside a text of JSON or Python: words begin after it."""
+ESCAPE: Final = r"(?:[abfnrtv]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})"
+"""A line's end, a tab or another control inside a text of JSON or Python, after its backslash: words begin after it."""
 LOOPBACK: Final = re.compile(r"(?:127\.\d+|0\.0)\.\d+\.\d+")
+NAMESPACE: Final = re.compile(r"(?![Ff][C-Fc-f][0-9A-Fa-f]{2}:)(?:[A-Fa-f][0-9A-Fa-f]*)?(?:::[A-Fa-f][0-9A-Fa-f]*)+")
+"""As C++ writes names (``c10::add``); addresses of networks begin with a digit, or with fc to ff and two digits."""
 OCTET: Final = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
-IPV4: Final = re.compile(rf"(?<![\d.]){OCTET}(?:\.{OCTET}){{3}}(?!\d|\.\d)")
+IPV4: Final = re.compile(
+    rf"(?<![\d.])(?<!==)(?<!ersion )(?<!ersion: ){OCTET}(?:\.{OCTET}){{3}}(?!\d|\.\d|-(?:py|cp)\d)"
+)
+"""A release of a library may have four numbers, too."""
 MAC: Final = re.compile(
     r"(?<![0-9A-Fa-f])(?:(?:[0-9A-Fa-f]{2}[:-]){5,19}[0-9A-Fa-f]{2}|(?:[0-9A-Fa-f]{4}\.){2}[0-9A-Fa-f]{4}"
     r"|(?:[0-9A-Fa-f]{4}:){3}[0-9A-Fa-f]{4}(?!:))(?![0-9A-Fa-f])"
@@ -62,7 +67,11 @@ TOKEN: Final = re.compile(r"hf_[A-Za-z0-9]{20,}")
 WINDOWS: Final = re.compile(r"(?i)(?P<root>\b[a-z]:\\{1,4}users\\{1,4})[^\\\s\"']+")
 HOMES: Final = re.compile(r"(?i)(?P<root>(?:/|%2F)(?:home|users)(?:/|%2F))(?P<user>(?:(?!%2F)[^/\s\"':,;)\\])+)")
 TILDE: Final = re.compile(r"(?<![\w~/.-])~[A-Za-z_][\w.-]{1,31}(?=/)")
-LOGIN: Final = re.compile(r"\b[\w.+-]{1,64}@(?=[\w.-]{1,200})[\w-]{1,63}(?:\.[\w-]{1,63})*(?!\w*/)")
+LOGIN: Final = re.compile(
+    r"\b[\w.+-]{1,64}@(?!sha\d{3}:|0x[0-9a-f]|plt\b|[A-Z]{3,10}_\d)"
+    r"(?=[\w.-]{1,200})[\w-]{1,63}(?:\.[\w-]{1,63})*(?!\w*/)"
+)
+"""Of images, symbols of libraries and addresses in memory the word after @ is no host."""
 NAME: Final = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,62}[A-Za-z0-9_])?"
 USERS: Final = (
     re.compile(rf"(?P<before>\b(?:USER|user|username|LOGNAME|SUDO_USER|login)[\"']?(?:=|: )[\"']?)(?P<name>{NAME})"),
@@ -76,19 +85,35 @@ WHO: Final = re.compile(r"\b[eg]?[ug]id=\d{1,10}\([^()\s]{1,64}\)|\bgroups=(?:\d
 STAMP: Final = r"^(?:\w{3} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT[\d:.,]{8,15}(?:Z|[+-]\d\d:?\d\d)?) "
 SENDER: Final = r"(?= (?:[\w./-]{1,64}\[\d{1,8}\]|kernel|sudo|systemd): )"
 CODE: Final = r"(?!(?:py|so|cc|cpp|cu|cuh|h|hpp|js|json|log|md|rs|toml|txt|yaml)\b)"
+PACKAGES: Final = (
+    *("aiohttp", "asyncio", "concurrent", "cuda", "cutlass", "fastapi", "flashinfer", "gb10", "httpcore", "httpx"),
+    *("importlib", "logging", "mooncake", "multiprocessing", "numba", "numpy", "nvidia", "outlines", "pydantic"),
+    *("ray", "requests", "safetensors", "sglang", "starlette", "tokenizers", "torch", "torchaudio", "torchvision"),
+    *("transformers", "triton", "urllib3", "uvicorn", "vllm", "xgrammar"),
+)
+"""Python's and the engines'."""
+DOMAIN: Final = (
+    r"(?:[a-z]{2}|arpa|biz|cloud|com|corp|dev|edu|gov|home|info|int|intern|internal|intranet|lab|lan|local"
+    r"|localdomain|mil|net|org|private|test)"
+)
+MODULE: Final = rf"(?!(?:{'|'.join(PACKAGES)})\.(?:[A-Za-z][A-Za-z0-9]*\.){{0,6}}(?!{DOMAIN}:)[a-z]{{2,20}}:)"
+"""Not a module of theirs, before the number of its line."""
+BUILTIN: Final = r"(?<!\binproc)(?<!\bipc)(?<!\bunix)(?<!\bmem)(?<!\bshm)"
+"""Schemes of addresses inside of a machine: what follows is no host."""
 HOSTS: Final = (
     re.compile(rf"(?m)(?P<before>{STAMP})(?P<name>{NAME}){SENDER}"),
     re.compile(rf"(?P<before>)(?<![\w.-])(?P<name>{NAME})(?=:\d{{1,7}}:\d{{1,7}} \[\d{{1,3}}\] NCCL )"),
     re.compile(rf"(?P<before>\bLinux )(?P<name>{NAME})(?= \d{{1,2}}\.\d{{1,3}}\.\d)"),
     re.compile(rf"(?i)(?P<before>\b(?:host_?name|node_?name|host)[\"']?(?:=|: ?)[\"']?)(?P<name>{NAME})"),
     re.compile(rf"(?i)(?P<before>\b(?:resolve|connect to) host(?:name)?[ :]{{1,2}}[\"']?)(?P<name>{NAME})"),
-    re.compile(rf"(?P<before>\b[A-Za-z][A-Za-z0-9+.-]{{1,20}}://)(?P<name>{NAME})"),
+    re.compile(rf"(?P<before>\b[A-Za-z][A-Za-z0-9+.-]{{1,20}}{BUILTIN}://)(?P<name>{NAME})"),
     re.compile(
-        rf"(?P<before>)(?<![\w./@-])(?P<name>(?:[A-Za-z0-9-]{{1,63}}\.){{1,6}}{CODE}[a-z]{{2,20}})(?=:\d{{2,5}}(?:/|\b(?!\])))"
+        rf"(?P<before>)(?<![\w./@-]){MODULE}(?P<name>(?:[A-Za-z0-9-]{{1,63}}\.){{1,6}}{CODE}[a-z]{{2,20}})(?=:\d{{2,5}}(?:/|\b(?!\])))"
     ),
     re.compile(r"(?P<before>)(?<![\w./@-])(?P<name>(?:[A-Za-z0-9-]{1,63}\.){1,3}(?:lan|local|localdomain))(?![\w.-])"),
 )
 """As syslog, NCCL, uname, errors and addresses of services write what a machine is called."""
+NUMBER: Final = re.compile(r"\d{1,4}(?:\.\d{1,9})?")
 LEAST: Final = 2
 
 
@@ -102,17 +127,17 @@ class Cleaner:
         words = {one for one in known | parts if len(one) >= LEAST and one.lower() not in PUBLIC}
         self._secrets = tuple(secrets)
         longest = sorted(words, key=len, reverse=True)
-        self._names = (
-            re.compile(rf"(?i)(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, longest))})(?![A-Za-z0-9])")
-            if words
-            else None
-        )
+        name = rf"(?:{'|'.join(map(re.escape, longest))})(?![A-Za-z0-9])"
+        self._names = re.compile(rf"(?i)(?<![A-Za-z0-9]){name}") if words else None
+        known_after = rf"(?!(?i:{name}))" if words else ""  # CORP\robert is a user, and no end of a line
+        self._escaped = re.compile(rf"(\\{{1,4}}{known_after}{ESCAPE})")
 
     def clean(self, text: str) -> str:
         """The text, with a word for what stood there."""
         found = masked(COLOUR.sub("", text), self._secrets)
         found = WINDOWS.sub(r"\g<root><user>", found)
-        return "".join(one if ESCAPED.fullmatch(one) else self._part(one) for one in ESCAPED.split(found))
+        parts = self._escaped.split(found)  # every second one is an escape
+        return "".join(one if at % 2 else self._part(one) for at, one in enumerate(parts))
 
     def _part(self, text: str) -> str:
         """The same of a part in which no end of a line is escaped."""
@@ -145,17 +170,20 @@ class Cleaner:
 
 
 def _address(found: re.Match[str]) -> str:
-    """Loopback addresses stay."""
-    return found[0] if LOOPBACK.fullmatch(found[0]) or found[0] == "::1" else "<address>"
+    """Loopback addresses stay, and names of C++."""
+    stays = LOOPBACK.fullmatch(found[0]) or found[0] == "::1" or NAMESPACE.fullmatch(found[0])
+    return found[0] if stays else "<address>"
 
 
 def _user(found: re.Match[str]) -> str:
-    """A name of everybody's stays."""
-    return found[0] if found["name"].lower() in PUBLIC else f"{found['before']}<user>"
+    """A name of everybody's stays, and a number."""
+    return (
+        found[0] if found["name"].lower() in PUBLIC or NUMBER.fullmatch(found["name"]) else f"{found['before']}<user>"
+    )
 
 
 def _host(found: re.Match[str]) -> str:
-    """A name of everybody's, a public site and what is cleaned stay."""
+    """A name of everybody's, a public site, a number and what is cleaned stay."""
     name = found["name"].lower()
     public = name in PUBLIC or name.startswith("__") or any(f".{name}".endswith(f".{one}") for one in SITES)
-    return found[0] if public or LOOPBACK.fullmatch(name) else f"{found['before']}<host>"
+    return found[0] if public or LOOPBACK.fullmatch(name) or NUMBER.fullmatch(name) else f"{found['before']}<host>"

@@ -6,14 +6,17 @@ import os
 import pwd
 import re
 import socket
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from gb10.core.document import mistakes_of
 from gb10.core.files import digest
 from gb10.core.journal import Journal, head_of
-from gb10.errors import BuildError
+from gb10.errors import BuildError, UsageError
+from gb10.serving.claims.selftest_report import StepOfReport
 from gb10.serving.doctor.masking import secrets_of
 from gb10.serving.selftest.cleaning import Cleaner
 from gb10.serving.selftest.outcome import LONGEST, ImageFacts, MachineFacts, Report, StepReport, step_of
@@ -23,6 +26,7 @@ from gb10.serving.trial.pages import html
 JOURNAL: Final = "steps.jsonl"
 MOST: Final = 4 << 20
 """Characters of a file of evidence; of a longer one, the beginning and the end are kept."""
+OTHER: Final = "begin anew in another folder: --out DIR"
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,80}")
 IDENTITIES: Final = (
@@ -65,7 +69,8 @@ class Folder:
         Raises UsageError for a folder of another job, BuildError when it is full.
         """
         self.path, self._cleaner = path or Path(os.devnull), cleaner
-        cleaned = cleaner.cleaned(dict(job))
+        self._running: str | None = None
+        cleaned = self._values(job)
         if path is None:
             return
         with _writing(path):
@@ -73,34 +78,57 @@ class Folder:
             self._journal = Journal(path / JOURNAL, {"identity": digest(cleaned), **cleaned})
 
     def earlier(self) -> tuple[dict[str, StepReport], dict[str, int]]:
-        """The steps that ended before, and how often each was begun without an end."""
+        """The steps that ended before, and how often each was begun without an end.
+
+        Raises UsageError for a line that is no step of ours.
+        """
         done: dict[str, StepReport] = {}
-        begun: dict[str, int] = {}
-        for line in map(head_of, self._journal.lines):
+        begun: Counter[str] = Counter()
+        for number, line in enumerate(map(head_of, self._journal.lines), 2):
             if isinstance(name := line.get("begun"), str):
-                begun[name] = begun.get(name, 0) + 1
+                begun[name] += 1
             elif isinstance(name := line.get("stopped"), str):
-                begun.pop(name, None)
+                begun[name] = max(0, begun[name] - 1)
             elif isinstance(found := line.get("step"), dict):
-                step = step_of(found)
+                step = self._step_of(found, number)
                 done[step.id] = step
-                begun.pop(step.id, None)
-        return done, begun
+                begun[step.id] = max(0, begun[step.id] - 1)
+        return done, +begun
+
+    def _step_of(self, found: Mapping[str, Any], number: int) -> StepReport:
+        """A step of the journal; those of older releases do not say that somebody asked for them."""
+        document = {"asked": True, **found}
+        if mistakes := mistakes_of(document, StepOfReport):
+            at, text = mistakes[0]
+            where = f"{'.'.join(map(str, at))}: {text}"
+            raise UsageError(
+                f"line {number} of {self.path / JOURNAL} is no step of a self-test", where=where, hint=OTHER
+            )
+        return step_of(document)
 
     def begin(self, step: str) -> None:
         """Note that a step runs: after a reboot one sees in which."""
         with _writing(self.path):
             self._journal.append_object({"begun": step})
+        self._running = step
 
-    def stop(self, step: str) -> None:
-        """Note that the user stopped it: that says nothing about it."""
+    def stop(self) -> None:
+        """Note that the user stopped the step that runs, if one does: that says nothing about it."""
+        if self._running is None:
+            return
         with _writing(self.path):
-            self._journal.append_object({"stopped": step})
+            self._journal.append_object({"stopped": self._running})
+        self._running = None
 
     def end(self, step: StepReport) -> None:
         """Note how it ended."""
         with _writing(self.path):
             self._journal.append_object({"step": self._step(step)})
+        self._running = None
+
+    def _values(self, part: Mapping[str, Any]) -> dict[str, Any]:
+        """A part of ours without names: its keys stay, whatever a machine or a user is called."""
+        return {key: self._cleaner.cleaned(value) for key, value in part.items()}
 
     def _step(self, step: StepReport) -> dict[str, Any]:
         """A step without names: ids and titles are ours, whatever a host is called.
@@ -130,8 +158,8 @@ class Folder:
     def write(self, report: Report) -> dict[str, Any]:
         """report.json, report.html and report.txt; returns the document."""
         document = report.document
-        document["machine"] = self._cleaner.cleaned(document["machine"])
-        document["image"] = self._cleaner.cleaned(document["image"])
+        document["machine"] = self._values(document["machine"])
+        document["image"] = self._values(document["image"]) if report.image else None
         document["steps"] = [self._step(one) for one in report.steps]
         clean = replace(
             report,

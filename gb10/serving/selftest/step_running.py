@@ -76,17 +76,21 @@ def _serves(step: Step, steps: Sequence[Step], done: Mapping[str, StepReport]) -
     return any(step.id in one.after and not _checked(one, done) for one in steps)
 
 
-def _note_sms(scene: Scene, step: StepReport) -> None:
+def _note_sms(scene: Scene, done: Mapping[str, StepReport]) -> None:
     """What an earlier run measured of the machine itself."""
-    count = step.outcome.claims.get("limits.sm-count")
-    if count is not None:
-        scene.machine = replace(scene.machine, sm_count=int(count.value))
+    for step in done.values():
+        count = step.outcome.claims.get("limits.sm-count")
+        if count is not None and isinstance(count.value, int):
+            scene.machine = replace(scene.machine, sm_count=count.value)
 
 
-def _waiting(steps: Sequence[Step], *, quick: bool) -> Iterator[StepReport]:
-    """Steps that did not end, as a report has them whose run was interrupted."""
+def _waiting(steps: Sequence[Step], done: Mapping[str, StepReport], *, quick: bool) -> Iterator[StepReport]:
+    """Steps that did not end, as a report has them whose run was interrupted; what was checked before stays."""
     for one in steps:
-        yield _not_run(one, "interrupted before its end: --resume goes on", quick=quick)
+        if _checked(one, done):
+            yield done[one.id]
+        else:
+            yield _not_run(one, "interrupted before its end: --resume goes on", quick=quick)
 
 
 def _others(unasked: Mapping[str, str], *, quick: bool) -> Iterator[StepReport]:
@@ -116,6 +120,7 @@ def run_steps(
     began, when = time.monotonic(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     done, begun = scene.folder.earlier() if resume else ({}, {})
     found: list[StepReport] = []
+    _note_sms(scene, done)
     scene.wanted = frozenset(one.id for one in steps if not _checked(one, done))
     spare = 0.0  # seconds that starts of servers left of theirs
 
@@ -125,7 +130,7 @@ def run_steps(
             when=when,
             machine=scene.machine,
             image=scene.image,
-            steps=[*found, *_waiting(steps[len(found) :], quick=quick), *_others(unasked, quick=quick)],
+            steps=[*found, *_waiting(steps[len(found) :], done, quick=quick), *_others(unasked, quick=quick)],
             wall_s=time.monotonic() - began,
         )
 
@@ -136,14 +141,14 @@ def run_steps(
                 budget += spare
             if _checked(step, done) and not _serves(step, steps, done):
                 before = done[step.id]
-                _note_sms(scene, before)
                 found.append(before)
                 if show:
                     show(before)
                 continue
             started = time.monotonic()
             scene.evidence = []
-            if begun.get(step.id, 0) >= TWICE:
+            begins = begun.get(step.id, 0) < TWICE
+            if not begins:
                 outcome = unchecked(
                     f"the machine, or this program, ended twice in this step; --step {step.id} and another --out run it"
                 )
@@ -162,13 +167,13 @@ def run_steps(
             if step.id in STARTS:
                 spare = max(0.0, budget - ended.seconds)
             found.append(ended)
-            scene.folder.end(ended)
+            if begins:  # else its ends without a word would be forgotten
+                scene.folder.end(ended)
             if show:
                 show(ended)
             scene.folder.write(report())
     except KeyboardInterrupt:
-        for step in steps[len(found) :][:1]:
-            scene.folder.stop(step.id)
+        scene.folder.stop()
         scene.folder.write(report())
         raise
     finally:

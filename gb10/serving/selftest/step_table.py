@@ -37,7 +37,8 @@ STARTS: Final = ("server", *OTHERS)
 START_S: Final = 600.0
 """Seconds in which the first server must be healthy."""
 AGAIN_S: Final = 165.0
-"""The same for a later one, which finds the kernels of the first in caches, and gets what starts before it left."""
+"""The same for a later one: what the hour has left for it. It leans on what the starts before it leave of theirs:
+docs/selftest.md says how long equal ones may take, whether they find anything in caches or not."""
 
 
 def _step(name: str, need: Need, seconds: tuple[float, float], run: Callable[[Scene], Outcome], title: str) -> Step:
