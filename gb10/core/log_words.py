@@ -42,8 +42,8 @@ ELSEWHERE: Final = re.compile(
     r"^(?P<glog>[IWEF])\d{4} \d\d:\d\d:\d\d",
     re.IGNORECASE,
 )
-"""Where other loggers write the level of a line: as a field (logfmt), in brackets, between bars or dashes, by a "
-"letter."""
+"""Where other loggers write the level of a line: as a field (logfmt), in brackets, between bars or dashes, as a
+letter."""
 AHEAD: Final = 160
 """Characters of a line in which its level is sought."""
 QUIET: Final = ("TRACE", "NOTICE", "V", "DEBUG", "INFO", "WARNING", "WARN", "D", "I", "W")
@@ -80,9 +80,12 @@ def is_remark(line: str) -> bool:
     """Whether the program that wrote a line calls it a warning or less."""
     before, json = PREFIX.match(line), JSON_LEVEL.match(line)
     level = json["level"].upper() if json else next(filter(None, before.groups()), None) if before else None
-    if level is None and (other := ELSEWHERE.search(line[:AHEAD])) and not SAYS.search(line[: other.start()]):
+    raised = RAISED.search(line)
+    said = raised.start() if raised else len(line)  # a level behind an exception is one that it quotes
+    other = ELSEWHERE.search(line[:AHEAD]) if level is None else None
+    if other and other.start() < said and not SAYS.search(line[: other.start()]):
         level = next(filter(None, other.groups())).upper()
-    return " NCCL INFO " in line or level in QUIET
+    return " NCCL INFO " in line[:said] or level in QUIET
 
 
 def _loud(line: str) -> str | None:

@@ -53,11 +53,11 @@ def import_launch(launches: Launches, file: str, wanted: ImportChoices) -> Impor
 
 
 def choose(launches: Launches, file: str, wanted: ImportChoices) -> ContainerLaunch:
-    """The container that starts a server; ``--variant NAME`` names one of several. Raises UsageError."""
+    """The launch that starts a server; ``--variant NAME`` names one of several. Raises UsageError."""
     servers = [one for one in launches.servers if wanted.variant in (None, one.name)]
     names = ", ".join(one.name for one in launches.servers) or "none"
     if len(servers) != 1:
-        found = f"{len(servers)} of its containers start a server" if wanted.variant is None else "it has none so named"
+        found = f"{len(servers)} of its launches start a server" if wanted.variant is None else "it has none so named"
         raise import_error(file, found, f"name one: --variant NAME; servers: {names}")
     if not model_of(servers[0]):
         raise import_error(file, f"the command of {servers[0].name} names no model", "write a recipe by hand")

@@ -1,9 +1,7 @@
 """The ``docker run`` lines of a shell script: options, image and command, with the line of each. Pure."""
 
 import re
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from gb10.models.launches.container_launch import (
@@ -13,19 +11,11 @@ from gb10.models.launches.container_launch import (
     mapped_port,
     with_entrypoint,
 )
+from gb10.models.launches.shell_words import arrays_of, expanded, shell_words, variables, without_comments
 
 START: Final = re.compile(
     r"(?<![\w./-])(?:/(?:[\w.-]{1,40}/){1,5})?(?:docker|podman|nerdctl)\s+(?:container\s+)?(?:run|create)\b"
 )
-SERVER: Final = re.compile(
-    r"(?:(?<=[\n;&|(])|^)[ \t]*(?:\$ )?(?P<before>(?:[A-Za-z_]\w{0,127}=(?:'[^'\n]{0,400}'|\"[^\"\n]{0,400}\"|"
-    r"[^\s'\";&|]{0,400})[ \t]+|"
-    r"(?:exec|nohup|sudo|env|uv run|uvx)[ \t]+){0,20})"
-    r"(?P<call>(?:/[\w./-]{0,120}/)?(?:vllm[ \t]+serve|sglang[ \t]+serve|trtllm-serve|llama-server|"
-    r"python3?(?:\.\d{1,2})?[ \t]+-m[ \t]+(?:vllm\.entrypoints\.openai\.api_server|sglang\.launch_server))(?![\w.-]))",
-    re.MULTILINE,
-)
-"""A server that a shell starts by itself, with variables before it."""
 SWITCHES: Final = frozenset(
     (
         *("-d", "--detach", "-i", "--interactive", "-t", "--tty", "--rm", "--init", "--privileged", "-P"),
@@ -66,149 +56,23 @@ LISTS: Final = {
     "--ulimit": "ulimit",
     "--label": "labels",
 }
-ASSIGNED: Final = re.compile(r"^[ \t]*(?:export[ \t]+|readonly[ \t]+|local[ \t]+)?(\w{1,128})=(.*)$", re.MULTILINE)
-EXPORTED: Final = re.compile(
-    r"^[ \t]*export[ \t]+([A-Za-z_]\w{0,127})=('[^'\n]*'|\"[^\"\n]*\"|[^\s;&|]*)", re.MULTILINE
-)
-BEFORE: Final = re.compile(r"([A-Za-z_]\w{0,127})=('[^'\n]*'|\"[^\"\n]*\"|[^\s'\";&|]*)")
-ARRAY: Final = re.compile(r"^[ \t]*(?:local[ \t]+|declare[ \t]+-a[ \t]+)?(\w{1,128})(\+?)=\(", re.MULTILINE)
-WHOLE: Final = re.compile(r"\$\{(\w{1,128})\[[@*]\]\}")
 MOST: Final = 64
 """Containers of a script."""
-MOST_WORDS: Final = 2000
-"""Words of a call."""
-LONGEST: Final = 64 << 10
-"""Characters of one call."""
 
 
 def docker_runs(text: str) -> tuple[ContainerLaunch, ...]:
     """Every ``docker run`` of a script, in order. What only a shell can know stays as ``$NAME``."""
-    known, arrays = _variables(text), _arrays(text)
+    text = without_comments(text)
+    known, arrays = variables(text), arrays_of(text)
     found: list[ContainerLaunch] = []
     until = 0
     for start in START.finditer(text):
-        if start.start() < until or len(found) >= MOST or _in_comment(text, start.start()):
-            continue
-        words = list(islice(_words(text, start.end()), MOST_WORDS))
-        until = words[-1][1] + len(words[-1][0]) if words else start.end()
-        found.append(_launch(text, start, list(_expanded(words, arrays)), known))
-    return tuple(found)
-
-
-def shell_servers(text: str) -> tuple[ContainerLaunch, ...]:
-    """Every server that a script starts without a container, in order."""
-    known, arrays = _variables(text), _arrays(text)
-    exported = {found[1]: interpolated(found[2].strip("'\""), known) for found in EXPORTED.finditer(text)}
-    found: list[ContainerLaunch] = []
-    for start in islice(SERVER.finditer(text), MOST):
-        if _in_comment(text, start.start("call")):
-            continue
-        placed = _expanded(list(islice(_words(text, start.end()), MOST_WORDS)), arrays)
-        words = (*start["call"].split(), *(interpolated(word, known) for word, _ in placed))
-        line = text.count("\n", 0, start.start("call")) + 1
-        own = {one[1]: one[2].strip("'\"") for one in BEFORE.finditer(start["before"])}
-        written = " ".join(words)[:200]
-        found.append(
-            ContainerLaunch(
-                form="shell",
-                name=f"line-{line}",
-                line=line,
-                words=words,
-                environment={**exported, **own},
-                taken=(Taken(line=line, written=written, became="command"),),
-                lines={"command": line},
-            )
-        )
-    return tuple(found)
-
-
-def _in_comment(text: str, at: int) -> bool:
-    start = text.rfind("\n", 0, at) + 1
-    return text[start:at].lstrip().startswith("#")
-
-
-def _variables(text: str) -> dict[str, str]:
-    """Assignments of plain texts; of a name that is assigned twice nothing is known."""
-    found: dict[str, str] = {}
-    twice = set()
-    for name, value in ASSIGNED.findall(text):
-        try:
-            words = shlex.split(value, comments=True)
-        except ValueError:
-            continue
-        if name in found or len(words) > 1 or any(sign in value for sign in ("$(", "`")):
-            twice.add(name)
-        else:
-            found[name] = interpolated(words[0] if words else "", found)
-    return {name: value for name, value in found.items() if name not in twice}
-
-
-def _arrays(text: str) -> dict[str, list[str]]:
-    """Arrays of plain texts, with what is added to them further down."""
-    found: dict[str, list[str]] = {}
-    until = 0
-    for start in ARRAY.finditer(text):
         if start.start() < until or len(found) >= MOST:
             continue
-        words = list(islice(_words(text, start.end(), ends=")"), MOST_WORDS))
+        words = list(shell_words(text, start.end()))
         until = words[-1][1] + len(words[-1][0]) if words else start.end()
-        texts = [word for word, _ in words]
-        found[start[1]] = [*found.get(start[1], ()), *texts][:MOST_WORDS] if start[2] else texts
-    return found
-
-
-def _expanded(words: Sequence[tuple[str, int]], arrays: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, int]]:
-    for word, at in words:
-        named = WHOLE.fullmatch(word)
-        if named and named[1] in arrays:
-            yield from ((one, at) for one in arrays[named[1]])
-        else:
-            yield word, at
-
-
-def _words(text: str, start: int, ends: str = "\n;&|<>)") -> Iterator[tuple[str, int]]:
-    """The words of a call with the offset of each one's start; up to the end of the call, or a quote without an end."""
-    body = text[start : start + LONGEST]
-    at, last = 0, len(body)
-    while at < last:
-        sign = body[at]
-        if sign == "\\" and body[at + 1 : at + 2] == "\n":
-            at += 2
-        elif sign in " \t\r" or (sign == "\n" and sign not in ends):
-            at += 1
-        elif sign == "#":
-            at = body.find("\n", at) if "\n" in body[at:] else last
-        elif sign in ends or sign in ";&|<>)":
-            return
-        else:
-            end = _end(body, at)
-            if end is None:
-                return
-            try:
-                yield "".join(shlex.split(body[at:end].replace("\\\n", ""))), start + at
-            except ValueError:
-                return
-            at = end
-
-
-def _end(body: str, at: int) -> int | None:
-    """Where a word ends; None where a quotation mark is not closed."""
-    quote = ""
-    while at < len(body):
-        sign = body[at]
-        if quote:
-            if sign == "\\" and quote == '"':
-                at += 1
-            elif sign == quote:
-                quote = ""
-        elif sign in "'\"":
-            quote = sign
-        elif sign == "\\":
-            at += 1
-        elif sign in " \t\r\n;&|<>)":
-            return at
-        at += 1
-    return None if quote else len(body)
+        found.append(_launch(text, start, list(expanded(words, arrays)), known))
+    return tuple(found)
 
 
 def _launch(

@@ -8,8 +8,9 @@ from typing import Final
 
 from gb10.models.launches.compose_services import compose_launches
 from gb10.models.launches.container_launch import ContainerLaunch
-from gb10.models.launches.docker_run_lines import START, docker_runs, shell_servers
+from gb10.models.launches.docker_run_lines import START, docker_runs
 from gb10.models.launches.pod_objects import pod_launches
+from gb10.models.launches.shell_servers import SERVER, shell_servers
 from gb10.models.load.known_keys import KNOWN, closest
 from gb10.models.load.safe_yaml import SafeDocument, UnreadableError, read_yaml
 
@@ -62,10 +63,10 @@ class Launches:
 def launches_of(text: str, file: str) -> Launches | None:
     """What a text is; None for one that is meant as a model recipe, or that no YAML reader takes."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if PurePath(file).suffix.lower() not in YAML:
-        runs = docker_runs(text) or (() if START.search(text) or DIFF.search(text) else shell_servers(text))
-        if runs or START.search(text) or not _is_mapping(text):
-            return Launches(what="a script" if runs else _text_kind(text), found=runs)
+    named_yaml = PurePath(file).suffix.lower() in YAML
+    if not named_yaml and not _is_mapping(text):
+        runs = docker_runs(text) or (() if DIFF.search(text) else shell_servers(text))
+        return Launches(what="a script" if runs else _text_kind(text), found=runs)
     try:
         documents = list(_documents(text))
     except UnreadableError:
@@ -75,7 +76,9 @@ def launches_of(text: str, file: str) -> Launches | None:
         return None
     if len(values) == 1 and isinstance(values[0], Mapping) and _meant_as_recipe(values[0]):
         return None
-    return _named(documents)
+    named = _named(documents)
+    runs = () if named_yaml or named.found else docker_runs(text)
+    return Launches(what="a script", found=runs) if runs else named
 
 
 def _text_kind(text: str) -> str:
@@ -89,10 +92,15 @@ def _text_kind(text: str) -> str:
 
 
 def _is_mapping(text: str) -> bool:
+    """Whether a text is YAML of mappings; a call with JSON in it is none, though YAML reads it as a key and a value."""
     try:
-        return isinstance(read_yaml(text).value, Mapping)
+        values = [one.value for _, one in _documents(text)]
     except UnreadableError:
         return False
+    mappings = [value for value in values if isinstance(value, Mapping)]
+    keys = [str(key) for value in mappings for key in value]
+    called = any(START.search(key) or SERVER.search(key) for key in keys)
+    return bool(mappings) and not called and all(value is None or isinstance(value, Mapping) for value in values)
 
 
 def _documents(text: str) -> Iterator[tuple[int, SafeDocument]]:

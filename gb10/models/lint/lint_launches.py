@@ -24,7 +24,7 @@ def lint_launches(
 ) -> Linted:
     """The findings of every server of a file; a file that is another thing is one row that names it."""
     if not launches.found:
-        reason = f"it is {launches.what}, and not a model recipe or a launch of a container"
+        reason = f"it is {launches.what}, and not a model recipe or a launch of a server"
         return Linted(issues=(), unchecked=(NotChecked(what="file", reason=reason),))
     broken = [issue for one in launches.found if not one.image for issue in launch_issues(one, file)]
     if broken and not launches.servers:

@@ -47,6 +47,24 @@ BARE = {
     "after cd": f"cd /srv && A='b' exec {COMMAND}",
     "a pasted prompt": f"$ A=b {COMMAND}",
     "variables": "export A=b\nP=8356\nvllm serve org/m --port $P --gpu-memory-utilization 0.8",
+    "variables on lines above": f"X=1 \\\nA=b \\\n{COMMAND}",
+    "a condition": f"if true; then A=b {COMMAND}; fi",
+    "a loop": f"while true; do\n  A=b {COMMAND}; done",
+    "a function": f"serve() {{ A=b {COMMAND}; }}",
+    "a command split over lines": f"A=b \\\n  vllm \\\n  serve {ARGUMENTS}",
+    "uv with options": f"A=b uv run --no-sync --with vllm {COMMAND}",
+    "wrappers with options": f"sudo -E -u root A=b nice -n 10 timeout 1h {COMMAND}",
+    "a pipe that takes the errors, too": f"A=b {COMMAND} 2>&1 | tee log",
+    "a container that it replaces": f"# instead of docker run\nA=b {COMMAND} # instead of docker run",
+    "two exports in a line": f"export X=1 A=b\n{COMMAND}",
+    "exports in a row": f"export X=1; export A=b && {COMMAND}",
+    "an export by name": f"A=b\nexport A\n{COMMAND}",
+    "declared": f"declare -x A=b\n{COMMAND}",
+    "all are exported": f"set -a\nA=b\nset +a\nY=1\n{COMMAND}",
+    "an export for a later command": f"export A=b\n{COMMAND}\nexport A=c",
+    "an export that is corrected": f"export A=c\nexport A=b\n{COMMAND}",
+    "an export that is taken back": f"export A=b Z=1\nunset Z\n{COMMAND}",
+    "a value of a value": f"L=b\nA=$L {COMMAND}",
 }
 
 
@@ -55,10 +73,73 @@ def test_a_server_that_a_script_starts_without_a_container(kind: str) -> None:
     launches = launches_of(f"#!/bin/bash\n# vllm serve other\n{BARE[kind]}\n", "start.sh")
     assert launches
     (launch,) = launches.servers
-    assert (launch.form, launch.words, launch.environment) == ("shell", WORDS, {"A": "b"})
+    environment = {name: value for name, value in launch.environment.items() if name != "X"}
+    assert (launch.form, launch.words, environment) == ("shell", WORDS, {"A": "b"})
 
 
-@pytest.mark.parametrize("text", ["echo 'run vllm serve org/m'\n", "pip install vllm\n", "# vllm serve org/m\n"])
+@pytest.mark.parametrize(
+    ("start", "called"),
+    [
+        ("python -u -m", "python -u -m"),
+        ("python3.12 -X dev -um", "python3.12 -X dev -um"),
+        ("exec python3 -m", "python3 -m"),
+    ],
+)
+def test_a_module_that_python_starts_with_options(start: str, called: str) -> None:
+    launches = launches_of(f"{start} vllm.entrypoints.openai.api_server --model org/m\n", "start.sh")
+    assert launches
+    (launch,) = launches.servers
+    assert launch.words == (*called.split(), "vllm.entrypoints.openai.api_server", "--model", "org/m")
+    assert launch.engine == "vllm"
+
+
+@pytest.mark.parametrize("path", ["/opt/v/bin/", "~/v/bin/", "./v/bin/", "$VENV/bin/", "${VENV}/bin/"])
+def test_a_server_by_its_path(path: str) -> None:
+    launches = launches_of(f"exec {path}{COMMAND}\n", "start.sh")
+    assert launches
+    (launch,) = launches.servers
+    assert launch.words == (f"{path}vllm", *WORDS[1:])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export A=$(hostname -I) Z=1",
+        "A=$(hostname -I) \\",
+        "A=`hostname` \\",
+        "if x; then export A=1; else export A=2; fi",
+    ],
+)
+def test_a_variable_that_only_the_shell_knows_is_left_out_with_its_line(line: str) -> None:
+    launches = launches_of(f"#!/bin/sh\n{line}\n{COMMAND}\n", "start.sh")
+    assert launches
+    (launch,) = launches.servers
+    assert "A" not in launch.environment
+    assert [(one.line, one.written) for one in launch.left] == [(2, "A")]
+
+
+def test_each_server_has_the_variables_of_its_own_place() -> None:
+    script = f"export A=1\n{COMMAND} &\nexport A='$2'\nB=\"$A\" {COMMAND}\n"
+    launches = launches_of(script, "start.sh")
+    assert launches
+    assert [one.environment for one in launches.servers] == [{"A": "1"}, {"A": "$2", "B": "$2"}]
+    assert [one.line_of("env.A") for one in launches.servers] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo 'run vllm serve org/m'\n",
+        "pip install vllm\n",
+        "# vllm serve org/m\n",
+        "cd /srv # vllm serve org/m\n",
+        "echo now; echo vllm serve org/m\n",
+        "vllm serve starts a server, and then it listens\n",
+        "vllm serve works.\n",
+        "llama-server is fast\n",
+        "Start it:\nvllm serve, then wait\n",
+    ],
+)
 def test_what_only_names_a_server_starts_none(text: str) -> None:
     launches = launches_of(text, "start.sh")
     assert launches
@@ -188,6 +269,41 @@ RECIPES = (
 )
 
 
+OURS = f"""model: org/m
+container: {IMAGE}
+defaults:
+  port: 8356
+command: |
+  vllm serve {{model}} --port {{port}} --gpu-memory-utilization 0.8
+"""
+
+
+@pytest.mark.parametrize("name", ["m", "m.recipe", "m.txt", "m.yaml"])
+@pytest.mark.parametrize("description", ["", "description: docker run x vllm serve org/m\n"])
+def test_a_recipe_is_one_under_each_name(name: str, description: str, tmp_path: Path) -> None:
+    assert launches_of(description + OURS, name) is None
+    found = {one.code for one in lint_text(description + OURS, tmp_path / name).issues}
+    assert ("no-revision" in found, "missing-placeholder" in found) == (True, False)
+
+
+def test_other_files_of_yaml_are_themselves_without_a_suffix() -> None:
+    shell = ["sh", "-c", f"exec {COMMAND}\n{COMMAND}\n"]
+    compose = launches_of(yaml.safe_dump({"services": {"a": {"image": IMAGE, "command": shell}}}), "compose")
+    assert compose
+    assert compose.what == "a compose file"
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "a", "image": IMAGE, "args": shell}]}}
+    pods = launches_of(f"---\n{yaml.safe_dump(pod)}---\n{yaml.safe_dump(pod)}", "pods")
+    assert pods
+    assert pods.what.startswith("objects of Kubernetes")
+    assert len(pods.found) == 2
+
+
+def test_a_script_of_one_call_with_json_is_no_mapping() -> None:
+    launches = launches_of("vllm serve org/m --speculative-config '{\"n\": 1}'\n", "start.sh")
+    assert launches
+    assert [one.words[-1] for one in launches.servers] == ['{"n": 1}']
+
+
 @pytest.mark.parametrize("text", RECIPES)
 def test_what_is_meant_as_a_recipe_stays_one(text: str) -> None:
     assert launches_of(text, "x.yaml") is None
@@ -313,7 +429,7 @@ def test_of_several_servers_one_is_named(tmp_path: Path, capsys: pytest.CaptureF
     [
         (f"docker run $IMAGE {COMMAND}", "is a variable"),
         (f"docker run {IMAGE} vllm serve --port 1", "names no model"),
-        ("docker run redis", "0 of its containers start a server"),
+        ("docker run redis", "0 of its launches start a server"),
     ],
 )
 def test_what_becomes_no_recipe_has_one_sentence(
@@ -381,6 +497,14 @@ HOSTILE = (
     "A=(\n" * 10_000,
     "A+=(x)\n" * 10_000,
     "docker run " + "$A" * 50_000 + " x",
+    "sudo -a env " * 20_000 + "vllm serve m",
+    "A=1 " * 20_000 + "vllm serve m",
+    "export A=1 " * 20_000 + "\nvllm serve m\n" * 1000,
+    "A=1 \\\n" * 20_000 + "vllm serve m\n" * 1000,
+    "vllm serve m;" * 20_000,
+    "echo vllm serve m " * 20_000,
+    "A=$(" * 20_000 + "vllm serve m",
+    "\"'#" * 20_000 + "vllm serve m",
 )
 
 
