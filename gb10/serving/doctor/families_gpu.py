@@ -350,12 +350,12 @@ def _asked(case: Case) -> int:
 def arch_list_without_this_gpu(case: Case) -> Verdict | None:
     """FlashInfer's check that a GB10 passes, and that fails: it does not know which GPU it compiles for."""
     asked, majors = _asked(case), NO_ARCHS.search(case.text)
-    flashinfer = "flashinfer" in case.text.lower() or "flashinfer" in case.packages
+    caller = _caller(case)
+    flashinfer = "flashinfer" in case.text.lower() or (caller is not None and caller.package == "flashinfer")
     low = asked and asked < OF_FLASHINFER and flashinfer and not OTHER_CHECKS.search(case.text)
     if not case.raised.type or not (low or (majors and "12" in re.findall(r"\d+", majors["majors"]))):
         return None
-    own = next((one for one in reversed(case.raised.frames) if one.package not in ("", "torch")), None)
-    sampler = " VLLM_USE_FLASHINFER_SAMPLER=0 goes on without its sampler." if "sampl" in str(own) else ""
+    sampler = " VLLM_USE_FLASHINFER_SAMPLER=0 goes on without its sampler." if "sampl" in str(caller) else ""
     return Verdict(
         code="arch-list-without-this-gpu",
         meaning=(

@@ -725,6 +725,8 @@ KINDS = (
      "registry-not-reached", "daemon"),
     ('Failed to pull image "ghcr.io/o/m:1": failed to pull and unpack image: dial tcp 1.2.3.4:443: i/o timeout',
      "registry-not-reached", "i/o timeout"),
+    ('Failed to pull image "o/m": Get "https://ghcr.io/v2/": dial tcp: lookup ghcr.io: no such host',
+     "registry-not-reached", "(https://ghcr.io/v2/): no such host"),
     ('Error: Post "http://127.0.0.1:11434/api/chat": dial tcp 127.0.0.1:11434: connect: connection refused',
      "server-not-reached", "http://127.0.0.1:11434/api/chat"),
     ('error: push metrics: Post "http://gateway:9091/metrics": dial tcp: lookup gateway: no such host',
@@ -750,11 +752,12 @@ def test_a_kind_of_error_is_seen_by_its_structure(line: str, code: str, wanted: 
     assert wanted in spoken(one)
 
 
-def test_a_check_of_flash_attention_is_none_of_the_list_of_arches_that_flashinfer_compiles_for() -> None:
+@pytest.mark.parametrize("who", ["FlashAttention", "this kernel"])
+def test_a_check_of_flash_attention_is_none_of_the_list_of_arches_that_flashinfer_compiles_for(who: str) -> None:
     frames = ("vllm/v1/worker/gpu_model_runner.py", "flashinfer/jit/core.py", "flash_attn/flash_attn_interface.py")
     steps = "".join(f'  File "/usr/lib/python3/dist-packages/{file}", line 5, in f\n    g()\n' for file in frames)
     (one,) = found(
-        f"Traceback (most recent call last):\n{steps}RuntimeError: FlashAttention only supports Ampere GPUs or newer.\n"
+        f"Traceback (most recent call last):\n{steps}RuntimeError: {who} only supports Ampere GPUs or newer.\n"
     )
     assert one.code == "kernel-without-this-arch"
     assert "nvcc" not in spoken(one)
