@@ -444,6 +444,8 @@ TYPES: Final = re.compile(
     r"[\[({](?P<these>[^\])}\n]{2,200})"
 )
 OF_CACHE: Final = re.compile(r"kv_|kv cache|cache|mla\b", re.I)
+OF_CALCULATION: Final = re.compile(r"activation|weight|input|output|hidden|gemm|linear", re.I)
+FP8: Final = re.compile(r"(?:fp|float)8")
 
 
 def data_type_not_taken(case: Case) -> Verdict | None:
@@ -451,11 +453,12 @@ def data_type_not_taken(case: Case) -> Verdict | None:
     found = TYPES.search(case.text)
     if found is None or "quantization method" in case.text:
         return None
-    given, these = found["given"].removeprefix("torch."), found["these"].replace("torch.", "").replace("'", "")
+    given, these = found["given"].removeprefix("torch."), re.sub(r"torch\.|['\\]", "", found["these"])
     of = f" ({found['what'].strip()})" if found["what"] else ""
     cache = case.scan.start.option("kv_cache_dtype")
     now = f" (now {cache})" if cache else ""
-    if OF_CACHE.search(case.text) or cache not in (None, "auto") or given.startswith("fp8"):
+    calculated = OF_CALCULATION.search(of) or (OF_CALCULATION.search(case.text) and not OF_CACHE.search(case.text))
+    if not calculated and (OF_CACHE.search(case.text) or FP8.match(given) or given == cache):
         kind = "It is the type of the KV cache, or of values that are put into it."
         todo = (
             f"--kv-cache-dtype auto{now} or one of {these}, as the release calls them (fp8_e4m3, fp8_e5m2); or another "

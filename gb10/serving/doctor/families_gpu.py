@@ -323,8 +323,10 @@ NO_ARCHS: Final = re.compile(
     r"[Nn]o supported (?:CUDA |GPU )?arch\w* (?:were |was )?found for major versions? \[?(?P<majors>[\d, ]+)"
 )
 OWN: Final = 121
-
-
+OF_FLASHINFER: Final = 90
+"""FlashInfer's check of the arches that it compiles for asks for less than this; its kernels' own checks name more."""
+OTHER_CHECKS: Final = re.compile(r"flash[_-]?attn|Flash ?Attention|\bFA[234]\b|trt-?llm|deep_?gemm|flash_?mla", re.I)
+"""Libraries whose checks say "or newer" and let families through that they list one by one."""
 NOT_BEYOND: Final = re.compile(
     r"(?:not|n't|un)[ -]?(?:yet )?(?:support|implement|work|run|available)\w{0,4}[^.\n]{0,40}$", re.I
 )
@@ -338,15 +340,22 @@ def _least(found: re.Match[str]) -> int:
     return int((found["least"] or found["most"]).replace(".", ""))
 
 
+def _asked(case: Case) -> int:
+    """The capability, times ten, that a check asks for and a GB10 has; 0 where none does."""
+    least = MINIMUM.search(case.text)
+    number = _least(least) if least and not NOT_BEYOND.search(case.text[: least.start()]) else 0
+    return number if 30 <= number < OWN else 0
+
+
 def arch_list_without_this_gpu(case: Case) -> Verdict | None:
-    """A check that a GB10 passes, and that fails: the program does not know which GPU it compiles for."""
-    least, majors = MINIMUM.search(case.text), NO_ARCHS.search(case.text)
-    number = _least(least) if least else 0
-    low = least is not None and 30 <= number < OWN and not NOT_BEYOND.search(case.text[: least.start()])
+    """FlashInfer's check that a GB10 passes, and that fails: it does not know which GPU it compiles for."""
+    asked, majors = _asked(case), NO_ARCHS.search(case.text)
+    caller = _caller(case)
+    flashinfer = "flashinfer" in case.text.lower() or (caller is not None and caller.package == "flashinfer")
+    low = asked and asked < OF_FLASHINFER and flashinfer and not OTHER_CHECKS.search(case.text)
     if not case.raised.type or not (low or (majors and "12" in re.findall(r"\d+", majors["majors"]))):
         return None
-    own = next((one for one in reversed(case.raised.frames) if one.package not in ("", "torch")), None)
-    sampler = " VLLM_USE_FLASHINFER_SAMPLER=0 goes on without its sampler." if "sampl" in str(own) else ""
+    sampler = " VLLM_USE_FLASHINFER_SAMPLER=0 goes on without its sampler." if "sampl" in str(caller) else ""
     return Verdict(
         code="arch-list-without-this-gpu",
         meaning=(
@@ -361,6 +370,33 @@ def arch_list_without_this_gpu(case: Case) -> Verdict | None:
             f"this very container. Wheels with compiled kernels (flashinfer-jit-cache) need no nvcc.{sampler}"
         ),
         evidence="the number in the message against 12.1; vllm#50705, flashinfer PR#3633",
+    )
+
+
+def check_without_this_family(case: Case) -> Verdict | None:
+    """A check that says "or newer" and fails on a newer GPU: what it lets through is not what it says."""
+    if not case.raised.type or not _asked(case):
+        return None
+    library = _library(f"{case.text[:600]} {' '.join(frame.path for frame in case.raised.frames[-3:])}")
+    name, own = library or ("a library", "")
+    flash = (
+        " Without an engine: a newer flash-attn, compiled for this GPU (older ones let 8.x and 9.0 alone through), or "
+        'PyTorch\'s own attention (attn_implementation="sdpa").'
+        if name == "FlashAttention"
+        else ""
+    )
+    return Verdict(
+        code="kernel-without-this-arch",
+        meaning=(
+            f"A check of {name} refuses this GPU: {case.said[:300].rstrip('.')}. A GB10 is newer than that (12.1). "
+            "Such checks often compare with the exact families that they know (8.x, 9.0, 10.x) and say 'or newer'; "
+            "kernels of 9.0 and 10.x do not run on 12.x. Else the program sees another GPU, or none."
+        ),
+        action=(
+            f"{own[:1].upper()}{own[1:]}{flash} {_another(case)} "
+            "torch.cuda.get_device_capability() must say (12, 1) in this very environment."
+        ).strip(),
+        evidence="the number in the message against 12.1; flash-attention#1540, onnxruntime PR#24584",
     )
 
 
@@ -1087,6 +1123,7 @@ GPU_FAMILIES: Final = (
     compiler_without_arch,
     image_of_a_kernel_not_loaded,
     arch_list_without_this_gpu,
+    check_without_this_family,
     kernel_without_arch,
     compiler_of_kernels_fails,
     capture_fails,

@@ -82,8 +82,11 @@ SERVER_SIDE: Final = re.compile(
 NO_FILE: Final = re.compile(
     r"(?:does not appear to have|do not have|has no) (?:any |a )?files? named \(?(?P<file>['\"]?[\w./*-]{2,160})"
 )
-FAST: Final = re.compile(r"hf_transfer|\bCAS (?:service|[Cc]lient)|\bxet\b|hf_xet|Background writer channel", re.I)
-"""Ways of downloading beside plain HTTP, which can be switched off."""
+FAST: Final = re.compile(
+    r"hf_transfer|\bCAS (?:service|client)|\bxet (?:client|runtime|download|error)|hf_xet|Background writer channel",
+    re.I,
+)
+"""Ways of downloading beside plain HTTP, which can be switched off. An address at the Hub may have xet in it, too."""
 LIMITED: Final = re.compile(r"429 (?:Client Error|Too Many)|Too Many Requests|rate.?limit", re.I)
 
 
@@ -275,6 +278,38 @@ def roce_address(case: Case) -> Verdict | None:
     return None
 
 
+def _refusal_of_the_hub(text: str, model: str) -> tuple[str, str, str] | None:
+    """Code, meaning and action of what plain HTTP meets as well as a faster way of downloading."""
+    if TLS.search(text):
+        return (
+            "hub-certificate",
+            "The certificate of the Hub is not accepted: a proxy with its own certificate stands between.",
+            "Put the proxy's CA into the container and set REQUESTS_CA_BUNDLE and SSL_CERT_FILE; or download "
+            "outside (./build.py weights pull) and start with HF_HUB_OFFLINE=1.",
+        )
+    if PROXY.search(text):
+        return (
+            "hub-proxy",
+            "The proxy refuses or is not reached.",
+            "Set HTTPS_PROXY (with its login) in the container, and NO_PROXY for the addresses of the nodes; "
+            "or download outside and start with HF_HUB_OFFLINE=1.",
+        )
+    if GATED.search(text):
+        return (
+            "hub-refuses",
+            f"The Hub does not give {model} to this account: it is gated, or the token is missing or wrong.",
+            "Accept the licence on the model's page, and set HF_TOKEN in the container (it is not inherited "
+            "from the host).",
+        )
+    if LIMITED.search(text) and not SERVER_SIDE.search(text):
+        return (
+            "hub-limits",
+            "The Hub limits how often this address may ask.",
+            "Set HF_TOKEN, wait some minutes, or start with HF_HUB_OFFLINE=1 and a full cache.",
+        )
+    return None
+
+
 def hub(case: Case) -> Verdict | None:
     """The Hub cannot be reached, refuses, or has no such model."""
     text = f"{case.raised.type}: {case.text}"
@@ -284,8 +319,12 @@ def hub(case: Case) -> Verdict | None:
     model = case.scan.start.option("model", "model_path", "model_tag") or "the model"
     code, meaning, action = "", "", ""
     missing = NO_FILE.search(text)
-    if FAST.search(text):
-        transfer = "hf_transfer" in text
+    file = re.sub(r"^['\"]|[.'\"]+$", "", missing["file"]) if missing else ""
+    refused = _refusal_of_the_hub(text, model)
+    if refused and not missing:
+        code, meaning, action = refused
+    elif FAST.search(text):
+        transfer = "hf_transfer" in text.lower()
         code, meaning = (
             "hub-download-fails",
             f"The faster way of downloading ({'hf_transfer' if transfer else 'Xet'}) fails: {case.said[:200]} It hides "
@@ -312,7 +351,7 @@ def hub(case: Case) -> Verdict | None:
     elif missing:
         code, meaning = (
             "hub-file-missing",
-            f"The folder or repository of {model} has no {missing['file']}: a download that is not whole, another "
+            f"The folder or repository of {model} has no {file}: a download that is not whole, another "
             "revision or format of the model (GGUF, adapters, an original checkpoint), or a name that is one "
             "folder off.",
         )
@@ -322,39 +361,12 @@ def hub(case: Case) -> Verdict | None:
             "pull, or `hf download` again. If not, name the repository or folder that has config.json and "
             "*.safetensors, or the loader for its format (--load-format, --tokenizer)."
         )
-    elif TLS.search(text):
-        code, meaning = (
-            "hub-certificate",
-            "The certificate of the Hub is not accepted: a proxy with its own certificate stands between.",
-        )
-        action = (
-            "Put the proxy's CA into the container and set REQUESTS_CA_BUNDLE and SSL_CERT_FILE; or download "
-            "outside (./build.py weights pull) and start with HF_HUB_OFFLINE=1."
-        )
-    elif PROXY.search(text):
-        code, meaning = "hub-proxy", "The proxy refuses or is not reached."
-        action = (
-            "Set HTTPS_PROXY (with its login) in the container, and NO_PROXY for the addresses of the nodes; "
-            "or download outside and start with HF_HUB_OFFLINE=1."
-        )
-    elif GATED.search(text):
-        code, meaning = (
-            "hub-refuses",
-            f"The Hub does not give {model} to this account: it is gated, or the token is missing or wrong.",
-        )
-        action = (
-            "Accept the licence on the model's page, and set HF_TOKEN in the container (it is not inherited "
-            "from the host)."
-        )
     elif SERVER_SIDE.search(text):
         code, meaning = "hub-fails", "The Hub, or a proxy before it, failed itself (an answer of 5xx)."
         action = (
             "Try again in some minutes; HF_ENDPOINT and proxies are the next suspects. With a full cache: "
             "HF_HUB_OFFLINE=1."
         )
-    elif LIMITED.search(text):
-        code, meaning = "hub-limits", "The Hub limits how often this address may ask."
-        action = "Set HF_TOKEN, wait some minutes, or start with HF_HUB_OFFLINE=1 and a full cache."
     elif DNS.search(text) or OFFLINE.search(text) or (CANNOT_REACH.search(text) and not ABSENT.search(text)):
         code, meaning = (
             "hub-not-reached",

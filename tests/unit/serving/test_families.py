@@ -660,10 +660,21 @@ def test_the_option_of_a_file_is_the_one_with_this_very_value(arguments: str, op
     assert re.findall(r"given by (--[\w-]+)", spoken(one)) == ([option] if option else [])
 
 
+XET = "https://huggingface.co/api/models/o/m/xet-read-token/abc"
+GLOO = "/pytorch/third_party/gloo/gloo/transport/tcp/"
 KINDS = (
     ("RuntimeError: Cannot re-initialize CUDA in forked subprocess.", "forked-after-cuda", "spawn"),
     ("RuntimeError: FlashInfer requires GPUs with sm80 or newer", "arch-list-without-this-gpu", "12.9"),
-    ("RuntimeError: this build needs Ampere GPUs or newer", "arch-list-without-this-gpu", "passes"),
+    ("RuntimeError: FlashInfer MLA requires SM 90 or newer", "kernel-without-this-arch", "exact"),
+    ("RuntimeError: No supported CUDA architectures found for major versions [12].", "arch-list-without-this-gpu",
+     "nvcc"),
+    ("RuntimeError: this build needs Ampere GPUs or newer", "kernel-without-this-arch", "(12, 1)"),
+    ("RuntimeError: FlashAttention only supports Ampere GPUs or newer.", "kernel-without-this-arch",
+     "newer flash-attn"),
+    ("ValueError: TRTLLM MLA backend requires compute capability 10.0 or higher", "kernel-without-this-arch",
+     "10.x alone"),
+    ("RuntimeError: DeepGEMM requires Hopper GPU or newer", "kernel-without-this-arch", "VLLM_USE_DEEP_GEMM=0"),
+    ("AssertionError: needs at least SM 90, as FlashAttention 3", "kernel-without-this-arch", "--attention-backend"),
     ("RuntimeError: FooMoE does not support SM120 and above.", "kernel-without-this-arch", "12.1"),
     ("ValueError('type fp8e4nv not supported in this architecture. The supported fp8 dtypes are (\\'fp8e5\\')')",
      "data-type-not-taken", "--kv-cache-dtype"),
@@ -679,9 +690,49 @@ KINDS = (
     ("RuntimeError: Data processing error: CAS service error : huggingface.co", "hub-download-fails", "XET=1"),
     ("OSError: o/m does not appear to have a file named model-00002-of-00003.safetensors. 'https://huggingface.co/o'",
      "hub-file-missing", "not whole"),
+    ("OSError: o/m does not appear to have a file named config.json. Look at 'https://huggingface.co/o'",
+     "hub-file-missing", "has no config.json: a download"),
+    (f"huggingface_hub.errors.GatedRepoError: 403 Client Error. Cannot access gated repo for url {XET}", "hub-refuses",
+     "licence"),
+    (f"huggingface_hub.errors.HfHubHTTPError: 429 Client Error: Too Many Requests for url: {XET}", "hub-limits",
+     "HF_TOKEN"),
+    (f"huggingface_hub.errors.HfHubHTTPError: 503 Server Error: Service Unavailable for url: {XET}", "hub-fails",
+     "Try again"),
+    (f"huggingface_hub.errors.RepositoryNotFoundError: 404 Client Error. for url: {XET}", "hub-has-no-such-model",
+     "misspelling"),
+    (f"requests.exceptions.SSLError: {XET} hf_xet CERTIFICATE_VERIFY_FAILED", "hub-certificate", "CA"),
+    ("RuntimeError: CAS service error : HTTP status client error (429 Too Many Requests), cas-server.xethub.hf.co",
+     "hub-limits", "HF_TOKEN"),
+    ("RuntimeError: Hugging Face: download failed, consider HF_HUB_ENABLE_HF_TRANSFER=0", "hub-download-fails",
+     "(hf_transfer)"),
     ("error: invalid argument: auto", "option-not-readable", "takes no value in this release"),
     ("fatal: reference is not a tree: 1234567890abcdef1234567890abcdef12345678", "commit-not-there", "fork"),
     ("NVRM: Xid (PCI:000f:01:00): 46, pid=1, name=python3", "gpu-hardware-fault", "Xid (PCI:000f:01:00): 46"),
+    ("NVRM: Xid (PCI:000f:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+     "gpu-hardware-fault", "to 0x1 (GPU Reset Required)"),
+    ("NVRM: Xid (PCI:000f:01:00): 8, pid=1, name=python3", "gpu-hardware-fault", "hangs"),
+    ("NVRM: Xid (PCI:000f:01:00): 137, pid=1, name=python3", "gpu-fault-of-a-program", "Xid 137"),
+    ("NVRM: Xid (PCI:000f:01:00): 141, pid=1, CUDA Fast Path Error", "gpu-event-not-known", "Xid 141"),
+    (f"RuntimeError: [{GLOO}pair.cc:547] Read error [10.1.3.122]:42916: Connection reset by peer", "peer-went-away",
+     "(10.1.3.122)"),
+    (f"RuntimeError: [{GLOO}pair.cc:547] writev [10.1.3.122]:42916: Broken pipe", "peer-went-away", "(10.1.3.122)"),
+    (f"RuntimeError: [{GLOO}pair.cc:534] Connection closed by peer [169.254.1.2]:19777", "peer-went-away",
+     "(169.254.1.2)"),
+    (f"RuntimeError: [{GLOO}pair.cc:534] Connection closed by peer [fe80::1%eth0]:19777.", "peer-went-away",
+     "(fe80::1%eth0)"),
+    (f"RuntimeError: [{GLOO}pair.cc:534] Connection closed by peer 10.0.0.2:19777.", "peer-went-away", "10.0.0.2"),
+    ('Error response from daemon: Get "https://ghcr.io/v2/": dial tcp: lookup ghcr.io: no such host',
+     "registry-not-reached", "daemon"),
+    ('Failed to pull image "ghcr.io/o/m:1": failed to pull and unpack image: dial tcp 1.2.3.4:443: i/o timeout',
+     "registry-not-reached", "i/o timeout"),
+    ('Failed to pull image "o/m": Get "https://ghcr.io/v2/": dial tcp: lookup ghcr.io: no such host',
+     "registry-not-reached", "(https://ghcr.io/v2/): no such host"),
+    ('Error: Post "http://127.0.0.1:11434/api/chat": dial tcp 127.0.0.1:11434: connect: connection refused',
+     "server-not-reached", "http://127.0.0.1:11434/api/chat"),
+    ('error: push metrics: Post "http://gateway:9091/metrics": dial tcp: lookup gateway: no such host',
+     "server-not-reached", "no such host"),
+    ("Error: dial tcp: lookup head.local on 127.0.0.53:53: server misbehaving", "server-not-reached", "head.local: s"),
+    ("Error: dial unix /run/x/x.sock: connect: no such file or directory", "server-not-reached", "/run/x/x.sock: no"),
     ("RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0!",
      "tensors-on-two-devices", "cpu and cuda:0"),
     ("RuntimeError: probability tensor contains either `inf`, `nan` or element < 0", "not-a-number", "kv-cache-dtype"),
@@ -699,6 +750,52 @@ def test_a_kind_of_error_is_seen_by_its_structure(line: str, code: str, wanted: 
     (one,) = found(f"{line}\n")
     assert one.code == code
     assert wanted in spoken(one)
+
+
+@pytest.mark.parametrize("who", ["FlashAttention", "this kernel"])
+def test_a_check_of_flash_attention_is_none_of_the_list_of_arches_that_flashinfer_compiles_for(who: str) -> None:
+    frames = ("vllm/v1/worker/gpu_model_runner.py", "flashinfer/jit/core.py", "flash_attn/flash_attn_interface.py")
+    steps = "".join(f'  File "/usr/lib/python3/dist-packages/{file}", line 5, in f\n    g()\n' for file in frames)
+    (one,) = found(
+        f"Traceback (most recent call last):\n{steps}RuntimeError: {who} only supports Ampere GPUs or newer.\n"
+    )
+    assert one.code == "kernel-without-this-arch"
+    assert "nvcc" not in spoken(one)
+    (other,) = found(
+        "Traceback (most recent call last):\n"
+        '  File "/usr/lib/python3/dist-packages/flashinfer/jit/core.py", line 5, in f\n    g()\n'
+        "RuntimeError: requires GPUs with sm75 or higher\n"
+    )
+    assert other.code == "arch-list-without-this-gpu"
+
+
+@pytest.mark.parametrize(
+    ("message", "cache", "wanted"),
+    [
+        ("Activations torch.float16 is not supported. Supported dtypes: [torch.bfloat16]", "fp8", "activations"),
+        ("weights fp8_e4m3 is not supported. Supported dtypes: [torch.bfloat16]", "auto", "activations"),
+        ("torch.float16 is not supported. Supported dtypes: [torch.bfloat16]", "fp8", "activations"),
+        ("torch.float8_e4m3fn is not supported. Supported dtypes: [torch.bfloat16]", "fp8", "KV cache"),
+        ("MLA: weights torch.float8_e4m3fn is not supported. Supported dtypes: [torch.bfloat16]", "fp8", "activations"),
+        ("kv_cache_dtype torch.int8 is not supported. Supported dtypes: [torch.bfloat16]", "auto", "KV cache"),
+    ],
+)
+def test_the_message_says_what_a_data_type_is_of_and_not_the_option_alone(
+    message: str, cache: str, wanted: str
+) -> None:
+    start = f"INFO 11-02 10:00:00 [utils.py:1] non-default args: {{'model': 'o/m', 'kv_cache_dtype': '{cache}'}}\n"
+    (one,) = found(f"{start}ValueError: {message}\n")
+    assert one.code == "data-type-not-taken"
+    assert f"It is the type of {'the KV cache' if wanted == 'KV cache' else wanted}" in spoken(one)
+
+
+def test_a_gpu_that_has_recovered_is_no_error() -> None:
+    assert (
+        found(
+            "NVRM: Xid (PCI:000f:01:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)\n"
+        )
+        == ()
+    )
 
 
 def test_options_of_the_other_engine_are_not_offered() -> None:
