@@ -244,6 +244,15 @@ def test_a_pinned_tensor_takes_a_power_of_two() -> None:
     assert [taken(size) for size in (0, 1, 3, 4, 5, 40 * GIB, 64 * GIB)] == [0, 1, 4, 4, 8, 64 * GIB, 64 * GIB]
 
 
+@pytest.mark.parametrize(
+    ("name", "times"),
+    [("deepseek-ai/DeepSeek-V4-Flash-0731", 1.0), ("nvidia/Qwen3.6-35B-A3B-NVFP4", 1.0), ("nvidia/GLM-5.3-NVFP4", 4 / 3)],
+)
+def test_numbers_and_scales_of_experts_are_pinned_apart(name: str, times: float) -> None:
+    """Two GiB of numbers and their scales are powers of two each, and their sum is none; 1.5 GiB take two."""
+    assert share_of_weights(sizes(name), Ranks(tensor=2)) == pytest.approx(times, abs=0.01)
+
+
 @pytest.mark.parametrize(("release", "twice"), [("0.5.11", True), ("0.5.12", False), ("0.5.23", False), ("", False)])
 def test_old_releases_of_sglang_keep_scales_of_experts_twice(release: str, twice: bool) -> None:
     model = read_known(FOLDER / "nvidia--MiniMax-M3-NVFP4.json")
