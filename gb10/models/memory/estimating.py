@@ -187,9 +187,8 @@ def container_memory(budget: Budget, launch: Launch, machine: Machine) -> Contai
     limit = max(budget.serving, budget.load) - beside
     if budget.fits:  # an assumed peak, or a share that leaves no reserve, may be more than the node has
         limit = min(limit, budget.total - beside)
-    compiling = machine.figures["first_start" if launch.own_image else "first_start_other"].size
     of_host = size_of(budget.items, "processes of the server", HOST_TIER, OFFLOADED, ROUNDED)
-    counted = of_host + compiling + machine.figures["load_instanttensor"].size
+    counted = of_host + budget.compilers + machine.figures["load_instanttensor"].size
     headroom = budget.total - machine.figures["reserve"].size - beside - limit
     return ContainerMemory(limit=limit, headroom=headroom, counted=counted)
 
