@@ -24,6 +24,8 @@ SHORTEST: Final = 1024
 NEARLY_FULL: Final = ("share-too-large", "headroom-too-small")
 """Codes of a node that keeps less than its reserve."""
 MOST_NODES: Final = 16
+OF_NODES: Final = ("needs ", "does not fit")
+"""How a remedy begins that is about the number of nodes."""
 SHARE_NAMES: Final[Mapping[str, str]] = {
     "vllm": "gpu_memory_utilization",
     "sglang": "gpu_memory_utilization (--mem-fraction-static)",

@@ -246,7 +246,11 @@ def test_a_pinned_tensor_takes_a_power_of_two() -> None:
 
 @pytest.mark.parametrize(
     ("name", "times"),
-    [("deepseek-ai/DeepSeek-V4-Flash-0731", 1.0), ("nvidia/Qwen3.6-35B-A3B-NVFP4", 1.0), ("nvidia/GLM-5.3-NVFP4", 4 / 3)],
+    [
+        ("deepseek-ai/DeepSeek-V4-Flash-0731", 1.0),
+        ("nvidia/Qwen3.6-35B-A3B-NVFP4", 1.0),
+        ("nvidia/GLM-5.3-NVFP4", 4 / 3),
+    ],
 )
 def test_numbers_and_scales_of_experts_are_pinned_apart(name: str, times: float) -> None:
     """Two GiB of numbers and their scales are powers of two each, and their sum is none; 1.5 GiB take two."""

@@ -407,8 +407,8 @@ def _compile_jobs(model: Model, launch: Launch, machine: Machine, before: int) -
         return ()
     text = (
         f"a first start may have {gib(before + _jobs_size(machine, jobs))} of {gib(machine.total)} in use: {jobs} "
-        f"job{'s' * (jobs > 1)} compile{'s' * (jobs == 1)} FlashInfer's kernels for experts beside the weights, outside "
-        "of the share (vllm-project/vllm#46307)"
+        f"job{'s' * (jobs > 1)} compile{'s' * (jobs == 1)} FlashInfer's kernels for experts beside the weights, "
+        "outside of the share (vllm-project/vllm#46307)"
     )
     fewer = next((few for few in range(MOST_JOBS, 0, -1) if _jobs_size(machine, few) < room), None)
     if fewer is not None:
