@@ -87,22 +87,21 @@ def built(store: Store, overlays: Sequence[Path], *, at_once: bool) -> Built:
     own = parse_stat((PROC / "self/stat").read_text(encoding="utf-8"))
     tree = UsageTree(since=own.key[1], contained=lambda _: "")
     begin, waiting, running, digests = time.monotonic(), [*overlays], list[subprocess.Popen[str]](), list[str]()
-    while True:
-        if waiting and (at_once or not running):
-            argv = [sys.executable, "-c", BUILD, str(waiting.pop(0))]
-            running.append(subprocess.Popen(argv, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True))
-            continue
-        daemons = {pid: CONTAINERS for pid, name in Place(store).daemons().items() if name in ("dockerd", "containerd")}
-        tree.look({**daemons, own.key[0]: GB10}, {GB10: GB10, CONTAINERS: CONTAINERS})
-        for one in [one for one in running if one.poll() is not None]:
-            running.remove(one)
-            said, _ = one.communicate()
-            if one.returncode:
-                raise subprocess.CalledProcessError(one.returncode, one.args)
-            digests.append(said.strip())
-        if not running and not waiting:
-            break
-        time.sleep(INTERVAL)
+    try:
+        while True:
+            if waiting and (at_once or not running):
+                argv = [sys.executable, "-c", BUILD, str(waiting.pop(0))]
+                running.append(subprocess.Popen(argv, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True))
+                continue
+            found = Place(store).daemons().items()
+            daemons = {pid: CONTAINERS for pid, name in found if name in ("dockerd", "containerd")}
+            tree.look({**daemons, own.key[0]: GB10}, {GB10: GB10, CONTAINERS: CONTAINERS})
+            digests += ended(running)
+            if not running and not waiting:
+                break
+            time.sleep(INTERVAL)
+    finally:
+        stop(running)
     tree.look({**daemons, own.key[0]: GB10}, {GB10: GB10, CONTAINERS: CONTAINERS})
     return Built(
         digests=tuple(sorted(digests)),
@@ -111,6 +110,26 @@ def built(store: Store, overlays: Sequence[Path], *, at_once: bool) -> Built:
         compilers=round(sum(used.cpu for (_, name), used in tree.sums.items() if CROSS.sub("", name) in COMPILERS), 1),
         written_mb=sum(used.written for used in tree.sums.values()) // 10**6,
     )
+
+
+def ended(running: list[subprocess.Popen[str]]) -> list[str]:
+    """The digests of builds that ended, which are taken off the list. Raises CalledProcessError."""
+    digests = list[str]()
+    for one in [one for one in running if one.poll() is not None]:
+        running.remove(one)
+        said, _ = one.communicate()
+        if one.returncode:
+            raise subprocess.CalledProcessError(one.returncode, one.args)
+        digests.append(said.strip())
+    return digests
+
+
+def stop(running: Sequence[subprocess.Popen[str]]) -> None:
+    """End builds and wait for them: their store is given back next."""
+    for one in running:
+        one.terminate()
+    for one in running:
+        one.communicate()
 
 
 if __name__ == "__main__":

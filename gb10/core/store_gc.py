@@ -209,8 +209,12 @@ def _folders(room: Path) -> Iterator[Path]:
 
 def _stats(path: Path) -> Iterator[tuple[str, os.stat_result]]:
     """Every file below a path that is there now; an engine has hundreds of thousands, and removes some meanwhile."""
+    try:
+        stat = path.lstat()
+    except FileNotFoundError:
+        return
     if path.is_file():
-        yield str(path), path.lstat()
+        yield str(path), stat
         return
     folders = [str(path)]
     while folders:

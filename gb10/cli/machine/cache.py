@@ -253,10 +253,8 @@ def gc(
             host.reporter.say(f"{entry.room}/{entry.key[:12]} stays: another run uses it")
     freed = sum(entry.size for entry in gone)
     pruned = _prune(host.store, engine, room, age, own - freed) if engine and not dry_run else 0
-    former = host.store.root / FORMER
-    if not dry_run and former.is_file():
-        former.unlink()
-        host.reporter.say(f"removed {former}: an earlier version of gb10 kept it, nothing reads it now")
+    if not dry_run:
+        _remove_former(host)
     if as_json:
         print_json(
             {
@@ -274,6 +272,18 @@ def gc(
             f"{len(lasting)} files of indexes that forget stay, {_size(lasting)}: delete {host.store.root / KEPT} first"
         )
     print(_about_engine(engine, cache, pruned, dry_run=dry_run))
+
+
+def _remove_former(host: Host) -> None:
+    former = host.store.root / FORMER
+    try:
+        former.unlink()
+    except FileNotFoundError:  # another run was faster, or no earlier version ever ran
+        return
+    except OSError as error:
+        host.reporter.say(f"{former} stays: {error.strerror or error}; nothing reads it now")
+        return
+    host.reporter.say(f"removed {former}: an earlier version of gb10 kept it, nothing reads it now")
 
 
 def _counts(gone: Sequence[Entry], found: Sequence[Entry]) -> str:

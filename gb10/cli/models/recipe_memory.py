@@ -191,7 +191,8 @@ def lines(recipe: ModelRecipe, found: Estimate, machine: Machine) -> Iterator[st
         for problem in budget.problems:
             yield f"{'note' if problem.warning else 'problem'}: {problem.text}"
         room = budget.total - machine.figures["reserve"].size
-        if budget.start > room:
+        told = any(problem.code == "compile-jobs" for problem in budget.problems)
+        if budget.start > room and not told:
             yield f"note: kernels that are compiled at a first start may take it to {gib(budget.start)}"
     for note in found.notes:
         yield f"note: {note}"

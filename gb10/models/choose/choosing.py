@@ -1,6 +1,6 @@
 """The launch of a model: engine, nodes, memory, context, parsers. Each choice has its reason. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Final, Literal
@@ -10,12 +10,12 @@ from gb10.models.choose.served_models import Containers, Served, format_of, reas
 from gb10.models.memory.cache import Cache
 from gb10.models.memory.engines.budget import Machine, gib
 from gb10.models.memory.engines.vllm import FEW_LOGITS, INDEXER_LOGITS
-from gb10.models.memory.estimating import MOST_NODES, NEARLY_FULL, Estimate, estimate
+from gb10.models.memory.estimating import NEARLY_FULL, OF_NODES, Estimate, estimate
 from gb10.models.memory.gguf import GgufFile
 from gb10.models.memory.launch import Drafts, Engine, Launch
-from gb10.models.memory.model import ENCODERS, Model
+from gb10.models.memory.model import ENCODERS, Model, model_of
 from gb10.models.memory.shapes.config_fields import Fields
-from gb10.models.memory.shapes.decoder import FAMILIES, model_tensors
+from gb10.models.memory.shapes.decoder import FAMILIES
 from gb10.models.memory.weights.weight import Ranks
 
 Purpose = Literal["chat", "agents", "batch"]
@@ -200,8 +200,15 @@ def engine_for(name: str, fields: Fields, asked: str | None) -> tuple[Served, Re
     return chosen, Reason(what="engine", value=f"{chosen.engine} {chosen.release}", why=why)
 
 
-FEWEST_BITS: Final = 2.5
-"""For each weight: fewer are rarely published."""
+SMALLER: Final[Mapping[str, Mapping[str, object]]] = {
+    "FP8 in blocks": {"quant_algo": "FP8_PB_WO"},
+    "FP8 by channels": {"quant_algo": "FP8_PER_CHANNEL_PER_TOKEN"},
+    "NVFP4": {"quant_algo": "NVFP4"},
+    "AWQ": {"quant_method": "awq", "bits": 4, "group_size": 128},
+}
+"""Formats in which large models are published, from the most bits to the fewest."""
+_Fit = Callable[[Model, int], tuple[Estimate, str] | None]
+"""The estimate of a model on so many nodes and its type of cache; None where no launch fits."""
 
 
 def _launch(
@@ -214,39 +221,59 @@ def _launch(
     longest = min(files.longest or wanted.most, wanted.most)
     least = min(wanted.least, longest)
     whole = pools_by(files, served)
-    nearest: Launch | None = None
-    for count in counts:
-        if files.sizes.total / count > machine.total and count != counts[-1]:
-            continue
+
+    def fit(sizes: Model, count: int) -> tuple[Estimate, str] | None:
         for cache in ("auto", EIGHT_BITS[served.engine]):
             for requests in dict.fromkeys((wanted.requests, max(wanted.requests // 4, 1), 1)):
                 base = _of_length(_base(files, served, count, cache, requests), least, whole=whole)
-                found = _with_share(files.sizes, base, machine)
+                found = _with_share(sizes, base, machine)
                 if found is not None:
-                    return _longest(files, found, machine, longest, cache, whole=whole)
-        nearest = _of_length(_base(files, served, count, "auto", 1), least, whole=whole)
-    remedies = estimate(files.sizes, nearest, machine).remedies if nearest else ()
-    fewer = _fewer_bits(files, counts[-1], machine)
+                    return found, cache
+        return None
+
+    for count in counts:
+        if files.sizes.total / count <= machine.total and (first := fit(files.sizes, count)) is not None:
+            return _longest(files, first[0], machine, longest, first[1], whole=whole)
+    nearest = _of_length(_base(files, served, counts[-1], "auto", 1), least, whole=whole)
     raise UsageError(
-        f"{files.name} does not fit on {f'{nodes} nodes' if nodes else f'up to {counts[-1]} nodes'}: its weights take "
+        f"{files.name} does not fit on {'' if nodes else 'up to '}{_count(counts[-1])}: its weights take "
         f"{gib(files.sizes.total)}",
-        hint=fewer if not remedies or f"fit on {MOST_NODES}" in remedies[-1] else remedies[-1],
+        hint=_instead(files, nearest, machine, fit),
     )
 
 
-def _fewer_bits(files: ModelFiles, nodes: int, machine: Machine) -> str:
-    """What would fit in place of files that no number of nodes holds."""
-    kept = sum(machine.figures[name].size for name in ("reserve", "system", "processes", "vllm_network", "vllm_share"))
-    room = max(nodes * (machine.total - machine.services - kept), 0)
+def _instead(files: ModelFiles, nearest: Launch, machine: Machine, fit: _Fit) -> str:
+    """What would fit: the nearest launch with another option, on more nodes, or files with fewer bits."""
+    remedies = estimate(files.sizes, nearest, machine).remedies
+    of_options = [one for one in remedies if not one.startswith(OF_NODES)]  # these ask neither heads nor reserve
+    if of_options:
+        return of_options[-1]
+    fewer = _fewer_bits(files, nearest, machine, fit)
+    for count in NODES:
+        wider = count > nearest.nodes and not _why_not(files.fields, count)
+        if wider and files.sizes.total / count <= machine.total and fit(files.sizes, count) is not None:
+            return f"it fits on {count} nodes; or {fewer}"
+    return fewer
+
+
+def _fewer_bits(files: ModelFiles, nearest: Launch, machine: Machine, fit: _Fit) -> str:
+    """The format with the most bits with which a launch fits on these nodes; kernels pad each in its own way."""
     known = files.fields.kind in FAMILIES
-    tensors = model_tensors(files.fields.config, files.name) if known else ()
-    now = 8 * files.sizes.total / max(sum(tensor.elements for tensor in tensors), 1)
-    bits = now * room / max(files.sizes.total, 1)
-    if not known or not FEWEST_BITS <= bits < now:
-        return f"choose a smaller model: {nodes} nodes have about {gib(room)} for weights and cache"
+    for name, quantization in SMALLER.items() if known else ():
+        config = {**files.fields.config, "quantization_config": {**quantization, "ignore": ["lm_head"]}}
+        sizes = model_of(config, files.name, "its config")
+        if sizes.total < files.sizes.total and fit(sizes, nearest.nodes) is not None:
+            return f"choose files in {name}: {gib(sizes.total)} in all, which fit on {_count(nearest.nodes)}"
+    least = estimate(files.sizes, replace(nearest, fraction=SHARES[-1]), machine, advised=False).tightest
+    peak, reserve = max(least.serving - least.pool, least.load), machine.figures["reserve"].size
     return (
-        f"choose files with less than {bits:.1f} bits for each weight (these have {now:.1f}): about {gib(room)} in all"
+        f"choose a smaller model: on {_count(nearest.nodes)} this one takes {gib(peak)} of a node's {gib(least.total)} "
+        f"before it has a KV cache, and {gib(reserve)} must stay free"
     )
+
+
+def _count(nodes: int) -> str:
+    return f"{nodes} node{'s' * (nodes != 1)}"
 
 
 def _why_not(fields: Fields, nodes: int) -> str:
@@ -442,8 +469,7 @@ def _where(files: ModelFiles) -> str:
 def lines(choice: Choice) -> Sequence[str]:
     """The plan in ten lines at most, for a person who is asked."""
     launch, budget = choice.launch, choice.found.tightest
-    nodes = f"{launch.nodes} node{'s' * (launch.nodes > 1)}"
-    files = choice.files
+    nodes, files = _count(launch.nodes), choice.files
     held = f", {budget.requests:.1f} of full length in the cache" if budget.requests else ""
     nodes += ", tensor parallel" if choice.engine in ENGINES else ""
     capped = "PyTorch is capped, and a guard watches" if choice.engine in ENGINES else "a guard watches"

@@ -97,7 +97,7 @@ def import_official(values: Mapping[str, object], file: str, wanted: ImportChoic
             "command": command_of(start, options),
             "gb10": ours,
         },
-        said=(f"variant {choice.variant} with strategy {choice.strategy} on {choice.nodes} nodes", *said),
+        said=(f"variant {choice.variant} with strategy {choice.strategy}, nodes: {choice.nodes}", *said),
     )
 
 
@@ -113,7 +113,7 @@ def _choose(values: Mapping[str, object], file: str, wanted: ImportChoices) -> C
         if fitting and strategy:
             return Choice(variant=fitting[0], about=variants[fitting[0]], nodes=nodes, strategy=strategy)
     sizes = ", ".join(f"{name} {number(one.get('vram_minimum_gb')):.0f} GB" for name, one in variants.items())
-    reason = f"no variant and strategy of it fits {f'{wanted.nodes} nodes' if wanted.nodes else 'up to 8 nodes'}"
+    reason = f"no variant and strategy of it fits {wanted.nodes or 'up to 8'} node{'s' * (wanted.nodes != 1)}"
     raise import_error(file, reason, f"--nodes N or --variant NAME; a node has {GB} GB: {sizes}")
 
 

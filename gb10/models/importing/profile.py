@@ -55,7 +55,7 @@ def import_profile(values: Mapping[str, object], file: str, wanted: ImportChoice
     if not isinstance(nodes, int) or nodes < 1:
         nodes = 1
     if wanted.nodes and wanted.nodes != nodes:
-        raise import_error(file, f"its sizes are for {nodes} nodes", "leave out --nodes")
+        raise import_error(file, f"its sizes are for {nodes} node{'s' * (nodes > 1)}", "leave out --nodes")
     if not profile.get("speculative_enabled"):
         profile = {key: value for key, value in profile.items() if not key.startswith(SPECULATIVE)}
     env = _env(profile)

@@ -24,6 +24,8 @@ SHORTEST: Final = 1024
 NEARLY_FULL: Final = ("share-too-large", "headroom-too-small")
 """Codes of a node that keeps less than its reserve."""
 MOST_NODES: Final = 16
+OF_NODES: Final = ("needs ", "does not fit")
+"""How a remedy begins that is about the number of nodes."""
 SHARE_NAMES: Final[Mapping[str, str]] = {
     "vllm": "gpu_memory_utilization",
     "sglang": "gpu_memory_utilization (--mem-fraction-static)",
@@ -187,9 +189,8 @@ def container_memory(budget: Budget, launch: Launch, machine: Machine) -> Contai
     limit = max(budget.serving, budget.load) - beside
     if budget.fits:  # an assumed peak, or a share that leaves no reserve, may be more than the node has
         limit = min(limit, budget.total - beside)
-    compiling = machine.figures["first_start" if launch.own_image else "first_start_other"].size
     of_host = size_of(budget.items, "processes of the server", HOST_TIER, OFFLOADED, ROUNDED)
-    counted = of_host + compiling + machine.figures["load_instanttensor"].size
+    counted = of_host + budget.compilers + machine.figures["load_instanttensor"].size
     headroom = budget.total - machine.figures["reserve"].size - beside - limit
     return ContainerMemory(limit=limit, headroom=headroom, counted=counted)
 

@@ -106,3 +106,35 @@ def test_gc_removes_the_answer_of_earlier_versions(store: Store, capsys: pytest.
     assert main(["cache", "gc", "--keep", "1GB"]) == 0
     assert not former.exists()
     assert f"removed {former}: an earlier version of gb10 kept it" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("call", ["is_file", "unlink"])
+def test_what_another_gc_removes_at_the_same_moment_is_gone(
+    store: Store, call: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The other one removes the answer before this one does, or a log between two looks at it."""
+    former, log, real = store.root / "needed.json", store.entry("logs", "a.log"), getattr(Path, call)
+    log.parent.mkdir(exist_ok=True)
+    former.touch()
+    log.touch()
+
+    def beside(path: Path, *more: object, **named: object) -> object:
+        if call == "is_file":
+            found = real(path, *more, **named)
+            if path == log and found:
+                path.unlink()
+            return found
+        if path == former:
+            real(path)
+        return real(path, *more, **named)
+
+    monkeypatch.setattr(Path, call, beside)
+    assert main(["cache", "gc", "--keep", "1GB"]) == 0
+    assert "freed 0 bytes" in capsys.readouterr().out
+    assert not former.exists()
+
+
+def test_an_answer_of_earlier_versions_that_cannot_go_is_told(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    (store.root / "needed.json").mkdir()
+    assert main(["cache", "gc", "--keep", "1GB"]) == 0
+    assert "needed.json stays: " in " ".join(capsys.readouterr().err.split())

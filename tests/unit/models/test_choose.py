@@ -14,7 +14,17 @@ from gb10.core.host import Host
 from gb10.errors import UsageError
 from gb10.image.plan.catalog import ROOT
 from gb10.image.request.chosen_recipe import _container, choose_for
-from gb10.models.choose.choosing import ENGINES, PURPOSES, Choice, ChoiceRequest, ModelFiles, Purpose, choose, lines
+from gb10.models.choose.choosing import (
+    ENGINES,
+    PURPOSES,
+    SMALLER,
+    Choice,
+    ChoiceRequest,
+    ModelFiles,
+    Purpose,
+    choose,
+    lines,
+)
 from gb10.models.choose.served_models import format_of, load_formats, reasoning_of, served_by
 from gb10.models.choose.writing import recipe_name, recipe_text
 from gb10.models.issue import errors_of
@@ -24,7 +34,7 @@ from gb10.models.lint.linting import lint
 from gb10.models.lint.rule import load_rules
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.memory.engines.budget import Machine
-from gb10.models.memory.figures import load_figures
+from gb10.models.memory.figures import GIB, load_figures
 from gb10.models.memory.model import known_config, known_names, model_of, with_sizes
 from gb10.models.memory.shapes.config_fields import Fields
 from gb10.models.render.rendered import RenderRequest
@@ -294,33 +304,59 @@ def test_a_whole_step_that_does_not_fit_gives_a_shorter_text_or_an_error() -> No
     assert choice.found.fits
     assert 16384 <= (choice.launch.length or 0) < 131072
     assert choice.launch.batched == choice.launch.length
-    with pytest.raises(UsageError, match="does not fit on 1 nodes"):  # 65,536 tokens do in the cache, not in a step
+    with pytest.raises(UsageError, match="does not fit on 1 node:"):  # 65,536 tokens do in the cache, not in a step
         choose(files, less, CONTAINERS, engine="sglang", nodes=1, purpose="agents")
     for engine in ENGINES:
-        with pytest.raises(UsageError, match="does not fit on 1 nodes"):
+        with pytest.raises(UsageError, match="does not fit on 1 node:"):
             choose(files, little, CONTAINERS, engine=engine, nodes=1)
 
 
+def experts(layers: int, heads: int, **quantization: object) -> ModelFiles:
+    """Qwen3-MoE with larger layers, whose experts 16 nodes divide into 160 rows: FP8 in blocks makes them 256."""
+    config: dict[str, Any] = {
+        **known_config("nvidia/Qwen3-30B-A3B-FP4"),
+        **{"num_hidden_layers": layers, "num_experts": 512, "num_attention_heads": heads, "num_key_value_heads": 8},
+        **{"hidden_size": 6144, "moe_intermediate_size": 2560, "quantization_config": quantization},
+    }
+    return ModelFiles(name="o/m", fields=Fields(config), sizes=model_of(config, "o/m", "its config"), template=HERMES)
+
+
 @pytest.mark.parametrize(
-    ("hidden", "hint"),
+    ("layers", "nodes", "name", "heads"),
     [
-        (16384, r"less than \d\.\d bits for each weight \(these have 16\.0\)"),
-        (65536, "choose a smaller model: 16 nodes"),
+        (36, None, "FP8 in blocks", 64),
+        (40, None, "FP8 by channels", 64),
+        (66, None, "NVFP4", 64),
+        (3, 1, "FP8 in blocks", 64),
+        (20, None, "FP8 in blocks", 24),  # 24 heads do not divide by 16
     ],
 )
-def test_files_that_no_number_of_nodes_holds_get_the_bits_that_would_fit(hidden: int, hint: str) -> None:
-    name = "Qwen/Qwen3-0.6B"
-    files = files_of(
-        name,
-        hidden_size=hidden,
-        intermediate_size=65536,
-        num_hidden_layers=512,
-        num_attention_heads=128,
-        num_key_value_heads=16,
+def test_a_format_that_a_hint_names_fits(layers: int, nodes: int | None, name: str, heads: int) -> None:
+    """It was said in bits for each weight, by what was left beside all but the cache: 9.2 bits, where FP8 failed."""
+    with pytest.raises(UsageError, match="does not fit on ") as caught:
+        choose(experts(layers, heads), MACHINE, CONTAINERS, nodes=nodes)
+    assert f"choose files in {name}: " in str(caught.value.hint)
+    found = choose(experts(layers, heads, ignore=["lm_head"], **SMALLER[name]), MACHINE, CONTAINERS, nodes=nodes)
+    assert f"{found.files.sizes.total / GIB:.1f} GiB in all, which fit on {found.launch.nodes} node" in str(
+        caught.value.hint
     )
-    with pytest.raises(UsageError, match="does not fit on up to 16 nodes") as caught:
-        choose(files, MACHINE, CONTAINERS)
-    assert re.search(hint, str(caught.value.hint)), caught.value.hint
+
+
+@pytest.mark.parametrize(("nodes", "count"), [(1, "1 node"), (None, "16 nodes")])
+def test_a_model_that_no_format_makes_small_enough_gets_what_it_takes(nodes: int | None, count: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        choose(experts(130, 64, quant_algo="FP8_PB_WO"), MACHINE, CONTAINERS, nodes=nodes)
+    found = re.search(rf"choose a smaller model: on {count} this one takes (\d+)", str(caught.value.hint))
+    assert found, caught.value.hint
+    assert int(found[1]) > 121
+
+
+def test_more_nodes_are_named_only_when_the_model_runs_on_them() -> None:
+    with pytest.raises(UsageError, match="does not fit on 1 node: its weights") as caught:
+        choose(experts(8, 24), MACHINE, CONTAINERS, nodes=1)
+    named = re.match(r"it fits on (\d+) nodes; or choose ", str(caught.value.hint))
+    assert named, caught.value.hint
+    assert choose(experts(8, 24), MACHINE, CONTAINERS).launch.nodes == int(named[1])
 
 
 def test_what_no_engine_has_is_said() -> None:

@@ -244,6 +244,19 @@ def test_a_pinned_tensor_takes_a_power_of_two() -> None:
     assert [taken(size) for size in (0, 1, 3, 4, 5, 40 * GIB, 64 * GIB)] == [0, 1, 4, 4, 8, 64 * GIB, 64 * GIB]
 
 
+@pytest.mark.parametrize(
+    ("name", "times"),
+    [
+        ("deepseek-ai/DeepSeek-V4-Flash-0731", 1.0),
+        ("nvidia/Qwen3.6-35B-A3B-NVFP4", 1.0),
+        ("nvidia/GLM-5.3-NVFP4", 4 / 3),
+    ],
+)
+def test_numbers_and_scales_of_experts_are_pinned_apart(name: str, times: float) -> None:
+    """Two GiB of numbers and their scales are powers of two each, and their sum is none; 1.5 GiB take two."""
+    assert share_of_weights(sizes(name), Ranks(tensor=2)) == pytest.approx(times, abs=0.01)
+
+
 @pytest.mark.parametrize(("release", "twice"), [("0.5.11", True), ("0.5.12", False), ("0.5.23", False), ("", False)])
 def test_old_releases_of_sglang_keep_scales_of_experts_twice(release: str, twice: bool) -> None:
     model = read_known(FOLDER / "nvidia--MiniMax-M3-NVFP4.json")
@@ -404,4 +417,57 @@ def test_compilers_of_kernels_for_experts_stand_beside_the_weights(change: dict[
     found = problems(model, launch)
     assert ("compile-jobs" in found) is told
     text = found["compile-jobs"].text if told else ""
-    assert not told or ("20 jobs" in text and "vllm-project/vllm#46307" in text and "MAX_JOBS=" in text)
+    assert not told or ("20 jobs" in text and "vllm-project/vllm#46307" in text and "MAX_JOBS=8" in text)
+
+
+@pytest.mark.parametrize(
+    ("services", "change", "words"),
+    [
+        (0, {}, "20 jobs compile "),
+        (40, {}, "MAX_JOBS=4 in `env` takes "),
+        (40, {"jobs": 6}, "MAX_JOBS=4 in `env` takes "),
+        (80, {"jobs": 1}, "1 job compiles "),
+        (80, {}, "20 jobs compile "),
+    ],
+)
+def test_the_first_start_of_experts_has_one_number_and_no_advice_that_does_not_help(
+    services: int, change: dict[str, int], words: str
+) -> None:
+    model = read_known(CONFIGS / "google--gemma-4-26B-A4B.json")
+    machine = replace(MACHINE, services=services * GIB)
+    budget = vllm_budget(model, replace(VLLM, fraction=0.7, length=8192, **change), machine, 0)  # type: ignore[arg-type]
+    text = next(one.text for one in budget.problems if one.code == "compile-jobs")
+    assert words in text
+    assert f"a first start may have {gib(budget.start)} of" in text
+    assert ("MAX_JOBS" in text) is (services < 80), text
+    if not services:
+        assert 111 * GIB < budget.start < 113 * GIB, "112 GiB were in use: vllm-project/vllm#46307"
+
+
+def test_fewer_jobs_make_the_first_start_smaller_down_to_torchs_own_compilers() -> None:
+    model = read_known(CONFIGS / "google--gemma-4-26B-A4B.json")
+    found = [vllm_budget(model, replace(VLLM, jobs=jobs), MACHINE, 0).compilers for jobs in (20, 8, 2, 1)]
+    job, least = (MACHINE.figures[name].size for name in ("compile_job", "first_start"))
+    assert found == [20 * job, 8 * job, least, least]
+
+
+def test_a_budget_of_logits_that_is_small_already_is_no_advice() -> None:
+    sparse = replace(VLLM, fraction=0.85, length=1 << 20, ranks=Ranks(tensor=2))
+    plain, few = (
+        problems(sizes("RedHatAI/GLM-5.3-Flash-NVFP4"), replace(sparse, indexer_logits=mib)) for mib in (None, 64)
+    )
+    assert "VLLM_SPARSE_INDEXER_MAX_LOGITS_MB=64 in `env` it takes" in plain["prefill-grows"].text
+    assert "VLLM_SPARSE_INDEXER" not in few["prefill-grows"].text
+
+
+@pytest.mark.parametrize(
+    ("name", "in_use", "weights", "over", "step"),
+    [("compile_job", 112, 48, 20, 1.7), ("load_file", 117e9 / GIB, 76, 76, 0)],
+)
+def test_a_figure_that_leans_on_assumed_ones_is_assumed(
+    name: str, in_use: float, weights: int, over: int, step: float
+) -> None:
+    beside = sum(MACHINE.figures[one].size for one in ("system", "processes")) / GIB
+    found = MACHINE.figures[name]
+    assert (found.gib or found.number) == pytest.approx((in_use - weights - beside - step) / over, abs=0.05)
+    assert found.known == "assumed"

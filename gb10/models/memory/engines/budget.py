@@ -56,7 +56,8 @@ class Budget:
     """Memory of the nodes of one pipeline stage. All sizes in bytes.
 
     ``pool`` is the KV cache's; ``tokens`` is what it holds of requests of full length, of which ``requests`` fit.
-    ``load`` and ``start`` are peaks before the server answers: while it loads, and while it compiles at a first start.
+    ``load`` and ``start`` are peaks before the server answers: while it loads, and while it compiles at a first start,
+    when ``compilers`` of it are the compilers'.
     """
 
     stage: int
@@ -67,6 +68,7 @@ class Budget:
     requests: float | None
     load: int
     start: int
+    compilers: int
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -335,10 +337,9 @@ def loader_bytes(model: Model, launch: Launch, machine: Machine, weights: int) -
     return file
 
 
-def start_peak(launch: Launch, machine: Machine, before: int) -> int:
-    """Bytes while kernels are compiled at a first start, beside what is loaded then."""
-    figure = "first_start" if launch.own_image else "first_start_other"
-    return before + machine.figures[figure].size
+def compilers_size(launch: Launch, machine: Machine) -> int:
+    """Bytes that compilers of kernels take at a first start, beside what is loaded then."""
+    return machine.figures["first_start" if launch.own_image else "first_start_other"].size
 
 
 def load_problems(model: Model, launch: Launch, machine: Machine, weights: int) -> tuple[Problem, ...]:

@@ -10,13 +10,13 @@ from gb10.models.memory.engines.budget import (
     Problem,
     activations,
     cache_item,
+    compilers_size,
     gib,
     load_peak,
     load_problems,
     loaded_size,
     machine_items,
     over_reserve,
-    start_peak,
     weight_items,
 )
 from gb10.models.memory.launch import Launch
@@ -37,7 +37,7 @@ def other_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> 
     needs = max(cache.of_request(length), 1)
     pool = needs if launch.engine == "llama-cpp" else max(round(free * (launch.fraction or FRACTION)), 0)
     items = (*before, cache_item("KV cache", pool, model))
-    weights = loaded_size(own)
+    weights, compilers = loaded_size(own), compilers_size(launch, machine)
     return Budget(
         stage=stage,
         total=machine.total,
@@ -46,7 +46,8 @@ def other_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> 
         tokens=int(pool / needs * length),
         requests=pool / needs if length else None,
         load=load_peak(model, launch, machine, weights),
-        start=start_peak(launch, machine, sum(item.size for item in before)),
+        start=sum(item.size for item in before) + compilers,
+        compilers=compilers,
         problems=(*_problems(items, machine, pool, needs), *load_problems(model, launch, machine, weights)),
     )
 

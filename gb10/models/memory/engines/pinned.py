@@ -23,15 +23,20 @@ def taken(size: int) -> int:
 
 @lru_cache(maxsize=64)
 def share_of_weights(model: Model, ranks: Ranks) -> float:
-    """How many times its size a rank's layers take with each tensor pinned; 1 where the tensors are not known."""
+    """How many times its size a rank's layers take with each tensor pinned; 1 where the tensors are not known.
+
+    Numbers, scales and zero points of a projection are tensors of their own.
+    """
     if model.fields is None or model.scheme is None or model.fields.kind not in FAMILIES:
         return 1.0
-    merged: dict[str, list[Weight]] = {}
+    merged: dict[tuple[str, int], list[Weight]] = {}
     for tensor in model_tensors(model.fields.config, model.name):
         name = tensor.name
         for pattern, word in MERGED:
             name = pattern.sub(word, name)
-        merged.setdefault(name, []).append(weight_of(tensor.name, model.scheme.size(tensor), model.fields.layers))
+        for number, size in enumerate(model.scheme.pieces(tensor)):
+            weight = weight_of(tensor.name, size, model.fields.layers)
+            merged.setdefault((name, number), []).append(weight)
     count = len(model.layers)
     sizes = [
         sum(of_rank(parts, Ranks(tensor=ranks.tensor), 0, count, model.fields.kv_heads).values())

@@ -18,6 +18,7 @@ from gb10.models.memory.engines.budget import (
     Problem,
     activations,
     cache_item,
+    compilers_size,
     gib,
     load_peak,
     load_problems,
@@ -26,7 +27,6 @@ from gb10.models.memory.engines.budget import (
     over_reserve,
     size_of,
     sleeping,
-    start_peak,
     weight_items,
 )
 from gb10.models.memory.launch import Launch
@@ -71,7 +71,7 @@ def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) ->
     tier, tier_problems = _host_tier(launch, pools, free - sum(item.size for item in own) - pools.states - pools.pool)
     pool = cache_item("KV cache", pools.pool, model)
     items = (*machine_items(machine), *own, work, *graphs, *state, pool, *tier)
-    length = launch.length or 0
+    length, compilers = launch.length or 0, compilers_size(launch, machine)
     return Budget(
         stage=stage,
         total=machine.total,
@@ -80,7 +80,8 @@ def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) ->
         tokens=pools.tokens,
         requests=pools.tokens / length if length and model.cache != Cache() else None,
         load=load_peak(model, launch, machine, loaded),
-        start=start_peak(launch, machine, sum(item.size for item in items)),
+        start=sum(item.size for item in items) + compilers,
+        compilers=compilers,
         problems=(
             *_problems(launch, pools, loaded, free),
             *tier_problems,

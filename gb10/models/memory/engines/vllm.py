@@ -22,6 +22,7 @@ from gb10.models.memory.engines.budget import (
     Problem,
     activations,
     cache_item,
+    compilers_size,
     gib,
     load_peak,
     load_problems,
@@ -30,7 +31,6 @@ from gb10.models.memory.engines.budget import (
     over_reserve,
     size_of,
     sleeping,
-    start_peak,
     weight_items,
 )
 from gb10.models.memory.engines.pinned import ROUNDED, share_of_weights, taken
@@ -220,7 +220,8 @@ def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> B
     outside = machine_items(machine)
     pool = cache_item("KV cache", share.pool, model)
     items = (*outside, *inside, *late, pool, *_host_tier(model, launch, stage), *_rounding(model, launch, own))
-    weights = loaded_size(own)
+    weights, compilers = loaded_size(own), _compilers(model, launch, machine)
+    before = sum(item.size for item in (*outside, *own, work))
     # What system and processes may take less: at 0.95 launches had 6.1 GiB for both, and ran.
     figures = machine.figures
     return Budget(
@@ -231,7 +232,8 @@ def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> B
         tokens=max(int(share.pool / share.needs * share.length), 0),
         requests=None if model.cache == Cache() else max(share.pool / share.needs, 0.0),
         load=load_peak(model, launch, machine, weights),
-        start=start_peak(launch, machine, sum(item.size for item in (*outside, *own, work))),
+        start=before + compilers,
+        compilers=compilers,
         problems=(
             *_problems(share, launch, machine),
             *over_reserve(
@@ -246,7 +248,7 @@ def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> B
             *_cache_type_problem(launch),
             *sleeping(model, launch, items),
             *_pictures(model, launch),
-            *_compile_jobs(model, launch, machine, sum(item.size for item in (*outside, *own, work))),
+            *_compile_jobs(model, launch, machine, before),
             *load_problems(model, launch, machine, weights),
         ),
     )
@@ -369,8 +371,12 @@ FULL: Final = 0.9
 """Of the memory: with 112 GiB in use a Spark hung (vllm-project/vllm#46307)."""
 
 
-def _compile_jobs(model: Model, launch: Launch, machine: Machine, before: int) -> Sequence[Problem]:
-    """FlashInfer's kernels for experts, which are compiled while vLLM profiles, outside of its share.
+MOST_JOBS: Final = 8
+"""That are advised: more are hardly faster, and nearer to the end of the memory."""
+
+
+def _expert_jobs(model: Model, launch: Launch) -> int:
+    """Jobs that compile FlashInfer's kernels for experts while vLLM profiles, outside of its share; 0 where none does.
 
     vLLM 0.33.0 takes them for experts of 16 bits and of NVFP4 (model_executor/layers/fused_moe/oracle). Our images hold
     them compiled.
@@ -378,19 +384,35 @@ def _compile_jobs(model: Model, launch: Launch, machine: Machine, before: int) -
     fields, rules = model.fields, model.scheme.rules if model.scheme else ()
     plain = not rules or any(one.name == "nvfp4" for _, one in rules)
     if launch.own_image or fields is None or not fields.experts or not plain:
-        return ()
+        return 0
     if launch.experts != "auto" and "flashinfer" not in launch.experts:
+        return 0
+    return launch.jobs or CPUS
+
+
+def _compilers(model: Model, launch: Launch, machine: Machine) -> int:
+    """What a first start compiles with: the jobs for experts, and never less than torch's and Triton's compilers."""
+    jobs = _expert_jobs(model, launch)
+    return _jobs_size(machine, jobs) if jobs else compilers_size(launch, machine)
+
+
+def _jobs_size(machine: Machine, jobs: int) -> int:
+    return max(jobs * machine.figures["compile_job"].size, machine.figures["first_start"].size)
+
+
+def _compile_jobs(model: Model, launch: Launch, machine: Machine, before: int) -> Sequence[Problem]:
+    """Too many jobs for what the weights leave, and how many would fit, if any."""
+    jobs, room = _expert_jobs(model, launch), FULL * machine.total - before
+    if not jobs or _jobs_size(machine, jobs) < room:
         return ()
-    jobs, each = launch.jobs or CPUS, machine.figures["compile_job"].size
-    peak = before + jobs * each
-    if peak < FULL * machine.total:
-        return ()
-    fewer = max(int((FULL * machine.total - before) // each), 1)
     text = (
-        f"a first start may have {gib(peak)} of {gib(machine.total)} in use: {jobs} jobs compile FlashInfer's kernels "
-        f"for experts beside the weights, outside of the share (vllm-project/vllm#46307); MAX_JOBS={min(fewer, 8)} "
-        f"takes {gib(before + min(fewer, 8) * each)}"
+        f"a first start may have {gib(before + _jobs_size(machine, jobs))} of {gib(machine.total)} in use: {jobs} "
+        f"job{'s' * (jobs > 1)} compile{'s' * (jobs == 1)} FlashInfer's kernels for experts beside the weights, "
+        "outside of the share (vllm-project/vllm#46307)"
     )
+    fewer = next((few for few in range(MOST_JOBS, 0, -1) if _jobs_size(machine, few) < room), None)
+    if fewer is not None:
+        text = f"{text}; MAX_JOBS={fewer} in `env` takes {gib(before + _jobs_size(machine, fewer))}"
     return (Problem(code="compile-jobs", text=text, warning=True),)
 
 
@@ -461,9 +483,10 @@ def _prefill_problem(
         f"a prompt of {length} tokens takes up to {gib(more)} beside the cache, and {gib(max(spare, 0))} are left: the "
         "logits of the sparse indexer have another size in each step (vllm-project/vllm#55569)"
     )
-    few = replace(launch, indexer_logits=FEW_LOGITS)
-    mend = f"; with {INDEXER_LOGITS}={FEW_LOGITS} it takes {gib(prefill_growth(model, few, length, machine))}"
-    return (Problem(code="prefill-grows", text=text + mend, warning=True),)
+    less = prefill_growth(model, replace(launch, indexer_logits=FEW_LOGITS), length, machine)
+    if less < more:
+        text = f"{text}; with {INDEXER_LOGITS}={FEW_LOGITS} in `env` it takes {gib(less)}"
+    return (Problem(code="prefill-grows", text=text, warning=True),)
 
 
 def _padding_note(model: Model, launch: Launch, stage: int) -> Sequence[Problem]:

@@ -125,6 +125,10 @@ class Format:
 
     def size(self, tensor: Tensor) -> int:
         """Bytes of a tensor with its scales, in all copies."""
+        return sum(self.pieces(tensor))
+
+    def pieces(self, tensor: Tensor) -> tuple[int, ...]:
+        """Bytes, in all copies, of each tensor that an engine keeps for it: numbers, scales, zero points, the rest."""
         rows, columns = tensor.rows, tensor.columns
         numbers = ceil(rows * columns * self.bits / 8)
         if self.block:
@@ -133,8 +137,9 @@ class Format:
             scales = rows * ceil(columns / self.group)
         else:
             scales = rows if self.by_row else 1
-        extra = scales * self.scale + ceil(scales * self.zero / 8) + self.fixed + columns * self.per_column
-        return (numbers + extra) * tensor.copies
+        zeros = ceil(scales * self.zero / 8)
+        found = (numbers, scales * self.scale, zeros, self.fixed, columns * self.per_column)
+        return tuple(piece * tensor.copies for piece in found)
 
 
 NVFP4: Final = Format(name="nvfp4", bits=4, group=16, scale=1, fixed=8)
@@ -197,8 +202,12 @@ class Scheme:
 
     def size(self, tensor: Tensor) -> int:
         """Bytes of a tensor."""
+        return sum(self.pieces(tensor))
+
+    def pieces(self, tensor: Tensor) -> tuple[int, ...]:
+        """Bytes of the tensors that it is kept in, as ``Format.pieces`` orders them."""
         found = self.format_of(tensor)
-        return found.size(tensor) if found else tensor.elements * (tensor.width or self.width)
+        return found.pieces(tensor) if found else (tensor.elements * (tensor.width or self.width),)
 
     def format_of(self, tensor: Tensor) -> Format | None:
         """The format of a projection; None for a tensor of the model's own type."""
