@@ -9,11 +9,10 @@ from itertools import pairwise
 from typing import Final
 
 from gb10.core.fields import requirement_name
-from gb10.core.secret_kinds import of_kinds
 from gb10.errors import PatchError, UsageError
 from gb10.image.adopt.adopted import Block, Line, ModDraft, Need, Verdict, WheelNeeded
 from gb10.image.adopt.build_files import FOLDERS, BuildFile
-from gb10.image.adopt.hiding import HIDDEN, is_secret
+from gb10.image.adopt.hiding import HIDDEN, holds_secret, is_secret
 from gb10.image.adopt.installs import (
     ARCHIVE,
     PYPI,
@@ -401,7 +400,8 @@ class RunReader:
         if name := next((name for name in VARIABLE.findall(text) if name in self.image.secrets), ""):
             return f"{name} is a secret"
         given = [pair for one in (command, *command.inner) for pair in one.settings]
-        held = any(True for _ in of_kinds(text)) or any(is_secret(name, value or "") for name, value in given)
+        code = PYTHON.fullmatch(command.program) and command.stdin is not None  # its names are a program's own
+        held = holds_secret(text, names=not code) or any(is_secret(name, value or "") for name, value in given)
         return "it holds a secret" if held else ""
 
     def _without_value(self, command: Command) -> tuple[str, Need] | None:
