@@ -13,7 +13,7 @@ from gb10.errors import UsageError
 from gb10.image.adopt.adopted import Adopted, Block, Line, Need, Verdict
 from gb10.image.adopt.build_files import AbsentError, BuildFile, BuildFiles
 from gb10.image.adopt.dockerfile import Dockerfile, Instruction, Stage, expand, too_long
-from gb10.image.adopt.hiding import HIDDEN, hidden, holds_secret, is_secret, is_secret_file, may_hold_secret
+from gb10.image.adopt.hiding import HIDDEN, has_login, hidden, holds_secret, is_secret, is_secret_file
 from gb10.image.adopt.ignore_file import read_rules
 from gb10.image.adopt.run_lines import Image, Mounts, RunReader, finished, is_shell, quoted
 from gb10.image.adopt.shell import Command, parse_commands
@@ -27,6 +27,8 @@ BARE: Final = re.compile(r"(^|/)(cuda|ubuntu|debian|alpine|python|rockylinux|alm
 """Images that hold no engine, by the last part of their name."""
 NAME: Final = re.compile(r"[A-Za-z_]\w{,199}", re.ASCII)
 OCTAL: Final = re.compile(r"0?[0-7]{3}")
+MOUNT_MODE: Final = re.compile(r"[0-7]{1,5}")
+ID: Final = re.compile(r"[0-9]{1,10}")
 ROOT: Final = re.compile(r"(root|0)(:(root|0))?")
 MARKER: Final = "<-\"'"
 SOME: Final = 8
@@ -81,17 +83,18 @@ def account(file: Dockerfile, context: BuildFiles, given: Given, releases: Relea
         mods=finished(image.drafts, name),
         wheels=tuple(image.wheels.values()),
         lines=lines,
-        remarks=tuple(hidden(reader.remarks)) if reader.remarks else (),
+        remarks=tuple(hidden(reader.remarks, names=False)) if reader.remarks else (),
         instructions=instructions,
     )
 
 
 def _public(lines: Sequence[Line]) -> Iterator[Line]:
-    """The lines without secrets: a NUL parts the texts, and none of theirs has one."""
-    texts = (text.replace("\0", "?") for line in lines for text in (line.text, line.why))
-    shown = hidden(tuple(texts))
+    """The lines without secrets: a NUL parts the texts, and none of theirs has one. The reasons are sentences of ours:
+    what follows a name in them is no value."""
+    texts = hidden([line.text.replace("\0", "?") for line in lines])
+    reasons = hidden([line.why.replace("\0", "?") for line in lines], names=False)
     for line in lines:
-        yield replace(line, text=next(shown), why=next(shown))
+        yield replace(line, text=next(texts), why=next(reasons))
 
 
 class _Account:
@@ -380,6 +383,8 @@ class _Account:
             yield _line(one, "not-taken", "a folder that is not known here", "value")
             return
         self.image.workdir = posixpath.normpath(posixpath.join(self.image.workdir or "/", place))
+        if not self.image.lost_in(f" {self.image.workdir}/ ", {}):
+            self.image.folders.add(self.image.workdir)
         yield _line(one, "taken", "the folder of what stands below; at the start the base's stays")
 
     def _copy(self, one: Instruction) -> Iterator[Line]:
@@ -439,7 +444,7 @@ class _Account:
         own = {posixpath.normpath(place) for place in places}
         secret = {path: file for path, file in found.items() if is_secret_file(file.source, file.content)}
         out = {path for path, file in secret.items() if file.source not in own}
-        secret |= {path: file for path, file in found.items() if path not in secret and may_hold_secret(file.content)}
+        secret |= {path: file for path, file in found.items() if path not in secret and has_login(file.content)}
         for what, some in (("is left out", out), ("is copied as it is", secret.keys() - out)):
             names = sorted({secret[path].source for path in some})
             more = f" and {len(names) - SOME} more" if len(names) > SOME else ""
@@ -529,7 +534,7 @@ class _Account:
 
     def _mounts(self, one: Instruction) -> Mounts:
         """What a RUN alone has: files of the build context, folders that no image keeps, and what is not taken."""
-        lost, empty, folders = dict[str, str](), set[str](), dict[str, dict[str, BuildFile]]()
+        lost, empty, folders = dict[str, str](), dict[str, tuple[str, str]](), dict[str, dict[str, BuildFile]]()
         for value in (value for option, value in one.options if option == "mount"):
             parts = dict(part.partition("=")[::2] for part in value.split(","))
             kind, name = parts.get("type", "bind"), parts.get("id") or parts.get("source") or parts.get("src") or ""
@@ -543,11 +548,15 @@ class _Account:
             if target is None or not place.startswith("/") or place == "/":
                 lost[target or given or value] = "a mount whose place is not known here"
                 continue
-            for known in (lost, folders):  # the last one of a place hides those before it
-                known.pop(place, None)
-            empty.discard(place)
+            lost.pop(place, None)  # the last one of a place hides those before it
+            empty.pop(place, None)
+            folders.pop(place, None)
             if kind in ("cache", "tmpfs") and "from" not in parts:
-                empty.add(place)
+                rights = _rights_of_mount(parts) if kind == "cache" else ("1777", "")
+                if rights is None:
+                    lost[place] = "a mount whose rights are not known here"
+                else:
+                    empty[place] = rights
             elif kind == "bind" and "from" not in parts:
                 source = self._expand(parts.get("source") or parts.get("src") or ".", self.image.values) or ""
                 try:
@@ -558,7 +567,15 @@ class _Account:
                     folders[place] = self._without_secrets(one, files, (source,))
             else:
                 lost[place] = f"it reads {'stage ' + parts['from'] if 'from' in parts else kind} by a mount"
-        return Mounts(lost=lost, empty=frozenset(empty), folders=folders)
+        return Mounts(lost=lost, empty=empty, folders=folders)
+
+
+def _rights_of_mount(parts: Mapping[str, str]) -> tuple[str, str] | None:
+    """Mode and owner of the folder that a cache begins with; None when one is none."""
+    mode, user, group = parts.get("mode", "755"), parts.get("uid", "0"), parts.get("gid", "0")
+    if not (MOUNT_MODE.fullmatch(mode) and ID.fullmatch(user) and ID.fullmatch(group)):
+        return None
+    return mode, "" if (user, group) == ("0", "0") else f"{user}:{group}"
 
 
 def _rights(owner: str, mode: str, found: Mapping[str, BuildFile], where: str) -> tuple[list[str], list[str]]:
@@ -587,7 +604,7 @@ def _rights(owner: str, mode: str, found: Mapping[str, BuildFile], where: str) -
 def _no_plain_copy(one: Instruction, places: Sequence[str]) -> str:
     """Why a COPY or ADD is more than plain files of the build context; empty when it is not."""
     if url := next((place for place in places if "://" in place or place.startswith("git@")), ""):
-        return f"{url[:200]} is fetched without a sha256: add the file by COPY"
+        return f"{url[:200]} is fetched by the build, and no lock has it: add the file by COPY"
     if one.name == "ADD" and any(re.search(r"\.(tar|tgz|tar\.\w+)$", place) for place in places):
         return "ADD unpacks an archive: unpack it in the folder, and COPY that"
     return ""

@@ -11,7 +11,7 @@ from typing import Final
 from gb10.core.secret_kinds import BEGIN, FINISH, Span, of_kinds
 from gb10.core.secret_names import Level, level_of
 from gb10.core.secret_values import named
-from gb10.inside.scan.hazards import LARGEST, NAMED, of_content
+from gb10.inside.scan.hazards import NAMED, of_content
 
 HIDDEN: Final = "***"
 BETWEEN: Final = "\n\0\n"
@@ -22,6 +22,8 @@ SETTING: Final = re.compile(r"(?<![\w.-])([A-Za-z_]\w*)=(\"[^\"\n]*\"|'[^'\n]*'|
 OLD_FORM: Final = re.compile(r"ENV[ \t]+(\w+)[ \t]+([^=\n]*)", re.IGNORECASE)
 SWITCH: Final = re.compile(r"true|false|yes|no|on|off|none|null|0|1", re.IGNORECASE)
 """A value that is no secret, whatever its name is."""
+LOGIN: Final = re.compile(rb"://[^\s:/@\"'<>{}$%]{1,100}:[^\s:/@\"'<>{}$%*]{3,200}@[A-Za-z0-9\[]")
+"""A URL with a password that is no variable."""
 LONGEST_FINISH: Final = 128
 """Characters of the last line of a key."""
 FILES: Final = re.compile(r"\.env(\.(?!example|sample|template).*)?|id_(rsa|dsa|ecdsa|ed25519)")
@@ -48,11 +50,9 @@ def _shows(value: str) -> bool:
     return len(value) >= SHORTEST and any(True for _ in of_kinds(value))
 
 
-def may_hold_secret(content: bytes) -> bool:
-    """Whether a text file has what looks like a login or a token; it may be an example."""
-    if b"\0" in content or len(content) > LARGEST:
-        return False
-    return holds_secret(content.decode("utf-8", "replace"), names=False)
+def has_login(content: bytes) -> bool:
+    """Whether a file has a URL with a name and a password; it may be an example."""
+    return LOGIN.search(content) is not None
 
 
 def is_secret_file(path: str, content: bytes) -> bool:
@@ -63,8 +63,9 @@ def is_secret_file(path: str, content: bytes) -> bool:
     return bool(named) or any(True for _ in of_content(content, path))
 
 
-def hidden(texts: Sequence[str]) -> Iterator[str]:
-    """Texts as they may be shown: HIDDEN in place of each secret in them. They are read as one, which is fast."""
+def hidden(texts: Sequence[str], *, names: bool = True) -> Iterator[str]:
+    """Texts as they may be shown: HIDDEN in place of each secret in them, by its form or, with ``names``, by the name
+    before it. They are read as one, which is fast."""
     whole = BETWEEN.join(texts)
     starts = [*accumulate((len(text) + len(BETWEEN) for text in texts), initial=0)]
     settings = (
@@ -74,7 +75,7 @@ def hidden(texts: Sequence[str]) -> Iterator[str]:
         if _is_named(found[1], found[2].strip("\"'")) and not found[2].lstrip("\"'").startswith("$")
     )
     parts, done = list[str](), 0
-    spans = chain(of_kinds(whole), named(whole, Level.STRONG), settings)
+    spans = chain(of_kinds(whole), named(whole, Level.STRONG) if names else (), settings)
     for start, end in sorted(_within_texts(whole, starts, spans)):
         parts += [whole[done:start], HIDDEN] if start >= done else []
         done = max(done, end)

@@ -103,7 +103,7 @@ def test_variables_about_secrets_are_kept_and_shown(tmp_path: Path) -> None:
     [
         "apt-key adv --keyserver hkp://h --recv-keys E3FF2839C048B25C084DEBE9B26995E310250568",
         "sed -i 's/max_tokens=10/max_tokens=20/' /srv/a.py",
-        "serve --token $TOKEN_FILE --api-key \"${KEY}\"",
+        'serve --token $TOKEN_FILE --api-key "${KEY}"',
         "python3 - <<'E'\ntoken = read(path)\nopen('/a', 'w').write(token)\nE",
         "useradd -m -p '*' me",
         "touch /root/.ssh/authorized_keys && chmod 600 /root/.ssh/authorized_keys",
