@@ -15,7 +15,7 @@ from gb10.image.adopt.build_files import AbsentError, BuildFile, BuildFiles
 from gb10.image.adopt.dockerfile import Dockerfile, Instruction, Stage, expand, too_long
 from gb10.image.adopt.hiding import HIDDEN, has_login, hidden, holds_secret, is_secret, is_secret_file
 from gb10.image.adopt.ignore_file import read_rules
-from gb10.image.adopt.run_lines import Image, Mounts, RunReader, finished, is_shell, quoted
+from gb10.image.adopt.run_lines import Image, Mounts, RunReader, finished, first_folders, is_shell, quoted
 from gb10.image.adopt.shell import Command, parse_commands
 from gb10.image.patches.owners import SITE
 from gb10.image.patches.releases import Releases
@@ -384,7 +384,7 @@ class _Account:
             return
         self.image.workdir = posixpath.normpath(posixpath.join(self.image.workdir or "/", place))
         if not self.image.lost_in(f" {self.image.workdir}/ ", {}):
-            self.image.folders.add(self.image.workdir)
+            self.image.made |= first_folders([self.image.workdir]).keys()
         yield _line(one, "taken", "the folder of what stands below; at the start the base's stays")
 
     def _copy(self, one: Instruction) -> Iterator[Line]:
@@ -493,6 +493,7 @@ class _Account:
             found = {path: replace(file, executable=bool(int(mode, 8) & 0o111)) for path, file in found.items()}
         before, after = _rights(owner, mode, found, where)
         site = sum(1 for path in found if SITE.match(path))
+        self.image.made |= first_folders(found).keys()
         what = f"{len(found)} {'file' if len(found) == 1 else 'files'}" + (f", {site} in site-packages" if site else "")
         if not self.image.drafts and not after:
             self.image.overlay |= found

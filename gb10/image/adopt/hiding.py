@@ -41,13 +41,18 @@ def _is_named(name: str, value: str) -> bool:
 
 def holds_secret(text: str, *, names: bool = True) -> bool:
     """Whether a text holds a secret of a known form or, with ``names``, behind the name of one."""
-    found = chain(of_kinds(text), named(text, Level.STRONG) if names else ())
+    found = chain(of_kinds(text), _values(text) if names else ())
     return any(True for _ in found)
 
 
 @lru_cache(maxsize=1 << 10)
 def _shows(value: str) -> bool:
     return len(value) >= SHORTEST and any(True for _ in of_kinds(value))
+
+
+def _values(text: str) -> Iterator[Span]:
+    """Values behind the name of a secret: no variables, and no options of a program of that name."""
+    return (span for span in named(text, Level.STRONG) if text[span[0]] not in "$-")
 
 
 def has_login(content: bytes) -> bool:
@@ -75,7 +80,7 @@ def hidden(texts: Sequence[str], *, names: bool = True) -> Iterator[str]:
         if _is_named(found[1], found[2].strip("\"'")) and not found[2].lstrip("\"'").startswith("$")
     )
     parts, done = list[str](), 0
-    spans = chain(of_kinds(whole), named(whole, Level.STRONG) if names else (), settings)
+    spans = chain(of_kinds(whole), _values(whole) if names else (), settings)
     for start, end in sorted(_within_texts(whole, starts, spans)):
         parts += [whole[done:start], HIDDEN] if start >= done else []
         done = max(done, end)

@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -94,6 +94,8 @@ OF_BASES: Final = re.compile(
     r"|usr(/local)?(/(cuda[\w.-]*|etc|games|include|libexec|man|share(/(doc|keyrings))?|src))?)(?=/|$))?"
 )
 """Folders that images have, and what is in them."""
+DEEPEST_OF_BASES: Final = 6
+"""Parts of a path in such a folder."""
 UNPACKERS: Final = frozenset(("tar", "bsdtar", "unzip", "7z", "cpio", "ar"))
 MAKERS: Final = frozenset(("mkdir", "touch", "mktemp", "truncate"))
 COPIERS: Final = frozenset(("cp", "mv", "ln", "install"))
@@ -158,8 +160,8 @@ class Image:
     base: Mapping[str, str] = field(default_factory=dict)
     """The variables of the base, as far as they are known."""
     workdir: str | None = None
-    folders: set[str] = field(default_factory=set)
-    """Those that WORKDIR makes."""
+    made: set[str] = field(default_factory=set)
+    """What is copied and what commands of a mod name, by ``first_folders``."""
     env: dict[str, str] = field(default_factory=dict)
     requirements: dict[str, str] = field(default_factory=dict)
     constraints: dict[str, str] = field(default_factory=dict)
@@ -207,30 +209,32 @@ class Image:
             self.drafts.append(Draft(network))
         return self.drafts[-1]
 
-    def lost_in(self, text: str, mounts: Mapping[str, str], made: str = "") -> str:
+    def lost_in(self, text: str, mounts: Mapping[str, str], own: Collection[str] = ()) -> str:
         """Why a path that a text names is not there, of these mounts or else; empty when nothing of it is lost.
 
-        ``made``: a text with the paths that commands make.
+        ``own``: what the command of the text makes itself, by ``first_folders``.
         """
         lost = (
             why
             for path, why in {**mounts, **self.lost}.items()
             if path in text and re.search(rf"(?<![\w/.-]){re.escape(path)}(?![\w-])", text)
         )
-        filled = (
-            why
-            for path in (dict.fromkeys(PATHS.findall(text)) if self.filled else ())
-            for folder, why in self.filled.items()
-            if (top := _new_in(posixpath.normpath(path), folder)) and not self._makes(top, made)
-        )
-        return next(lost, "") or next(filled, "")
+        named = dict.fromkeys(PATHS.findall(text)) if self.filled else ()
+        return next(lost, "") or next((why for path in named if (why := self._new(path, own))), "")
 
-    def _makes(self, top: str, made: str) -> bool:
-        """Whether a path comes from what is copied, or from a command of a mod."""
-        name = re.compile(rf"(?<![\w/.-]){re.escape(top)}(?![\w.-])")
-        texts = (made, *(one.text for draft in self.drafts for one in draft.blocks))
-        copied = any(_below(path, top) for files in (self.overlay, self.added) for path in files)
-        return copied or any(_below(one, top) for one in self.folders) or any(name.search(text) for text in texts)
+    def _new(self, path: str, own: Collection[str]) -> str:
+        """Why a path is not there: nothing but what is not taken would make it in a folder of the base."""
+        above = ["/", *first_folders([path])]
+        known = OF_BASES.match(above[-1])
+        least = len(known[0]) if known else 0
+        return next(
+            (
+                self.filled[folder]
+                for folder, top in pairwise(above)
+                if folder in self.filled and len(top) > least and top not in self.made and top not in own
+            ),
+            "",
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -272,8 +276,6 @@ class RunReader:
         self.network = False
         self.unset = set[str]()
         """Variables that are not set, as what sets them is not taken."""
-        self.made = list[str]()
-        """Paths that the commands of the mod make."""
         self.unpacked = set[str | None]()
         """Folders in which an archive that is not taken would be unpacked."""
         self.gone = list[int]()
@@ -474,9 +476,8 @@ class RunReader:
 
     def _lost_in(self, text: str, command: Command | None = None) -> str:
         """Why a path of a text is not there; those that the command itself makes are."""
-        own = self._made(command) if command else ()
-        made = "\n".join([*(kept.text for kept in self.kept), *self.made, *own]) if self.image.filled else ""
-        return self.image.lost_in(text, self.mounts, made)
+        own = first_folders(self._made(command)) if command and self.image.filled else ()
+        return self.image.lost_in(text, self.mounts, own)
 
     def _made(self, command: Command) -> Iterator[str]:
         """Paths that a command makes."""
@@ -510,7 +511,7 @@ class RunReader:
         if sum(len(kept.text) for kept in self.kept) + len(command.text) > LARGEST_SCRIPT:
             return _line(command, "not-taken", "the script of the mod would be too long", "lost")
         self._keep(command.text, real=True)
-        self.made += self._made(command)
+        self.image.made |= first_folders([*PATHS.findall(command.seen or command.text), *self._made(command)]).keys()
         self.network = self.network or network
         return _line(command, "mod", f"{why}, with a network: not locked" if network else why)
 
@@ -928,13 +929,13 @@ def _names_whole_paths(command: Command) -> bool:
     return plain and all(word and word.startswith(("/", "-")) for word in command.arguments if word != "")
 
 
-def _new_in(path: str, folder: str) -> str:
-    """What a path names first in a folder, unless the base has it there; empty for that, and for another folder's."""
-    above = folder.rstrip("/")
-    if path == folder or not path.startswith(f"{above}/"):
-        return ""
-    known = OF_BASES.match(path)
-    return "" if known and len(known[0]) > len(above) else f"{above}/{path[len(above) + 1 :].partition('/')[0]}"
+def first_folders(paths: Iterable[str]) -> dict[str, None]:
+    """The paths and the folders above them, as far as folders of a base have others in them."""
+    found: dict[str, None] = {}
+    for path in paths:
+        parts = posixpath.normpath(path).split("/", DEEPEST_OF_BASES + 1)[: DEEPEST_OF_BASES + 1]
+        found |= dict.fromkeys("/".join(parts[: number + 1]) for number in range(1, len(parts)))
+    return found
 
 
 def _below(path: str, folder: str) -> bool:

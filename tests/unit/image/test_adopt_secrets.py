@@ -106,6 +106,8 @@ def test_variables_about_secrets_are_kept_and_shown(tmp_path: Path) -> None:
         'serve --token $TOKEN_FILE --api-key "${KEY}"',
         "python3 - <<'E'\ntoken = read(path)\nopen('/a', 'w').write(token)\nE",
         "useradd -m -p '*' me",
+        "passwd -d root",
+        "echo 'export API_KEY=${API_KEY:-}' >> /etc/profile",
         "touch /root/.ssh/authorized_keys && chmod 600 /root/.ssh/authorized_keys",
     ],
 )
