@@ -117,6 +117,7 @@ OTHERS: Final = (
     r"\b(pat[A-Za-z0-9]{14}\.[0-9a-f]{64})",
     r"\b(access_token\$(?:production|sandbox)\$[\w$]+)",
     r"\b(CLOJARS_[0-9a-z]{20,})",
+    r"(?i)\b(?:useradd|usermod)\b[^\n|;]{0,200}?\s-p[ =]?['\"]?([^\s'\"!*]+)",
     r"(?i)\bsshpass\s+-p\s*['\"]?([^\s'\"]+)",
     r"(?i)\b(?:mysql|mysqldump|mysqladmin|mariadb|mariadb-dump)\b[^\n|;]{0,200}?\s-p([^\s'\"]+)",
     r"(?i)\b(?:redis-cli|valkey-cli)\b[^\n|;]{0,200}?\s(?:-a|--pass)\s+['\"]?([^\s'\"]+)",

@@ -57,7 +57,7 @@ PLAIN: Final = words_of("""
     cache caches sort primary foreign public pub dict kv hash index group partition map routing lookup object file
     row column idempotency tuning config pass field meta metadata state tensor weight weights param layer storage
     query value head num per block page prefix attn attention autotune compile shape graph kernel dispatch op
-    registry rope any
+    registry rope any gpg pgp recv fetch
 """)
 """Words that make a key one of a table."""
 ABOUT: Final = words_of("""
@@ -66,7 +66,7 @@ ABOUT: Final = words_of("""
     manager store class module algorithm algo format method endpoint url uri host port env var field hint prompt
     validator parser loader handler timeout retries retry id ids index idx number num rate ratio usage per stats
     stat prefix source header headers scheme server service plugin function fn error errors failed exempt age
-    interval stdin
+    interval stdin rounds iterations cost bits attempts lifetime seconds minutes hours days
 """)
 """Last words of names that speak about a secret."""
 KEPT: Final = (

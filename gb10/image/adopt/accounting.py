@@ -13,9 +13,9 @@ from gb10.errors import UsageError
 from gb10.image.adopt.adopted import Adopted, Block, Line, Need, Verdict
 from gb10.image.adopt.build_files import AbsentError, BuildFile, BuildFiles
 from gb10.image.adopt.dockerfile import Dockerfile, Instruction, Stage, expand, too_long
-from gb10.image.adopt.hiding import HIDDEN, hidden, is_secret, is_secret_file
+from gb10.image.adopt.hiding import HIDDEN, has_login, hidden, holds_secret, is_secret, is_secret_file
 from gb10.image.adopt.ignore_file import read_rules
-from gb10.image.adopt.run_lines import Image, Mounts, RunReader, finished, is_shell, quoted
+from gb10.image.adopt.run_lines import Image, Mounts, RunReader, finished, first_folders, is_shell, quoted
 from gb10.image.adopt.shell import Command, parse_commands
 from gb10.image.patches.owners import SITE
 from gb10.image.patches.releases import Releases
@@ -27,6 +27,8 @@ BARE: Final = re.compile(r"(^|/)(cuda|ubuntu|debian|alpine|python|rockylinux|alm
 """Images that hold no engine, by the last part of their name."""
 NAME: Final = re.compile(r"[A-Za-z_]\w{,199}", re.ASCII)
 OCTAL: Final = re.compile(r"0?[0-7]{3}")
+MOUNT_MODE: Final = re.compile(r"[0-7]{1,5}")
+ID: Final = re.compile(r"[0-9]{1,10}")
 ROOT: Final = re.compile(r"(root|0)(:(root|0))?")
 MARKER: Final = "<-\"'"
 SOME: Final = 8
@@ -81,17 +83,18 @@ def account(file: Dockerfile, context: BuildFiles, given: Given, releases: Relea
         mods=finished(image.drafts, name),
         wheels=tuple(image.wheels.values()),
         lines=lines,
-        remarks=tuple(hidden(reader.remarks)) if reader.remarks else (),
+        remarks=tuple(hidden(reader.remarks, names=False)) if reader.remarks else (),
         instructions=instructions,
     )
 
 
 def _public(lines: Sequence[Line]) -> Iterator[Line]:
-    """The lines without secrets: a NUL parts the texts, and none of theirs has one."""
-    texts = (text.replace("\0", "?") for line in lines for text in (line.text, line.why))
-    shown = hidden(tuple(texts))
+    """The lines without secrets: a NUL parts the texts, and none of theirs has one. The reasons are sentences of ours:
+    what follows a name in them is no value."""
+    texts = hidden([line.text.replace("\0", "?") for line in lines])
+    reasons = hidden([line.why.replace("\0", "?") for line in lines], names=False)
     for line in lines:
-        yield replace(line, text=next(shown), why=next(shown))
+        yield replace(line, text=next(texts), why=next(reasons))
 
 
 class _Account:
@@ -380,6 +383,8 @@ class _Account:
             yield _line(one, "not-taken", "a folder that is not known here", "value")
             return
         self.image.workdir = posixpath.normpath(posixpath.join(self.image.workdir or "/", place))
+        if not self.image.lost_in(f" {self.image.workdir}/ ", {}):
+            self.image.made |= first_folders([self.image.workdir]).keys()
         yield _line(one, "taken", "the folder of what stands below; at the start the base's stays")
 
     def _copy(self, one: Instruction) -> Iterator[Line]:
@@ -404,7 +409,13 @@ class _Account:
             yield _line(one, "not-taken", why, "download")
         else:
             try:
-                found = self._inline(one, where) | self._copied(one, places, where)
+                texts = self._inline(one, where)
+                if secret := next((path for path, file in texts.items() if _is_secret_text(path, file.content)), ""):
+                    self.image.lost[secret] = "a text that holds a secret"
+                    why = "its text holds a secret, which no recipe keeps"
+                    yield _line(one, "not-taken", why, "value")
+                    return
+                found = texts | self._copied(one, places, where)
             except AbsentError as error:
                 self.image.lost[posixpath.normpath(where)] = "a file that is not in the folder"
                 yield _line(one, "unchecked", str(error), "lost" if places else "base")
@@ -433,6 +444,7 @@ class _Account:
         own = {posixpath.normpath(place) for place in places}
         secret = {path: file for path, file in found.items() if is_secret_file(file.source, file.content)}
         out = {path for path, file in secret.items() if file.source not in own}
+        secret |= {path: file for path, file in found.items() if path not in secret and has_login(file.content)}
         for what, some in (("is left out", out), ("is copied as it is", secret.keys() - out)):
             names = sorted({secret[path].source for path in some})
             more = f" and {len(names) - SOME} more" if len(names) > SOME else ""
@@ -481,6 +493,7 @@ class _Account:
             found = {path: replace(file, executable=bool(int(mode, 8) & 0o111)) for path, file in found.items()}
         before, after = _rights(owner, mode, found, where)
         site = sum(1 for path in found if SITE.match(path))
+        self.image.made |= first_folders(found).keys()
         what = f"{len(found)} {'file' if len(found) == 1 else 'files'}" + (f", {site} in site-packages" if site else "")
         if not self.image.drafts and not after:
             self.image.overlay |= found
@@ -522,7 +535,7 @@ class _Account:
 
     def _mounts(self, one: Instruction) -> Mounts:
         """What a RUN alone has: files of the build context, folders that no image keeps, and what is not taken."""
-        lost, empty, folders = dict[str, str](), set[str](), dict[str, dict[str, BuildFile]]()
+        lost, empty, folders = dict[str, str](), dict[str, tuple[str, str]](), dict[str, dict[str, BuildFile]]()
         for value in (value for option, value in one.options if option == "mount"):
             parts = dict(part.partition("=")[::2] for part in value.split(","))
             kind, name = parts.get("type", "bind"), parts.get("id") or parts.get("source") or parts.get("src") or ""
@@ -536,11 +549,15 @@ class _Account:
             if target is None or not place.startswith("/") or place == "/":
                 lost[target or given or value] = "a mount whose place is not known here"
                 continue
-            for known in (lost, folders):  # the last one of a place hides those before it
-                known.pop(place, None)
-            empty.discard(place)
+            lost.pop(place, None)  # the last one of a place hides those before it
+            empty.pop(place, None)
+            folders.pop(place, None)
             if kind in ("cache", "tmpfs") and "from" not in parts:
-                empty.add(place)
+                rights = _rights_of_mount(parts) if kind == "cache" else ("1777", "")
+                if rights is None:
+                    lost[place] = "a mount whose rights are not known here"
+                else:
+                    empty[place] = rights
             elif kind == "bind" and "from" not in parts:
                 source = self._expand(parts.get("source") or parts.get("src") or ".", self.image.values) or ""
                 try:
@@ -551,7 +568,15 @@ class _Account:
                     folders[place] = self._without_secrets(one, files, (source,))
             else:
                 lost[place] = f"it reads {'stage ' + parts['from'] if 'from' in parts else kind} by a mount"
-        return Mounts(lost=lost, empty=frozenset(empty), folders=folders)
+        return Mounts(lost=lost, empty=empty, folders=folders)
+
+
+def _rights_of_mount(parts: Mapping[str, str]) -> tuple[str, str] | None:
+    """Mode and owner of the folder that a cache begins with; None when one is none."""
+    mode, user, group = parts.get("mode", "755"), parts.get("uid", "0"), parts.get("gid", "0")
+    if not (MOUNT_MODE.fullmatch(mode) and ID.fullmatch(user) and ID.fullmatch(group)):
+        return None
+    return mode, "" if (user, group) == ("0", "0") else f"{user}:{group}"
 
 
 def _rights(owner: str, mode: str, found: Mapping[str, BuildFile], where: str) -> tuple[list[str], list[str]]:
@@ -580,10 +605,15 @@ def _rights(owner: str, mode: str, found: Mapping[str, BuildFile], where: str) -
 def _no_plain_copy(one: Instruction, places: Sequence[str]) -> str:
     """Why a COPY or ADD is more than plain files of the build context; empty when it is not."""
     if url := next((place for place in places if "://" in place or place.startswith("git@")), ""):
-        return f"{url[:200]} is fetched without a sha256: add the file by COPY"
+        return f"{url[:200]} is fetched by the build, and no lock has it: add the file by COPY"
     if one.name == "ADD" and any(re.search(r"\.(tar|tgz|tar\.\w+)$", place) for place in places):
         return "ADD unpacks an archive: unpack it in the folder, and COPY that"
     return ""
+
+
+def _is_secret_text(path: str, content: bytes) -> bool:
+    """Whether a text of the Dockerfile itself holds a secret."""
+    return is_secret_file(path, content) or holds_secret(content.decode("utf-8", "replace"))
 
 
 def _line(one: Instruction, verdict: Verdict, why: str, need: Need = "") -> Line:

@@ -2,18 +2,17 @@
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Final
 
 from gb10.core.fields import requirement_name
-from gb10.core.secret_kinds import of_kinds
 from gb10.errors import PatchError, UsageError
 from gb10.image.adopt.adopted import Block, Line, ModDraft, Need, Verdict, WheelNeeded
-from gb10.image.adopt.build_files import FOLDERS, BuildFile
-from gb10.image.adopt.hiding import HIDDEN, is_secret
+from gb10.image.adopt.build_files import BuildFile
+from gb10.image.adopt.hiding import HIDDEN, holds_secret, is_secret
 from gb10.image.adopt.installs import (
     ARCHIVE,
     PYPI,
@@ -29,7 +28,7 @@ from gb10.image.adopt.installs import (
     read_install,
     without_prefix,
 )
-from gb10.image.adopt.shell import SHELLS, Command
+from gb10.image.adopt.shell import SHELLS, Command, parse_commands
 from gb10.image.patches.diff import MOST_BYTES, parse_diff
 from gb10.image.patches.owners import SITE, divide, sections
 from gb10.image.patches.releases import Releases
@@ -41,6 +40,8 @@ QUIET: Final = frozenset(
     """.split()  # noqa: SIM905 - one word after the other is easier to read
 )
 """Programs that change nothing, unless their output goes to a file."""
+WAITS: Final = frozenset(("wait", "sleep"))
+"""Of these, those that give a command behind ``&`` its time."""
 GUARDS: Final = frozenset(
     """
     test [ [[ grep cmp diff sha256sum md5sum stat ldd readelf nm strings cuobjdump
@@ -81,15 +82,46 @@ INDEXES: Final = re.compile(r"(PIP|UV)_((EXTRA_|DEFAULT_)?INDEX(_URL)?|FIND_LINK
 """Variables that name where packages come from."""
 SHORT: Final = re.compile(r"[-+][A-Za-z]+")
 """Options of a shell, of one letter each."""
+SPOKEN: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
+"""The option of a shell behind which its text stands."""
+PATHS: Final = re.compile(r"(?<![\w/.:$}-])/[\w./+-]*")
+OF_BASES: Final = re.compile(
+    r"/((boot|dev|home|media|mnt|proc|root|run|srv|sys|tmp|workspace|app"
+    r"|opt(/(conda|hpcx|nvidia|venv))?"
+    r"|etc(/(apt|default|[\w.-]+\.d|ssl|ssh|ld\.so\.conf|environment|bash\.bashrc|passwd|group|hosts))?"
+    r"|var(/(cache|lib|log|opt|run|spool|tmp)(/(apt|dpkg))?)?"
+    r"|(usr/(local/)?)?(s?bin(/(bash|pip|python|sh)[\d.]*)?|lib(32|64)?(/(python3[\d.]*|\w+-linux-gnu))?)"
+    r"|usr(/local)?(/(cuda[\w.-]*|etc|games|include|libexec|man|share(/(doc|keyrings))?|src))?)(?=/|$))?"
+)
+"""Folders that images have, and what is in them."""
+DEEPEST_OF_BASES: Final = 6
+"""Parts of a path in such a folder."""
 UNPACKERS: Final = frozenset(("tar", "bsdtar", "unzip", "7z", "cpio", "ar"))
+MAKERS: Final = frozenset(("mkdir", "touch", "mktemp", "truncate"))
+COPIERS: Final = frozenset(("cp", "mv", "ln", "install"))
+"""Programs whose last word is made."""
 WORKERS: Final = frozenset("cp mv rm ln install chmod chown cat sed bash sh dpkg rpm python python3".split())  # noqa: SIM905
 """Programs whose plain words may be files of the current folder."""
 ONLINE: Final = re.compile(r"python[\d.]*|apt-key|gpg2?|add-apt-repository|spacy|playwright|modelscope|uv")
 FETCHES: Final = re.compile(
     r"(^|\s)(download|nltk\.downloader|install-deps|(playwright|python) install|add-apt-repository"
-    r"|--fetch-keys|--recv-keys?|--keyserver)(\s|=|$)"
+    r"|uv tool (install|upgrade|run)|--fetch-keys|--recv-keys?|--keyserver)(\s|=|$)"
 )
 """What a program of ONLINE needs a network for."""
+MANAGERS: Final = re.compile(
+    r"pipx|poetry|pdm|hatch|(micro)?dnf|yum|zypper|apk|gem|bundle|snap|flatpak|brew|luarocks|cpanm?|opam|ghcup|uvx|tlmgr"
+)
+"""Programs that install from an index of their own, by all but the verbs of LOCAL."""
+LOCAL: Final = frozenset(
+    """
+    remove erase del uninstall purge clean autoremove list show info config env version help rm cleanup --version
+    """.split()  # noqa: SIM905 - one word after the other is easier to read
+)
+CODE_FETCHES: Final = re.compile(
+    r"\b(snapshot_download|hf_hub_download|nltk\.download|load_dataset|urlopen|urlretrieve|(requests|httpx)\.(get|post)"
+    r"|torch\.hub\.load|from_pretrained\(\s*[\"'][\w.-]+/[\w.-]+[\"'])"
+)
+"""What a text of Python needs a network for."""
 OF_INDEX: Final = re.compile(r"(.*\.)?((extra-|default-)?index(-url)?|find-links)")
 OUTPUT: Final = re.compile(r"-[A-Za-z]*[oOP]|--output|--output-document|--local-dir|-d|-C|--directory")
 KEPT_SETTINGS: Final = re.compile(r"(PIP|UV|HF|PYTHON)_\w+|DEBIAN_FRONTEND|MAX_JOBS|TMPDIR")
@@ -128,6 +160,8 @@ class Image:
     base: Mapping[str, str] = field(default_factory=dict)
     """The variables of the base, as far as they are known."""
     workdir: str | None = None
+    made: set[str] = field(default_factory=set)
+    """What is copied and what commands of a mod name, by ``first_folders``."""
     env: dict[str, str] = field(default_factory=dict)
     requirements: dict[str, str] = field(default_factory=dict)
     constraints: dict[str, str] = field(default_factory=dict)
@@ -140,6 +174,8 @@ class Image:
     """Folders of repositories that are not taken."""
     lost: dict[str, str] = field(default_factory=dict)
     """Paths that would hold what is not taken, and why."""
+    filled: dict[str, str] = field(default_factory=dict)
+    """Folders of the base that would hold more, and why: not taken is what is in them alone by that."""
     wheels: dict[str, WheelNeeded] = field(default_factory=dict)
     shell: tuple[str, ...] = ("/bin/sh", "-c")
     user: str = ""
@@ -173,13 +209,29 @@ class Image:
             self.drafts.append(Draft(network))
         return self.drafts[-1]
 
-    def lost_in(self, text: str, mounts: Mapping[str, str]) -> str:
-        """Why a path that a text names is not there, of these mounts or else; empty when nothing of it is lost."""
+    def lost_in(self, text: str, mounts: Mapping[str, str], own: Collection[str] = ()) -> str:
+        """Why a path that a text names is not there, of these mounts or else; empty when nothing of it is lost.
+
+        ``own``: what the command of the text makes itself, by ``first_folders``.
+        """
+        lost = (
+            why
+            for path, why in {**mounts, **self.lost}.items()
+            if path in text and re.search(rf"(?<![\w/.-]){re.escape(path)}(?![\w-])", text)
+        )
+        named = dict.fromkeys(PATHS.findall(text)) if self.filled else ()
+        return next(lost, "") or next((why for path in named if (why := self._new(path, own))), "")
+
+    def _new(self, path: str, own: Collection[str]) -> str:
+        """Why a path is not there: nothing but what is not taken would make it in a folder of the base."""
+        above = ["/", *first_folders([path])]
+        known = OF_BASES.match(above[-1])
+        least = len(known[0]) if known else 0
         return next(
             (
-                why
-                for path, why in {**mounts, **self.lost}.items()
-                if path in text and re.search(rf"(?<![\w/.-]){re.escape(path)}(?![\w-])", text)
+                self.filled[folder]
+                for folder, top in pairwise(above)
+                if folder in self.filled and len(top) > least and top not in self.made and top not in own
             ),
             "",
         )
@@ -188,10 +240,11 @@ class Image:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mounts:
     """Paths that are there for one RUN alone. ``lost``: why what reads them is not taken. ``empty``: folders whose
-    content no image keeps. ``folders``: by their place, the files of the build context that are there."""
+    content no image keeps, with mode and owner. ``folders``: by their place, the files of the build context that are
+    there."""
 
     lost: Mapping[str, str] = field(default_factory=dict)
-    empty: frozenset[str] = frozenset()
+    empty: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     folders: Mapping[str, Mapping[str, BuildFile]] = field(default_factory=dict)
 
     @property
@@ -305,8 +358,10 @@ class RunReader:
         for number, target in enumerate(targets, 1):
             place, aside = quoted(target), quoted(f"{target}.gb10-aside")
             before.append(f"[ ! -e {place} ] || mv {place} {aside}")
-            if target in self.mounted.empty:
-                before.append(f"mkdir -p {place}")
+            if rights := self.mounted.empty.get(target):
+                mode, owner = rights
+                whose = f" && chown {owner} {place}" if owner else ""
+                before.append(f"mkdir -p {place} && chmod {mode} {place}{whose}")
             else:
                 folder = f"mounts/{first}-{number}"
                 draft.files |= {f"{folder}{path}": file for path, file in self.mounted.folders[target].items()}
@@ -316,6 +371,7 @@ class RunReader:
         return before, after
 
     def _command(self, command: Command) -> Iterator[Line]:
+        command = _spoken(command)
         words = without_prefix(command.words)
         program = (words[0] or "").rsplit("/", 1)[-1] if words else ""
         if command.whole:
@@ -332,7 +388,7 @@ class RunReader:
     def _plain(self, command: Command, program: str, words: Sequence[str | None]) -> Line:
         """A command that installs nothing."""
         known: dict[str, Callable[[Command], Line]] = {"git": self._git, "patch": self._patch, "rm": self._removed}
-        if not command.words or program in STATE:
+        if not command.words or program in STATE or (program in WAITS and self._in_background()):
             return self._state(command, program)
         if made := environment_made(words):
             return self._own_environment(command, made)
@@ -358,7 +414,7 @@ class RunReader:
                 self._lose(target, "what would be unpacked")
             inside = posixpath.join(self.folder or "", target) if target else ""
             self.folder = posixpath.normpath(inside) if inside.startswith("/") else None
-            if target and self.image.lost_in(f"{self.folder or target}/", self.mounts):
+            if target and self._lost_in(f"{self.folder or target}/"):
                 return _line(command, "no-effect", "a folder of what is not taken")
         if reason := self._blocked(command, check_folder=False):
             self.unset |= {name for name, _ in command.settings}
@@ -369,6 +425,10 @@ class RunReader:
             return _line(command, "not-taken", "it reads a file that what is not taken may make", "lost")
         self._keep(command.text)
         return _line(command, "no-effect", "it only prepares the commands beside it", "lost")
+
+    def _in_background(self) -> bool:
+        """Whether a command of the mod goes on beside those after it."""
+        return any(kept.real and kept.text.endswith(" &") for kept in self.kept)
 
     def _guard(self, command: Command) -> Line:
         if reason := self._blocked(command):
@@ -387,7 +447,7 @@ class RunReader:
         named = "".join(f" {path}/" for path in self._relative(command)) if check_folder else ""
         if secret := self._secret(command, text):
             return f"{secret}, which no recipe keeps", "value"
-        if why := self.image.lost_in(f"{text} {shown}{folder}{named}", self.mounts):
+        if why := self._lost_in(f"{text} {shown}{folder}{named}", command):
             return f"it works on what is not taken: {why}", "lost"
         if (own := self.python or self.image.own_python) and PYTHON.fullmatch(command.program):
             return f"it runs by the Python of {own}, which the Dockerfile makes", "base"
@@ -401,7 +461,8 @@ class RunReader:
         if name := next((name for name in VARIABLE.findall(text) if name in self.image.secrets), ""):
             return f"{name} is a secret"
         given = [pair for one in (command, *command.inner) for pair in one.settings]
-        held = any(True for _ in of_kinds(text)) or any(is_secret(name, value or "") for name, value in given)
+        code = PYTHON.fullmatch(command.program) and command.stdin is not None  # its names are a program's own
+        held = holds_secret(text, names=not code) or any(is_secret(name, value or "") for name, value in given)
         return "it holds a secret" if held else ""
 
     def _without_value(self, command: Command) -> tuple[str, Need] | None:
@@ -412,6 +473,19 @@ class RunReader:
             if name in self.image.values and self.image.values[name] is None and name not in _set_here(self.kept):
                 return f"{name} has no value here: --build-arg {name}=VALUE", "value"
         return None
+
+    def _lost_in(self, text: str, command: Command | None = None) -> str:
+        """Why a path of a text is not there; those that the command itself makes are."""
+        own = first_folders(self._made(command)) if command and self.image.filled else ()
+        return self.image.lost_in(text, self.mounts, own)
+
+    def _made(self, command: Command) -> Iterator[str]:
+        """Paths that a command makes."""
+        for one in (command, *command.inner):
+            words = [word for word in without_prefix(one.words)[1:] if word and not word.startswith("-")]
+            made = words if one.program in MAKERS else words[-1:] if one.program in COPIERS else []
+            for word in (*made, *(word for word in one.writes if word)):
+                yield posixpath.normpath(posixpath.join(self.folder or "", word))
 
     def _relative(self, command: Command, first: int = 0) -> Iterator[str]:
         """Files of the current folder that a command may name, by their whole path."""
@@ -437,6 +511,7 @@ class RunReader:
         if sum(len(kept.text) for kept in self.kept) + len(command.text) > LARGEST_SCRIPT:
             return _line(command, "not-taken", "the script of the mod would be too long", "lost")
         self._keep(command.text, real=True)
+        self.image.made |= first_folders([*PATHS.findall(command.seen or command.text), *self._made(command)]).keys()
         self.network = self.network or network
         return _line(command, "mod", f"{why}, with a network: not locked" if network else why)
 
@@ -465,7 +540,8 @@ class RunReader:
             self.left = True
             what = "git fetches sources" if cloned else f"{compiled[0]} compiles"
             return _line(command, "not-taken", f"{what} in a condition or a loop: it needs a wheel method", "wheel")
-        quiet = bool(programs) and all(program in QUIET for program in programs)
+        waits = self._in_background() and not WAITS.isdisjoint(programs)
+        quiet = bool(programs) and all(program in QUIET for program in programs) and not waits
         if quiet and not any(one.writes for one in command.inner) and ">" not in command.text:
             return _line(command, "no-effect", "it changes nothing")
         verbs = {call[0] for one in command.inner if (call := pip_arguments(one.words))} - {*PIP_QUIET}
@@ -500,8 +576,8 @@ class RunReader:
     def _lose(self, path: str, why: str) -> None:
         """Note that a path would hold what is not taken."""
         place = posixpath.normpath(posixpath.join(self.folder or "", path)) if path else ""
-        if place.startswith("/") and place not in FOLDERS:
-            self.image.lost[place] = why
+        if place.startswith("/"):
+            (self.image.filled if OF_BASES.fullmatch(place) else self.image.lost)[place] = why
 
     def _needs(self, tree: Tree) -> None:
         """A project that the Dockerfile compiles."""
@@ -673,7 +749,7 @@ class RunReader:
                 yield _line(
                     command, "not-taken", f"{place}: {tree.url}{at} is compiled; it needs a wheel method", "wheel"
                 )
-            elif why := self.image.lost_in(f" {path}/ ", self.mounts):
+            elif why := self._lost_in(f" {path}/ "):
                 yield _line(command, "not-taken", f"{place}: {why}", "lost")
             elif path.endswith(".whl"):
                 yield _line(command, "not-taken", f"{place} is not among the files that it copies or mounts", "lost")
@@ -803,8 +879,8 @@ class RunReader:
         open_ones = dict[int, str]()
         for index, place in named.items():
             known = (*self.image.overlay, *self.image.added)
-            copied = [path for path in known if path == place or path.startswith(f"{place.rstrip('*')}")]
-            if self.image.lost_in(f" {place}/ ", self.mounts) or place in self.image.clones:
+            copied = [path for path in known if _below(path, place) or _starts(path, place)]
+            if self._lost_in(f" {place}/ ") or place in self.image.clones:
                 continue
             if copied and not made:
                 for path in copied:
@@ -853,8 +929,22 @@ def _names_whole_paths(command: Command) -> bool:
     return plain and all(word and word.startswith(("/", "-")) for word in command.arguments if word != "")
 
 
+def first_folders(paths: Iterable[str]) -> dict[str, None]:
+    """The paths and the folders above them, as far as folders of a base have others in them."""
+    found: dict[str, None] = {}
+    for path in paths:
+        parts = posixpath.normpath(path).split("/", DEEPEST_OF_BASES + 1)[: DEEPEST_OF_BASES + 1]
+        found |= dict.fromkeys("/".join(parts[: number + 1]) for number in range(1, len(parts)))
+    return found
+
+
 def _below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
+
+
+def _starts(path: str, pattern: str) -> bool:
+    """Whether a path begins as a pattern that ends with a star."""
+    return pattern.endswith("*") and path.startswith(pattern.rstrip("*"))
 
 
 def environment_made(words: Sequence[str | None]) -> str:
@@ -906,8 +996,29 @@ def _compiles(program: str, words: Sequence[str | None]) -> bool:
 
 def _fetches(command: Command) -> bool:
     """Whether a program asks a network for what it works with."""
-    words = " ".join(word or "…" for word in command.words)
-    return ONLINE.fullmatch(command.program) is not None and FETCHES.search(words) is not None
+    plain = without_prefix(command.words)
+    words = " ".join(word or "…" for word in plain)
+    program = (plain[0] or "").rsplit("/", 1)[-1] if plain else ""
+    if MANAGERS.fullmatch(program):
+        verb = next((word for word in plain[1:] if word and (not word.startswith("-") or word in LOCAL)), "")
+        return verb not in LOCAL
+    if PYTHON.fullmatch(program) and CODE_FETCHES.search(f"{words}\n{command.stdin or ''}"):
+        return True
+    return ONLINE.fullmatch(program) is not None and FETCHES.search(words) is not None
+
+
+def _spoken(command: Command) -> Command:
+    """A command whose text is given to a shell as a word, ``sh -c TEXT``: with the commands of the text inside it."""
+    words = without_prefix(command.words)
+    if command.whole or None in words or words[:1] not in [("eval",), *((shell,) for shell in SHELLS)]:
+        return command
+    after = next((index for index, word in enumerate(words) if index and word and SPOKEN.fullmatch(word)), len(words))
+    text = " ".join(word or "" for word in (words[1:] if words[0] == "eval" else words[after + 1 : after + 2]))
+    if not text:
+        return command
+    found = parse_commands(text, (command.first,), {})
+    inner = tuple(inside for one in found for inside in ((*one.inner,) if one.whole else (one, *one.inner)))
+    return replace(command, whole=True, inner=(*command.inner, *inner))
 
 
 def _outputs(command: Command) -> Iterator[str]:

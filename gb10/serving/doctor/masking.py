@@ -12,7 +12,7 @@ from urllib.parse import quote, quote_plus
 from gb10.core.linear_regex import linear
 from gb10.core.secret_kinds import Span, of_kinds
 from gb10.core.secret_names import Level, level_of
-from gb10.serving.doctor.secret_values import is_secret, named
+from gb10.core.secret_values import is_secret, named
 
 HIDDEN: Final = "***"
 AT_ONCE: Final = 100

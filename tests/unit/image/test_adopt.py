@@ -509,7 +509,11 @@ def test_a_mount_is_there_for_its_run_alone_and_a_cache_leaves_nothing(tmp_path:
     (mod,) = adopted(tmp_path, f'{text}\nSHELL ["/bin/bash", "-euxo", "pipefail", "-c"]\nRUN echo a').mods
     assert list(mod.files) == ["mounts/2-1/f/a.sh"]
     rows = mod.script.splitlines()
-    assert rows.index("mkdir -p '/var/cache/c'") < rows.index("sh /f/a.sh") < rows.index("rm -rf '/f'")
+    assert (
+        rows.index("mkdir -p '/var/cache/c' && chmod 755 '/var/cache/c'")
+        < rows.index("sh /f/a.sh")
+        < rows.index("rm -rf '/f'")
+    )
     assert "/bin/sh /dev/fd/9 9<<'END_OF_LINE_2'" in rows
     text = 'SHELL ["/bin/bash", "-euxo", "pipefail", "-c"]\nRUN touch /a'
     assert "/bin/bash -euxo pipefail /dev/fd/9" in adopted(tmp_path, text).mods[0].script

@@ -113,6 +113,14 @@ def test_many_paths_that_are_lost_are_sought_in_time() -> None:
     assert time.process_time() - start < MOST_SECONDS
 
 
+def test_many_paths_in_a_folder_that_is_filled_are_sought_in_time() -> None:
+    text = "RUN wget -P /opt https://h/x\n" + "RUN mkdir -p /opt/a && use /opt/a/c\n" * 300
+    many = f"RUN mkdir {' '.join(f'/opt/w{n}' for n in range(5_000))}\nRUN use /opt{'/a' * 20_000}\n"
+    start = time.process_time()
+    assert [line.verdict for line in read(text + many).lines][-2:] == ["mod", "mod"]
+    assert time.process_time() - start < MOST_SECONDS
+
+
 def test_stages_that_copy_from_each_other_in_a_circle_end() -> None:
     circle = "FROM a AS x\nCOPY --from=y /a /a\nFROM a AS y\nCOPY --from=x /a /b\nCOPY --from=y /a /b"
     assert {line.verdict for line in read(circle).lines} == {"other-stage", "taken", "not-taken"}

@@ -62,6 +62,51 @@ def test_mounts_of_one_place_or_in_each_other_put_back_what_was_there(tmp_path: 
     assert put_aside(tmp_path, mounts, {"a/kept": "1", "a/in/kept": "2", "b/two": "3"}) == seen
 
 
+@pytest.mark.parametrize(
+    ("mount", "mode"),
+    [
+        ("type=tmpfs,target=/a", "1777"),
+        ("type=cache,target=/a,mode=1777", "1777"),
+        ("type=cache,target=/a,mode=0700", "700"),
+        ("type=cache,target=/a", "755"),
+    ],
+)
+def test_a_mounted_folder_has_the_mode_that_docker_gives_it(tmp_path: Path, mount: str, mode: str) -> None:
+    root = tmp_path / "root"
+    found = adopted(tmp_path, f"RUN --mount={mount.replace('=/', f'={root}/')} stat -c %a {root}/a > {tmp_path}/seen")
+    script = f"umask 022\n{found.mods[0].script}"
+    subprocess.run(["bash", "-s"], input=script, check=True, text=True)
+    assert (tmp_path / "seen").read_text() == f"{mode}\n"
+
+
+def test_a_mounted_folder_has_its_owner_and_a_mode_that_is_none_is_said(tmp_path: Path) -> None:
+    script = adopted(tmp_path, "RUN --mount=type=cache,target=/a,uid=7,gid=8 use /a").mods[0].script
+    assert "chown 7:8 '/a'" in script
+    assert "chown 7:0 '/a'" in adopted(tmp_path, "RUN --mount=type=cache,target=/a,uid=7 use /a").mods[0].script
+    for part in ("mode=rwx", "mode=7;x", "uid=me", "gid=$(id)"):
+        (line,) = adopted(tmp_path, f"RUN --mount=type=cache,target=/a,{part} use /a").lines[1:]
+        assert (line.verdict, line.why) == (
+            "not-taken",
+            "it works on what is not taken: a mount whose rights are not known here",
+        )
+
+
+def test_a_removal_takes_only_what_is_below_its_folder(tmp_path: Path) -> None:
+    for name in ("lib/a", "lib2/b"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(name)
+    head = "COPY lib /app/lib/\nCOPY lib2 /app/lib2/\n"
+    assert [*adopted(tmp_path, f"{head}RUN rm -rf /app/lib").overlay] == ["/app/lib2/b"]
+    assert [*adopted(tmp_path, f"{head}RUN rm -rf /app/lib/").overlay] == ["/app/lib2/b"]
+    assert [*adopted(tmp_path, f"{head}RUN rm -rf /app/lib*").overlay] == []
+
+
+def test_what_add_fetches_with_its_sha256_is_said_so(tmp_path: Path) -> None:
+    line = line_of(adopted(tmp_path, f"ADD --checksum=sha256:{'a' * 64} https://h/x /x"), "ADD")
+    assert (line.verdict, line.need) == ("not-taken", "download")
+    assert "without" not in line.why
+
+
 def test_mounts_share_one_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build_files, "MOST_BYTES", 1000)
     (tmp_path / "big").mkdir()
@@ -193,6 +238,45 @@ FOUND: list[tuple[str, list[tuple[str, str]]]] = [
     ("RUN apt-key adv --fetch-keys http://h/k.pub", [("mod", "with a network")]),
     ("RUN add-apt-repository -y ppa:x/y", [("mod", "with a network")]),
     ("RUN echo download > /a", [("mod", "it runs in the image")]),
+    ("RUN uv tool install x", [("mod", "with a network")]),
+    ("RUN pipx install x", [("mod", "with a network")]),
+    ("RUN dnf install -y x", [("mod", "with a network")]),
+    ("RUN apk add --no-cache x", [("mod", "with a network")]),
+    ("RUN gem install x", [("mod", "with a network")]),
+    ("RUN snap install x", [("mod", "with a network")]),
+    ("RUN poetry install --no-root", [("mod", "with a network")]),
+    ('RUN bash -c "pip install x"', [("mod", "with a network")]),
+    ("RUN bash -lc 'apt-get install -y x && touch /a'", [("mod", "with a network")]),
+    ("RUN sh -ec 'curl -o /srv/x https://h/x'\nRUN sh /srv/x", [(LOST, "curl"), (LOST, "curl fetches")]),
+    ("RUN sh -c 'git clone https://h/a.git /a'", [(LOST, "git fetches")]),
+    ("RUN bash -c 'touch /a'", [("mod", "it runs in the image")]),
+    ("RUN bash -c 'echo a'", [("no-effect", "")]),
+    (
+        "RUN python -c \"from huggingface_hub import snapshot_download; snapshot_download('a/b')\"",
+        [("mod", "with a network")],
+    ),
+    ("RUN python3 - <<'E'\nimport nltk\nnltk.download('punkt')\nE", [("mod", "with a network")]),
+    # what is unpacked takes from a folder of the base only what would be new there
+    (
+        "RUN wget -O /x.tgz https://h/x.tgz && tar -C /usr/local -xzf /x.tgz\n"
+        "RUN sed -i s/a/b/ /usr/local/lib/python3.12/dist-packages/vllm/envs.py\n"
+        "RUN ln -sf /usr/local/cuda/bin/nvcc /usr/bin/nvcc\nRUN cp /usr/local/go/bin/go /usr/bin/",
+        [(LOST, "wget"), (LOST, "wget"), ("mod", ""), ("mod", ""), (LOST, "unpacked")],
+    ),
+    (
+        "RUN wget -O /x.tgz https://h/x.tgz && tar -C /opt -xzf /x.tgz\nRUN cp /opt/m/lib.so /usr/lib/\n"
+        "RUN mkdir -p /opt/mine && touch /opt/mine/a\nRUN chmod 600 /opt/mine/a",
+        [(LOST, "wget"), (LOST, "wget"), (LOST, "unpacked"), ("mod", ""), ("mod", ""), ("mod", "")],
+    ),
+    ("RUN wget -P /tmp https://h/x.sh && sh /tmp/x.sh && touch /b", [(LOST, "wget"), (LOST, "wget"), ("mod", "")]),
+    # what waits for a command behind & stays with it
+    (
+        "RUN cp a b & cp c d & wait && touch done",
+        [("mod", ""), ("mod", ""), ("mod", "beside"), ("mod", "")],
+    ),
+    ("RUN serve & sleep 5; use it", [("mod", ""), ("mod", "beside"), ("mod", "")]),
+    ("RUN serve & for p in 1 2; do wait $p; done", [("mod", ""), ("mod", "")]),
+    ("RUN touch /a && sleep 5", [("mod", ""), ("no-effect", "")]),
     # what only seems to change nothing
     ("RUN git config --global color.ui true", [("mod", "")]),
     ("RUN git config --get color.ui", [("no-effect", "")]),

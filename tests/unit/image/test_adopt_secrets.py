@@ -35,6 +35,15 @@ def written(tmp_path: Path, found: Adopted) -> str:
         f"RUN curl -u me:{TOKEN} https://h/a && touch /a",
         f"LABEL token={TOKEN}\nRUN touch /a",
         "ENV HF_TOKEN plainer-than-that\nRUN use $HF_TOKEN && touch /a",
+        f"COPY <<E /etc/app/config.yaml\napi_key: {TOKEN}\nE\nRUN touch /a",
+        "COPY <<E /etc/app/config.yaml\nhost: h\npassword: plainer-than-that\nE\nRUN touch /a",
+        "COPY <<E /root/.netrc\nmachine h login reader password plainer-than-that\nE\nRUN touch /a",
+        "RUN echo 'machine h login me password plainer-than-that' > ~/.netrc; touch /a",
+        "RUN useradd -m -p 'plainer-than-that' me; touch /a",
+        "RUN serve --password plainer-than-that --port 1; touch /a",
+        f"RUN serve --token={TOKEN[4:]} & touch /a",
+        "RUN cat > /etc/x.ini <<E\npassword = plainer-than-that\nE\nRUN touch /a",
+        "RUN sh -c 'serve --password plainer-than-that'; touch /a",
     ],
     ids=lambda text: text.replace(TOKEN, "TOKEN")[:60],
 )
@@ -42,7 +51,7 @@ def test_no_secret_is_written_or_shown(tmp_path: Path, text: str) -> None:
     found = adopted(tmp_path, text)
     everything = written(tmp_path, found)
     assert "touch /a" in everything
-    for secret in (TOKEN, LOGIN, "plainer-than-that", "reader:"):
+    for secret in (TOKEN, TOKEN[4:], LOGIN, "plainer-than-that", "reader:"):
         assert secret not in everything
 
 
@@ -54,6 +63,65 @@ def test_a_secret_of_the_command_line_is_not_written_either(tmp_path: Path) -> N
     assert TOKEN not in everything
     assert verdicts(found) == [("not-taken", "value")] * 2
     assert "API_TOKEN is a secret" in line_of(found, "use").why
+
+
+SHOWN = ("ENV PSK=", "ARG PASSPHRASE=", "RUN echo AWS4-HMAC-SHA256", "RUN use --password", "ENV A_KEY=")
+MARKS = ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "Private-Lines: 14")
+
+
+@pytest.mark.parametrize("text", [*SHOWN, *(f"RUN test -z \"$(grep -rl -- '{mark}' /etc/app)\"" for mark in MARKS)])
+def test_what_looks_like_a_secret_hides_nothing_of_other_lines(tmp_path: Path, text: str) -> None:
+    around = [f"touch /a{number}" for number in range(4)]
+    runs = [f"RUN {one}" for one in around]
+    found = adopted(tmp_path, "\n".join([*runs[:2], text, *runs[2:]]))
+    lines = [line for line in found.lines if line.text in around]
+    assert [line.text for line in lines] == around
+    assert {line.why for line in lines} == {"it runs in the image"}
+
+
+def test_a_key_without_its_end_is_hidden_in_its_own_line(tmp_path: Path) -> None:
+    found = adopted(tmp_path, "RUN echo '-----BEGIN PRIVATE KEY-----\\nshort' > /a\nRUN touch /b")
+    assert "short" not in written(tmp_path, found)
+
+
+PUBLIC = {
+    "GPG_KEY": "E3FF2839C048B25C084DEBE9B26995E310250568",
+    "PASSWORD_HASH_ROUNDS": "5",
+    "ACCESS_TOKEN_EXPIRE_MINUTES": "30",
+    "REQUIRE_AUTH": "true",
+}
+
+
+def test_variables_about_secrets_are_kept_and_shown(tmp_path: Path) -> None:
+    found = adopted(tmp_path, "\n".join(f"ENV {name}={value}" for name, value in PUBLIC.items()))
+    assert found.env == PUBLIC
+    assert [line.text for line in found.lines[1:]] == [f"ENV {name}={value}" for name, value in PUBLIC.items()]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "apt-key adv --keyserver hkp://h --recv-keys E3FF2839C048B25C084DEBE9B26995E310250568",
+        "sed -i 's/max_tokens=10/max_tokens=20/' /srv/a.py",
+        'serve --token $TOKEN_FILE --api-key "${KEY}"',
+        "python3 - <<'E'\ntoken = read(path)\nopen('/a', 'w').write(token)\nE",
+        "useradd -m -p '*' me",
+        "passwd -d root",
+        "echo 'export API_KEY=${API_KEY:-}' >> /etc/profile",
+        "touch /root/.ssh/authorized_keys && chmod 600 /root/.ssh/authorized_keys",
+    ],
+)
+def test_commands_that_only_speak_of_secrets_stay(tmp_path: Path, command: str) -> None:
+    assert {verdict for verdict, _ in verdicts(adopted(tmp_path, f"RUN {command}"))} == {"mod"}
+
+
+def test_a_file_with_a_login_is_named(tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app/req.txt").write_text(f"--extra-index-url {LOGIN}\nnumpy==2.0\n")
+    (tmp_path / "app/a.py").write_text("token = 1\n")
+    found = adopted(tmp_path, "COPY app /app/")
+    assert [*found.overlay] == ["/app/a.py", "/app/req.txt"]
+    assert [one for one in found.remarks if "may be a secret" in one and "app/req.txt" in one and "a.py" not in one]
 
 
 def test_names_that_only_sound_like_a_secret_stay(tmp_path: Path) -> None:

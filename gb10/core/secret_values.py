@@ -115,8 +115,8 @@ BLOCK: Final = 64
 """Lines of a YAML block that hold a secret."""
 
 
-def named(text: str) -> Iterator[Span]:
-    """The values that follow the name of a secret."""
+def named(text: str, least: Level = Level.RANDOM) -> Iterator[Span]:
+    """The values that follow the name of a secret, of this level or above."""
     low = text.lower()
     if len(low) != len(text):
         low = "".join(small if len(small := one.lower()) == 1 else one for one in text)
@@ -127,6 +127,8 @@ def named(text: str) -> Iterator[Span]:
         start, end = _name(text, found.start(), found.end())
         done = end
         level = level_of(text[start:end])
+        if level < least:
+            continue
         if (
             level is Level.RANDOM
             and not OPTION.match(text, start)
@@ -134,7 +136,7 @@ def named(text: str) -> Iterator[Span]:
             and not DIGITS.search(text, end, end + NEAR)
         ):
             continue  # most keys of tables
-        if level is Level.NONE or (level is Level.WEAK and ODD.search(text, max(0, start - 16), start)):
+        if level is Level.WEAK and ODD.search(text, max(0, start - 16), start):
             continue
         for span in _values(text, start, end, level):
             yield span
