@@ -89,6 +89,9 @@ def write_look(root: Path, rows: Rows) -> Path:
     for at, (zone, degrees) in enumerate(of("heat")):
         _put(root / f"sys/class/thermal/thermal_zone{at}/type", zone)
         _put(root / f"sys/class/thermal/thermal_zone{at}/temp", degrees)
+    for (state,) in of("prochot"):
+        _put(root / "sys/class/hwmon/hwmon0/name", "spbm")
+        _put(root / "sys/class/hwmon/hwmon0/prochot", state)
     for pid, name, parent, parent_name in of("engine"):
         _put(root / f"proc/{pid}/comm", name)
         _put(root / f"proc/{pid}/stat", f"{pid} ({name}) S {parent} 0 0")
