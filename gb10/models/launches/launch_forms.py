@@ -8,9 +8,7 @@ from typing import Final
 
 from gb10.models.launches.compose_services import compose_launches
 from gb10.models.launches.container_launch import ContainerLaunch
-from gb10.models.launches.docker_run_lines import START, docker_runs
 from gb10.models.launches.pod_objects import pod_launches
-from gb10.models.launches.shell_servers import SERVER, shell_servers
 from gb10.models.load.known_keys import KNOWN, closest
 from gb10.models.load.safe_yaml import SafeDocument, UnreadableError, read_yaml
 
@@ -65,7 +63,9 @@ def launches_of(text: str, file: str) -> Launches | None:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     named_yaml = PurePath(file).suffix.lower() in YAML
     if not named_yaml and not _is_mapping(text):
-        runs = docker_runs(text) or (() if DIFF.search(text) else shell_servers(text))
+        from gb10.models.launches.shell_servers import shell_servers  # noqa: PLC0415 - for scripts
+
+        runs = _runs(text) or (() if DIFF.search(text) else shell_servers(text))
         return Launches(what="a script" if runs else _text_kind(text), found=runs)
     try:
         documents = list(_documents(text))
@@ -77,8 +77,14 @@ def launches_of(text: str, file: str) -> Launches | None:
     if len(values) == 1 and isinstance(values[0], Mapping) and _meant_as_recipe(values[0]):
         return None
     named = _named(documents)
-    runs = () if named_yaml or named.found else docker_runs(text)
+    runs = () if named_yaml or named.found else _runs(text)
     return Launches(what="a script", found=runs) if runs else named
+
+
+def _runs(text: str) -> tuple[ContainerLaunch, ...]:
+    from gb10.models.launches.docker_run_lines import docker_runs  # noqa: PLC0415 - for scripts
+
+    return docker_runs(text)
 
 
 def _text_kind(text: str) -> str:
@@ -93,6 +99,9 @@ def _text_kind(text: str) -> str:
 
 def _is_mapping(text: str) -> bool:
     """Whether a text is YAML of mappings; a call with JSON in it is none, though YAML reads it as a key and a value."""
+    from gb10.models.launches.docker_run_lines import START  # noqa: PLC0415 - for a file that is not named YAML
+    from gb10.models.launches.shell_servers import SERVER  # noqa: PLC0415 - the same
+
     try:
         values = [one.value for _, one in _documents(text)]
     except UnreadableError:

@@ -8,9 +8,8 @@ from typing import Final
 
 from packaging.version import Version
 
-from gb10.models.memory.engines.budget import HOST_TIER, OFFLOADED, Budget, Machine, gib, size_of
+from gb10.models.memory.engines.budget import HOST_TIER, OFFLOADED, ROUNDED, Budget, Machine, gib, size_of
 from gb10.models.memory.engines.others import other_budget
-from gb10.models.memory.engines.pinned import ROUNDED
 from gb10.models.memory.engines.sglang import sglang_budget
 from gb10.models.memory.engines.vllm import vllm_budget
 from gb10.models.memory.launch import Launch

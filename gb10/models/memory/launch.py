@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from packaging.version import InvalidVersion, Version
+
 from gb10.models.memory.weights.weight import Ranks
 
 Engine = Literal["vllm", "sglang", "trtllm", "llama-cpp"]
@@ -102,6 +104,13 @@ class Launch:
     """MAX_JOBS: compilers that run at once; None for one for each CPU."""
     own_image: bool = False
     """The image holds compiled kernels."""
+
+    def may_be_from(self, first: Version) -> bool:
+        """Whether the engine's release is this one or later; so is one that is not known."""
+        try:
+            return Version(self.release) >= first
+        except InvalidVersion:
+            return True
 
     @property
     def nodes(self) -> int:

@@ -56,11 +56,11 @@ def loaded(tmp_path: Path, verb: str) -> tuple[set[str], list[str]]:
     ("verb", "modules", "files"),
     [
         ("patches show sglang/0001-jit-arch-suffix", 70, 18),
-        ("run qwen3-0.6b --dry-run --no-gpus", 155, 5),
-        ("recipe list", 93, len(list((ROOT / "recipes/models").glob("*.yaml"))) + 1),
-        ("recipe lint qwen3-0.6b", 106, 6),
-        ("recipe memory qwen3-0.6b", 93, 5),
-        ("recipe render qwen3-0.6b", 161, 5),
+        ("run qwen3-0.6b --dry-run --no-gpus", 154, 5),
+        ("recipe list", 92, len(list((ROOT / "recipes/models").glob("*.yaml"))) + 1),
+        ("recipe lint qwen3-0.6b", 103, 6),
+        ("recipe memory qwen3-0.6b", 92, 5),
+        ("recipe render qwen3-0.6b", 160, 5),
     ],
 )
 def test_a_verb_loads_what_it_needs(tmp_path: Path, verb: str, modules: int, files: int) -> None:

@@ -10,8 +10,8 @@ import pytest
 from gb10.models.lint.engine_words import FLAGS, own_releases
 from gb10.models.lint.fit import uncounted_options
 from gb10.models.lint.served import options_of
-from gb10.models.memory.engines.budget import HOST_TIER, OFFLOADED, Machine, Problem, gib, size_of
-from gb10.models.memory.engines.pinned import ROUNDED, share_of_weights, taken
+from gb10.models.memory.engines.budget import HOST_TIER, OFFLOADED, ROUNDED, Machine, Problem, gib, size_of
+from gb10.models.memory.engines.pinned import share_of_weights, taken
 from gb10.models.memory.engines.sglang import SECOND_SCALES, sglang_budget
 from gb10.models.memory.engines.vllm import vllm_budget
 from gb10.models.memory.estimating import container_memory, estimate

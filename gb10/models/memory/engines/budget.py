@@ -300,6 +300,7 @@ OFFLOADED_SOURCE: Final = (
     "0.5.23, utils/offloader.py). CPU and GPU share it, so nothing is saved"
 )
 HOST_TIER: Final = "KV cache in host memory"
+ROUNDED: Final = "rounding of pinned memory"
 
 
 def cache_item(name: str, size: int, model: Model) -> Item:

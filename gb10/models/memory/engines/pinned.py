@@ -11,7 +11,6 @@ from gb10.models.memory.model import Model
 from gb10.models.memory.shapes.decoder import FAMILIES, model_tensors
 from gb10.models.memory.weights.weight import Ranks, Weight, of_rank, weight_of
 
-ROUNDED: Final = "rounding of pinned memory"
 MERGED: Final = ((re.compile(r"\b[qkv]_proj\b"), "qkv_proj"), (re.compile(r"\b(?:gate|up)_proj\b"), "gate_up_proj"))
 """Projections that vLLM keeps in one tensor."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from gb10.models.memory.cache import Cache
 from gb10.models.memory.engines.budget import (
@@ -121,7 +121,7 @@ def _second_scales(model: Model, launch: Launch, stage: int) -> list[Item]:
     w2_blockscale_swizzled in layers/quantization/modelopt_quant.py): a byte beside each eight of weights."""
     rules = model.scheme.rules if model.scheme else ()
     experts = model.parts(launch, stage).get("experts", 0) if any(one.name == "nvfp4" for _, one in rules) else 0
-    if not experts or not _is_before(launch.release, ALIASED):
+    if not experts or launch.may_be_from(ALIASED):
         return []
     source = f"SGLang {launch.release} keeps the scales of NVFP4 experts as the files and as the kernels have them"
     return [Item(name=SECOND_SCALES, size=experts // 9, known="computed", source=source)]
@@ -139,14 +139,6 @@ def draft_copies(model: Model, launch: Launch) -> int:
         return 0
     tied = bool(fields.text.get("tie_word_embeddings", fields.config.get("tie_word_embeddings", False)))
     return (1 if tied else 2) * fields.vocabulary * fields.hidden * 2 // launch.ranks.tensor
-
-
-def _is_before(release: str, first: Version) -> bool:
-    """Whether a release is known to be older."""
-    try:
-        return bool(release) and Version(release) < first
-    except InvalidVersion:
-        return False
 
 
 def _layer_copy(model: Model, launch: Launch, loaded: int) -> list[Item]:

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from math import ceil, lcm
 from typing import Final
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from gb10.models.memory.cache import Cache, CacheLayer, PagedLayer
 from gb10.models.memory.engines.budget import (
     HOST_TIER,
     OFFLOADED,
+    ROUNDED,
     Budget,
     Item,
     Machine,
@@ -33,7 +34,6 @@ from gb10.models.memory.engines.budget import (
     sleeping,
     weight_items,
 )
-from gb10.models.memory.engines.pinned import ROUNDED, share_of_weights, taken
 from gb10.models.memory.launch import Launch
 from gb10.models.memory.model import Model
 
@@ -162,20 +162,13 @@ def _pages(kind: _Kind, launch: Launch, length: int, batched: int) -> int:
 
 def _steps(launch: Launch) -> int:
     """Steps that are scheduled and not yet settled."""
-    if not _may_be_from(launch.release, TWO_STEPS):
+    if not launch.may_be_from(TWO_STEPS):
         return 1
     return launch.ranks.stages if launch.ranks.stages > 1 else 1 + launch.scheduled_ahead
 
 
 def _keeps_checkpoint(layer: CacheLayer, launch: Launch) -> bool:
-    return bool(layer.checkpoint) and launch.prefix_caching and _may_be_from(launch.release, CHECKPOINTS)
-
-
-def _may_be_from(release: str, first: Version) -> bool:
-    try:
-        return not release or Version(release) >= first
-    except InvalidVersion:
-        return True
+    return bool(layer.checkpoint) and launch.prefix_caching and launch.may_be_from(CHECKPOINTS)
 
 
 FRACTION: Final = 0.92
@@ -213,7 +206,7 @@ def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> B
     own = weight_items(model, launch, stage)
     work = activations(model, launch, machine, batched, requests)
     graphs = [machine.item("CUDA graphs", _graph_figure(model), graph_bytes(model, launch, machine, requests))]
-    counts = graphs if launch.graphs and _is_from(launch.release, GRAPHS_COUNTED) else []
+    counts = graphs if launch.graphs and launch.may_be_from(GRAPHS_COUNTED) else []
     late = graphs if launch.graphs and not counts else []
     inside = [*own, work, *counts, *_workspaces(model, launch, machine, batched)]
     share = _share(model, launch, machine, stage, sum(item.size for item in inside))
@@ -285,7 +278,9 @@ def _host_tier(model: Model, launch: Launch, stage: int) -> list[Item]:
     tier = launch.host_tier
     if tier is None or tier.size is None:
         return []
-    if tier.option in PINNED_TENSORS and not _may_be_from(launch.release, SHARED_REGION):
+    if tier.option in PINNED_TENSORS and not launch.may_be_from(SHARED_REGION):
+        from gb10.models.memory.engines.pinned import taken  # noqa: PLC0415 - for such a tier
+
         tensors = _cache_tensors(model.cache_on(launch, stage), launch)
         size = tensors * taken(tier.size // tensors)
         source = (
@@ -311,7 +306,11 @@ def _rounding(model: Model, launch: Launch, own: Sequence[Item]) -> list[Item]:
     """What --cpu-offload-gb takes beyond what it is told: vLLM 0.33.0 pins each tensor, and counts its own bytes
     (model_executor/offloader/uva.py)."""
     moved = size_of(own, OFFLOADED)
-    more = ceil(moved * (share_of_weights(model, launch.ranks) - 1)) if moved else 0
+    if not moved:
+        return []
+    from gb10.models.memory.engines.pinned import share_of_weights  # noqa: PLC0415 - for weights in host memory
+
+    more = ceil(moved * (share_of_weights(model, launch.ranks) - 1))
     if not more:
         return []
     source = "each offloaded tensor takes a power of two of host memory (vllm-project/vllm#56410)"
@@ -507,7 +506,7 @@ def graph_bytes(model: Model, launch: Launch, machine: Machine, requests: int) -
     step = 1 + (launch.drafts.tokens if launch.drafts else 0)
     largest = launch.graph_batch or min(2 * requests * step, LARGEST_GRAPH)
     pieces = graph_count(largest, step)
-    only_pieces = step > 1 and launch.cache_type.startswith("fp8") and not _is_from(launch.release, UNIFORM_DRAFTS)
+    only_pieces = step > 1 and launch.cache_type.startswith("fp8") and not launch.may_be_from(UNIFORM_DRAFTS)
     whole = 0 if only_pieces else graph_count(min(requests * step, largest), step)
     each = machine.figures[_graph_figure(model)].value
     if launch.ranks.tensor > 1:
@@ -527,10 +526,3 @@ def _graph_figure(model: Model) -> str:
     if any(layer.mixer == "mamba" for layer in model.layers):
         return "vllm_graph_mamba_mib"
     return "vllm_graph_mib" if model.fields is None or model.fields.experts else "vllm_graph_dense_mib"
-
-
-def _is_from(release: str, first: Version) -> bool:
-    try:
-        return Version(release) >= first
-    except InvalidVersion:
-        return True
