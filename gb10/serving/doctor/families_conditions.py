@@ -425,8 +425,7 @@ def not_divisible(case: Case) -> Verdict | None:
         code="kernel-without-this-shape",
         meaning=(
             f"{found['what'].strip()} is {found['size']} here, and {found['by'].strip()} is {found['step']}: the "
-            "kernel "
-            "takes whole blocks alone. A width that does not fit is most often one rank's share of a layer."
+            "kernel takes whole blocks alone. A width that does not fit is most often one rank's share of a layer."
         ),
         action=(
             f"Fewer ranks for each layer: --tensor-parallel-size 1 or 2{now}, experts whole on each rank "

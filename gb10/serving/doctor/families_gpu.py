@@ -359,10 +359,10 @@ def arch_list_without_this_gpu(case: Case) -> Verdict | None:
     return Verdict(
         code="arch-list-without-this-gpu",
         meaning=(
-            f"The check is one that a GB10 (12.1) passes: {case.said[:240].rstrip('.')}. So the GPU is not the "
-            "reason: the "
-            "list of arches that kernels are compiled for has none of this GPU. The CUDA toolkit at hand is older than "
-            "12.9 and does not know 12.1 (12.8 knows 12.0 alone), or a variable names other arches, or no GPU was seen."
+            f"The check is one that a GB10 (12.1) passes: {case.said[:240].rstrip('.')}. So the GPU is not the reason: "
+            "the list of arches that kernels are compiled for has none of this GPU. The CUDA toolkit at hand is older "
+            "than 12.9 and does not know 12.1 (12.8 knows 12.0 alone), or a variable names other arches, or no GPU "
+            "was seen."
         ),
         action=(
             "nvcc --version (CUDA_HOME, PATH) must be CUDA 12.9 or newer: take 13.0, as torch of cu130 is. "
@@ -428,9 +428,8 @@ def kernel_without_arch(case: Case) -> Verdict | None:
     return Verdict(
         code="kernel-without-this-arch",
         meaning=(
-            f"This kernel is refused on compute capability 12.1 (the message names {arch.rstrip('. :')}). A GB10 "
-            "is no 10.x "
-            f"(SM100) and no 9.x: their kernels do not run on it."
+            f"This kernel is refused on compute capability 12.1 (the message names {arch.rstrip('. :')}). A GB10 is no "
+            "10.x (SM100) and no 9.x: their kernels do not run on it."
         ),
         action=_another(case),
         evidence="the message's own check; sglang#9140, docs/explain.md lists the kernels that serve a model on 12.1",
@@ -993,10 +992,9 @@ def index_on_the_gpu(case: Case) -> Verdict | None:
     return Verdict(
         code="index-out-of-range-on-gpu",
         meaning=(
-            f"A kernel got an index beyond its table ({found[0]}): most often a token id outside of the embedding "
-            "or the "
-            "logits: drafts or a LoRA of another vocabulary, a tokenizer with added tokens, an image or audio token, "
-            "structured output (grammar, guided decoding) whose vocabulary is larger than the model's."
+            f"A kernel got an index beyond its table ({found[0]}): most often a token id outside of the embedding or "
+            "the logits: drafts or a LoRA of another vocabulary, a tokenizer with added tokens, an image or audio "
+            "token, structured output (grammar, guided decoding) whose vocabulary is larger than the model's."
         ),
         action=(
             f"{first}Does it come with a certain request only (images, response_format)? Leave that out, or take "
@@ -1062,8 +1060,7 @@ def capture_fails(case: Case) -> Verdict | None:
             f"{off} starts without graphs, and tells whether they are the cause; then fewer of them "
             f"(--compilation-config "
             '\'{"cudagraph_mode": "PIECEWISE"}\', --cuda-graph-max-bs), or another --attention-backend. A fault of '
-            "one release "
-            f"goes with another release: the one before, or a newer "
+            "one release goes with another release: the one before, or a newer "
             f"one{f' ({newer.version})' if newer else ''}.{drafts}"
         ),
         evidence="CUDA's rules of stream capture; club-3090#106",

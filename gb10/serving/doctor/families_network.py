@@ -192,8 +192,7 @@ def port_is_taken(case: Case) -> Verdict | None:
             f"same ports. Engines take more ports than --port: those of the ranks, too."
         ),
         action=f"`ss -ltnp{f' sport = :{number}' if number else ''}` names the process; end it, or give this "
-        f"service other ports (--port; vLLM VLLM_PORT, --master-port; SGLang --nccl-port, "
-        f"--dist-init-addr). "
+        "service other ports (--port; vLLM VLLM_PORT, --master-port; SGLang --nccl-port, --dist-init-addr). "
         "./build.py status lists services that run.",
         evidence="EADDRINUSE of the kernel; sglang#17402, vllm#15987",
     )
@@ -331,11 +330,9 @@ def hub(case: Case) -> Verdict | None:
             "the reason: network, proxy, disk, or too many connections at once.",
         )
         action = (
-            f"{'HF_HUB_ENABLE_HF_TRANSFER=0' if transfer else 'HF_HUB_DISABLE_XET=1'} downloads by plain HTTP, "
-            "which goes "
-            "on where it stopped and names the error. `df -h` of HF_HOME; a proxy must let the Hub's storage "
-            "through, too; "
-            "or ./build.py weights pull outside of the container."
+            f"{'HF_HUB_ENABLE_HF_TRANSFER=0' if transfer else 'HF_HUB_DISABLE_XET=1'} downloads by plain HTTP, which "
+            "goes on where it stopped and names the error. `df -h` of HF_HOME; a proxy must let the Hub's storage "
+            "through, too; or ./build.py weights pull outside of the container."
         )
     elif PARTIAL.search(text):
         code, meaning = (
@@ -345,8 +342,7 @@ def hub(case: Case) -> Verdict | None:
         )
         action = (
             "Delete the incomplete parts (find $HF_HOME -name '*.incomplete' -delete) and download again, by one "
-            "process: "
-            "./build.py weights pull checks each file. Then start all ranks."
+            "process: ./build.py weights pull checks each file. Then start all ranks."
         )
     elif missing:
         code, meaning = (
@@ -357,8 +353,7 @@ def hub(case: Case) -> Verdict | None:
         )
         action = (
             "Look at the repository's list of files: is it there? If so, the local copy is not whole: ./build.py "
-            "weights "
-            "pull, or `hf download` again. If not, name the repository or folder that has config.json and "
+            "weights pull, or `hf download` again. If not, name the repository or folder that has config.json and "
             "*.safetensors, or the loader for its format (--load-format, --tokenizer)."
         )
     elif SERVER_SIDE.search(text):

@@ -163,11 +163,9 @@ def abi_of_another_torch(case: Case) -> Verdict | None:
                 f"has no {versioned['symbol']}."
             ),
             action=(
-                f"Which {versioned['library']} is loaded: `ldd` of the file, LD_LIBRARY_PATH and conda's lib "
-                "folder come "
-                "before the wheel's own. Take a newer one (its nvidia-* wheel or CUDA toolkit), or a release of "
-                f"{who} that "
-                "was built for the one that is there."
+                f"Which {versioned['library']} is loaded: `ldd` of the file, LD_LIBRARY_PATH and conda's lib folder "
+                "come before the wheel's own. Take a newer one (its nvidia-* wheel or CUDA toolkit), or a release of "
+                f"{who} that was built for the one that is there."
             ),
             evidence="the dynamic linker's own message",
         )
@@ -360,9 +358,8 @@ def not_installed(case: Case) -> Verdict | None:
         code="not-installed",
         meaning=f"{distribution_of(first)} is not installed in this environment.",
         action=f"Install {distribution_of(first)}, in the same environment "
-        f"({case.fitting(distribution_of(first)) or 'and let its release fit'}), or take an image that has "
-        f"it. "
-        "A model's own code (trust_remote_code) may need packages that no engine brings.",
+        f"({case.fitting(distribution_of(first)) or 'and let its release fit'}), or take an image that has it. A "
+        "model's own code (trust_remote_code) may need packages that no engine brings.",
         evidence="Python's own message; unsloth#3825",
     )
 
@@ -439,10 +436,10 @@ HOOKS: Final = {
     "lora": ("LoRA", "Start without --enable-lora."),
     "offload|kv_connector|kv_transfer|ec_transfer|disagg|hicache|mem_cache/storage": (
         "offloading or transfer of the KV cache",
-        "Start without it (--kv-transfer-config, --kv-offloading-size), or with --no-enable-prefix-caching: "
-        "models with "
-        "Mamba or linear attention have caches of several kinds, which not each connector takes. Where two servers "
-        "exchange caches, both need the same model, release, --block-size, --kv-cache-dtype and parallel sizes.",
+        "Start without it (--kv-transfer-config, --kv-offloading-size), or with --no-enable-prefix-caching: models "
+        "with Mamba or linear attention have caches of several kinds, which not each connector takes. Where two "
+        "servers exchange caches, both need the same model, release, --block-size, --kv-cache-dtype and parallel "
+        "sizes.",
     ),
     "multimodal|vision|image|audio": ("images or sound", "Start with --language-model-only, or another model."),
     "attention/|attn|mla/": ("attention", "Another --attention-backend may do without it; --kv-cache-dtype auto, too."),

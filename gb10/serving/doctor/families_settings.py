@@ -180,12 +180,10 @@ def option_not_readable(case: Case) -> Verdict | None:
     return Verdict(
         code="option-not-readable",
         meaning=f"{option} takes JSON, and what arrived is none: {what[:200]}. A shell, a .env file or compose "
-        f"takes the "
-        "quotes away; older forms (a=b, a:b) are no JSON.",
+        "takes the quotes away; older forms (a=b, a:b) are no JSON.",
         action=f"{doubled}Write {option} '{{\"name\": value}}' in single quotes (YAML: a list of arguments, each "
-        "quoted once; .env "
-        "files: no quotes around JSON that has quotes inside). If a program of your own follows the image's name: its "
-        "entrypoint is the server already, so give --entrypoint.",
+        "quoted once; .env files: no quotes around JSON that has quotes inside). If a program of your own follows the "
+        "image's name: its entrypoint is the server already, so give --entrypoint.",
         evidence="argparse; notes of two recipes whose .env lost the quotes",
     )
 
@@ -216,11 +214,10 @@ def argument_of_another_program(case: Case) -> Verdict | None:
                 "release, or a shell took a quote or a backslash away."
             ),
             action=(
-                f"Look at what stands before {option} in the command. Releases change switches into options with "
-                "a value, "
-                "and back (llama.cpp: --flash-attn takes on, off or auto in newer releases and nothing in older ones). "
-                "If another program makes the command (a web UI, a launcher), it and the server are of different "
-                "releases: update the older of them."
+                f"Look at what stands before {option} in the command. Releases change switches into options with a "
+                "value, and back (llama.cpp: --flash-attn takes on, off or auto in newer releases and nothing in "
+                "older ones). If another program makes the command (a web UI, a launcher), it and the server are of "
+                "different releases: update the older of them."
             ),
             evidence="the program's own reader of arguments; textgen#7219",
         )
@@ -977,16 +974,13 @@ def memory_at_start(case: Case) -> Verdict | None:
         return Verdict(
             code="memory-changed-at-start",
             meaning=(
-                f"While the engine measured its memory, memory was given back by others: {profiled['first']} GiB "
-                "were free "
-                f"first, and {profiled['now']} GiB now. Another server ended meanwhile, or the page cache shrank: "
-                "on a GB10 "
-                "the files that were just read count, too. It is no lack of memory."
+                f"While the engine measured its memory, memory was given back by others: {profiled['first']} GiB were "
+                f"free first, and {profiled['now']} GiB now. Another server ended meanwhile, or the page cache shrank: "
+                "on a GB10 the files that were just read count, too. It is no lack of memory."
             ),
             action=(
-                "Start again when nothing else starts or ends (`free -g` stays the same); drop the page cache "
-                "before it. A "
-                "cache of a fixed size needs no measuring: --kv-cache-memory-bytes."
+                "Start again when nothing else starts or ends (`free -g` stays the same); drop the page cache before "
+                "it. A cache of a fixed size needs no measuring: --kv-cache-memory-bytes."
             ),
             evidence="both numbers of the message; xr-ai PR#462",
         )
