@@ -4,7 +4,7 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Final
 
@@ -237,7 +237,7 @@ class Image:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Mounts:
     """Paths that are there for one RUN alone. ``lost``: why what reads them is not taken. ``empty``: folders whose
     content no image keeps, with mode and owner. ``folders``: by their place, the files of the build context that are
@@ -247,8 +247,8 @@ class Mounts:
     empty: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     folders: Mapping[str, Mapping[str, BuildFile]] = field(default_factory=dict)
 
-    @property
-    def files(self) -> dict[str, BuildFile]:
+    @cached_property
+    def files(self) -> Mapping[str, BuildFile]:
         """All of them: those of a mount that is in another one's folder hide its own."""
         found: dict[str, BuildFile] = {}
         for target in sorted({*self.empty, *self.folders}):
