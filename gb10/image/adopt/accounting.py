@@ -13,7 +13,7 @@ from gb10.errors import UsageError
 from gb10.image.adopt.adopted import Adopted, Block, Line, Need, Verdict
 from gb10.image.adopt.build_files import AbsentError, BuildFile, BuildFiles
 from gb10.image.adopt.dockerfile import Dockerfile, Instruction, Stage, expand, too_long
-from gb10.image.adopt.hiding import HIDDEN, has_login, hidden, holds_secret, is_secret, is_secret_file
+from gb10.image.adopt.hiding import HIDDEN, LOGIN, hidden, holds_secret, is_secret, is_secret_file
 from gb10.image.adopt.ignore_file import read_rules
 from gb10.image.adopt.run_lines import Image, Mounts, RunReader, finished, first_folders, is_shell, quoted
 from gb10.image.adopt.shell import Command, parse_commands
@@ -410,7 +410,12 @@ class _Account:
         else:
             try:
                 texts = self._inline(one, where)
-                if secret := next((path for path, file in texts.items() if _is_secret_text(path, file.content)), ""):
+                secrets = (
+                    path
+                    for path, file in texts.items()
+                    if is_secret_file(path, file.content) or holds_secret(file.content.decode("utf-8", "replace"))
+                )
+                if secret := next(secrets, ""):
                     self.image.lost[secret] = "a text that holds a secret"
                     why = "its text holds a secret, which no recipe keeps"
                     yield _line(one, "not-taken", why, "value")
@@ -444,7 +449,8 @@ class _Account:
         own = {posixpath.normpath(place) for place in places}
         secret = {path: file for path, file in found.items() if is_secret_file(file.source, file.content)}
         out = {path for path, file in secret.items() if file.source not in own}
-        secret |= {path: file for path, file in found.items() if path not in secret and has_login(file.content)}
+        # A URL with a name and a password may be an example.
+        secret |= {path: file for path, file in found.items() if path not in secret and LOGIN.search(file.content)}
         for what, some in (("is left out", out), ("is copied as it is", secret.keys() - out)):
             names = sorted({secret[path].source for path in some})
             more = f" and {len(names) - SOME} more" if len(names) > SOME else ""
@@ -609,11 +615,6 @@ def _no_plain_copy(one: Instruction, places: Sequence[str]) -> str:
     if one.name == "ADD" and any(re.search(r"\.(tar|tgz|tar\.\w+)$", place) for place in places):
         return "ADD unpacks an archive: unpack it in the folder, and COPY that"
     return ""
-
-
-def _is_secret_text(path: str, content: bytes) -> bool:
-    """Whether a text of the Dockerfile itself holds a secret."""
-    return is_secret_file(path, content) or holds_secret(content.decode("utf-8", "replace"))
 
 
 def _line(one: Instruction, verdict: Verdict, why: str, need: Need = "") -> Line:

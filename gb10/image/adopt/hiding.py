@@ -55,11 +55,6 @@ def _values(text: str) -> Iterator[Span]:
     return (span for span in named(text, Level.STRONG) if text[span[0]] not in "$-")
 
 
-def has_login(content: bytes) -> bool:
-    """Whether a file has a URL with a name and a password; it may be an example."""
-    return LOGIN.search(content) is not None
-
-
 def is_secret_file(path: str, content: bytes) -> bool:
     """Whether a file holds a secret, by its name or by its content."""
     name = posixpath.basename(path)

@@ -40,7 +40,10 @@ def read_rules(content: bytes, name: str) -> tuple[Rule, ...]:
         if not text:
             raise UsageError(f"{name}:{number}: {line!r} names no path, and Docker refuses it")
         try:
-            found.append(Rule(linear("".join(_expression(_cleaned(text)))), back))
+            # As Go's filepath.Clean, without the slash at the beginning.
+            cleaned = posixpath.normpath(text)
+            cleaned = cleaned.lstrip("/") if len(cleaned) > 1 else cleaned
+            found.append(Rule(linear("".join(_expression(cleaned))), back))
         except LinearError as error:
             raise UsageError(f"{name}:{number}: {text[:80]!r} is no pattern of Docker's", where=str(error)) from error
     if len(found) > MOST_RULES:
@@ -57,12 +60,6 @@ def is_left_out(path: str, rules: tuple[Rule, ...]) -> bool:
         if rule.back == out and any(rule.pattern.fullmatch(one) for one in paths):
             out = not rule.back
     return out
-
-
-def _cleaned(text: str) -> str:
-    """As Go's ``filepath.Clean``, without the slash at the beginning."""
-    cleaned = posixpath.normpath(text)
-    return cleaned.lstrip("/") if len(cleaned) > 1 else cleaned
 
 
 def _expression(pattern: str) -> Iterator[str]:

@@ -879,7 +879,11 @@ class RunReader:
         open_ones = dict[int, str]()
         for index, place in named.items():
             known = (*self.image.overlay, *self.image.added)
-            copied = [path for path in known if _below(path, place) or _starts(path, place)]
+            copied = [
+                path
+                for path in known
+                if _below(path, place) or (place.endswith("*") and path.startswith(place.rstrip("*")))
+            ]
             if self._lost_in(f" {place}/ ") or place in self.image.clones:
                 continue
             if copied and not made:
@@ -940,11 +944,6 @@ def first_folders(paths: Iterable[str]) -> dict[str, None]:
 
 def _below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
-
-
-def _starts(path: str, pattern: str) -> bool:
-    """Whether a path begins as a pattern that ends with a star."""
-    return pattern.endswith("*") and path.startswith(pattern.rstrip("*"))
 
 
 def environment_made(words: Sequence[str | None]) -> str:

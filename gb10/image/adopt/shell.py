@@ -146,7 +146,10 @@ class _Reader:
             yield self._with_inner(node, self._plain(node, first, last, text))
         elif node.type == "redirected_statement":
             body = node.child_by_field_name("body")
-            if body is None or body.type != "command" or _goes_on(node):
+            # The grammar gives the commands behind the name of a heredoc, on its line, to the heredoc.
+            heredocs = (child for child in node.children if child.type == "heredoc_redirect")
+            behind = {child.type for one in heredocs for child in one.children}
+            if body is None or body.type != "command" or behind & {"&&", "||", "|", "pipeline", "list"}:
                 yield self._whole(node, first, last, text)
             else:
                 yield self._with_inner(body, self._plain(body, first, last, text, redirects=node))
@@ -266,12 +269,6 @@ class _Reader:
         last -= not column and last > node.start_point[0]
         rows = [self.rows[min(row, len(self.rows) - 1)] for row in (node.start_point[0], last)] if self.rows else [0, 0]
         return rows[0], rows[1]
-
-
-def _goes_on(node: Node) -> bool:
-    """Whether other commands stand behind the name of a heredoc, on its line: the grammar gives them to it."""
-    redirects = (child for child in node.children if child.type == "heredoc_redirect")
-    return any(child.type in ("&&", "||", "|", "pipeline", "list") for one in redirects for child in one.children)
 
 
 def _text(node: Node | None) -> str:

@@ -11,11 +11,11 @@ from gb10.errors import UsageError, VerifyError
 from gb10.image.base.file_tree import FileTree
 from gb10.image.base.found_packages import Found, distributions
 from gb10.image.base.pythons import (
+    PATH,
     Python,
     check_machine,
     is_python,
     look_at,
-    path_folders,
     pythons_elsewhere,
     pythons_on_path,
     started_by,
@@ -95,7 +95,8 @@ def _chosen(tree: FileTree, reference: str, settings: SentSettings, wanted: Want
     """The Python that the engine runs in: the one that is named, else that of the entrypoint, else the only one that
     holds an engine, else the first on PATH.
     """
-    environment, folders = _environment(settings), path_folders(_environment(settings))
+    environment = _environment(settings)
+    folders = tuple(part for part in (environment.get("PATH") or PATH).split(":") if part.startswith("/"))
     started = started_by(tree, _plain(_command(settings)), folders)
     programs = [*([started] if started else ()), *pythons_on_path(tree, folders), *pythons_elsewhere(tree)]
     if wanted.python:

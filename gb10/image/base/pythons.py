@@ -45,11 +45,6 @@ def without_dots(tree: FileTree, path: str) -> str:
     return posixpath.normpath(path if real is None else real if name == ".." else f"{real}/{name}")
 
 
-def path_folders(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The folders of PATH."""
-    return tuple(part for part in (environment.get("PATH") or PATH).split(":") if part.startswith("/"))
-
-
 def pythons_on_path(tree: FileTree, folders: Sequence[str]) -> Iterator[str]:
     """The programs ``python3`` and ``python`` in the folders, in order."""
     for folder in folders:
