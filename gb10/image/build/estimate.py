@@ -175,6 +175,9 @@ def needs(ctx: Context, plan: Plan, cached: Mapping[str, bool], engine: Engine |
     long = max(families, key=lambda one: one.longest_seconds, default=None)
     speed, rates = known_speed(ctx)
     others = (_reference_seconds(ctx, plan, step) for step in absent if step.kind not in COMPILED)
+    # Wheels are compiled beside each other, and beside the layers, which go one by one or all in one solve.
+    compiled = sum(step.download for step in absent if step.kind in ("rehearsal", *COMPILED))
+    layers = [step.download for step in absent if step.kind == "layer"]
     return Needs(
         download=download,
         disk=int(download + _build_disk(ctx, plan, absent, engine)),
@@ -185,17 +188,8 @@ def needs(ctx: Context, plan: Plan, cached: Mapping[str, bool], engine: Engine |
         compile_seconds=speed.whole * critical.seconds,
         compile_bound=critical.bound,
         rates=rates,
-        copies=_sent(ctx, absent, engine),
+        copies=compiled + (max(layers, default=0) if one_by_one(ctx, engine) else sum(layers)),
     )
-
-
-def _sent(ctx: Context, absent: Collection[Step], engine: Engine | None) -> int:
-    """Bytes of the files that are sent to an engine at the same time: wheels are compiled beside each other, and beside
-    the layers, which go one by one or all in one solve.
-    """
-    compiled = sum(step.download for step in absent if step.kind in ("rehearsal", *COMPILED))
-    layers = [step.download for step in absent if step.kind == "layer"]
-    return compiled + (max(layers, default=0) if one_by_one(ctx, engine) else sum(layers))
 
 
 def _build_disk(ctx: Context, plan: Plan, absent: Collection[Step], engine: Engine | None) -> float:

@@ -149,6 +149,10 @@ def remote_portrait(
     words = "1 document beside it has" if one.untrusted == 1 else f"{one.untrusted} documents beside it have"
     left_out = f"{words} no trusted signature: left out" if one.untrusted else ""
     unseen = f"{one.unseen} more documents beside it were not looked at" if one.unseen else ""
+    # Packages by the attached SBOM: what is in the image by a purl of the index, or was built for it.
+    text = attached_sbom(one)
+    rows = sent(text, SentBill, one.reference).packages if text else ()
+    kinds = ("SPDXRef-wheel-", "SPDXRef-graft-", "SPDXRef-built-")
     return ImageSummary(
         reference=reference,
         place=one.repository.base,
@@ -163,7 +167,7 @@ def remote_portrait(
         user=settings.user or "",
         environment=settings.environment or (),
         plan=plan,
-        packages=packages_of(one),
+        packages={row.name: row.version for row in rows if row.identity.startswith(kinds)},
         debs=debs_of(plan),
         verdict=verdict,
         patches=patch_stories(ctx.catalog, plan) if plan else (),
@@ -194,14 +198,6 @@ def attached_sbom(one: Remote) -> bytes | None:
     """The SBOM that is attached to an image, byte by byte."""
     found = next((row for row in one.attached if row.artifactType == SPDX), None)
     return document_of(one.repository, found) if found else None
-
-
-def packages_of(one: Remote) -> dict[str, str]:
-    """The Python packages of an attached SBOM: what is in the image by a purl of the index, or was built for it."""
-    text = attached_sbom(one)
-    rows = sent(text, SentBill, one.reference).packages if text else ()
-    kinds = ("SPDXRef-wheel-", "SPDXRef-graft-", "SPDXRef-built-")
-    return {row.name: row.version for row in rows if row.identity.startswith(kinds)}
 
 
 def layers_in(one: Remote, plan: RecordedPlan | None, labels: Mapping[str, str]) -> tuple[Layer, ...]:

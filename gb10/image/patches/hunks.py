@@ -268,7 +268,10 @@ def _hunk(path: str, hunk: Hunk, now: bytes) -> tuple[bytes, HunkFate]:
         return now, HunkFate(path=path, line=hunk.line, outcome="already-upstream", why="the release has these lines")
     except ConflictError:
         pass
-    if _is_gone(hunk, now):
+    # Nothing that the hunk takes away is in the file, and most of what stands beside it is not either.
+    kept, there = set(hunk.old) & set(hunk.new), _telling(split(now))
+    changed, whole = _telling([line for line in hunk.old if line not in kept]), _telling(hunk.old)
+    if bool(whole) and changed.isdisjoint(there) and 2 * len(whole & there) < len(whole):
         why = "the lines that it changes, and most beside them, are not in the file"
         return now, HunkFate(path=path, line=hunk.line, outcome="gone", why=why)
     small = len(hunk.old) * now.count(b"\n") <= LARGEST_MERGE
@@ -279,13 +282,6 @@ def _hunk(path: str, hunk: Hunk, now: bytes) -> tuple[bytes, HunkFate]:
 
 def _telling(lines: Sequence[bytes]) -> set[bytes]:
     return {line.strip() for line in lines if len(line.strip()) >= SHORTEST}
-
-
-def _is_gone(hunk: Hunk, now: bytes) -> bool:
-    """Whether nothing that a hunk takes away is in the file, and most of what stands beside it is not either."""
-    kept, there = set(hunk.old) & set(hunk.new), _telling(split(now))
-    changed, whole = _telling([line for line in hunk.old if line not in kept]), _telling(hunk.old)
-    return bool(whole) and changed.isdisjoint(there) and 2 * len(whole & there) < len(whole)
 
 
 def _three_way(path: str, hunk: Hunk, now: bytes) -> tuple[bytes, bool]:

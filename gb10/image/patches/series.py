@@ -47,7 +47,11 @@ def parse_header(text: str, source: str, name: str) -> Header:
     """The header before the first file of a diff; raises PatchError that names every missing or wrong field."""
     message = re.split(r"^---\s*$|^diff --git ", text, maxsplit=1, flags=re.MULTILINE)[0]
     subject = re.search(r"^Subject: (?:\[PATCH[^\]]*\] )?(.+(?:\n .+)*)", message, re.MULTILINE)
-    trailers = _trailers(message)
+    # The last paragraph that is made of trailers, as `git interpret-trailers` finds it.
+    paragraphs = re.split(r"\n\s*\n", message.strip())
+    lines = paragraphs[-1].splitlines() if len(paragraphs) > 1 else []
+    matches = [TRAILER.fullmatch(line.strip()) for line in lines]
+    trailers = tuple((match[1], match[2]) for match in matches if match)
     found = dict(trailers)
     problems = [f"the field {field} is missing" for field in REQUIRED if field not in found]
     problems += [f"unknown field {field}" for field in found if field not in KNOWN]
@@ -61,14 +65,6 @@ def parse_header(text: str, source: str, name: str) -> Header:
         )
     releases = _releases(found["X-Applies-To"], source, name)
     return Header(subject=" ".join(subject[1].split()), trailers=trailers, releases=releases)
-
-
-def _trailers(message: str) -> tuple[tuple[str, str], ...]:
-    """The last paragraph that is made of trailers, as ``git interpret-trailers`` finds it."""
-    paragraphs = re.split(r"\n\s*\n", message.strip())
-    lines = paragraphs[-1].splitlines() if len(paragraphs) > 1 else []
-    matches = [TRAILER.fullmatch(line.strip()) for line in lines]
-    return tuple((match[1], match[2]) for match in matches if match)
 
 
 def _wrong(found: dict[str, str]) -> list[str]:

@@ -32,7 +32,10 @@ def planned(ctx: Context, request: Request, *, shown: bool) -> Plan:
     One that is only ``shown`` is kept while no setting and no file of the checkout changes, if the checkout alone
     decides it. One at whose making something was printed is made every time.
     """
-    if not shown or not _is_plain(ctx, request):
+    usual = Request(engine=request.engine, arch=request.arch)
+    other = {name for name, value in asdict(request).items() if value != getattr(usual, name)} - PLAIN
+    by_checkout = not other and ctx.catalog.root == ROOT and request.engine in ctx.catalog.engines()
+    if not shown or not by_checkout:
         return _made(ctx, request)
     words = ("plan", os.uname().machine, version("uv"), json.dumps(asdict(request)))
     inputs = inputs_digest(words, ctx.env)
@@ -51,13 +54,6 @@ def planned(ctx: Context, request: Request, *, shown: bool) -> Plan:
             with suppress(OSError):  # a full or read-only disk: the next call plans again
                 ctx.store.write_text(place, f"{_head(inputs, text)}\n{text.decode()}")
     return plan
-
-
-def _is_plain(ctx: Context, request: Request) -> bool:
-    """Whether files of the checkout alone decide the plan."""
-    usual = Request(engine=request.engine, arch=request.arch)
-    other = {name for name, value in asdict(request).items() if value != getattr(usual, name)} - PLAIN
-    return not other and ctx.catalog.root == ROOT and request.engine in ctx.catalog.engines()
 
 
 def _made(ctx: Context, request: Request) -> Plan:

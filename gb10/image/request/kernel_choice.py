@@ -116,16 +116,11 @@ def parsed_config(texts: tuple[str, str | None], model: str) -> Mapping[str, Any
         raise UsageError(f"the config of {model} is not JSON", where=str(error)) from error
     if not isinstance(config, dict) or not isinstance(quantized, dict):
         raise UsageError(f"the config of {model} is not a JSON object")
-    own = _unwrapped(config)
-    return {"quantization_config": quantized, **own} if quantized else own
-
-
-def _unwrapped(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The config itself, of a file that keeps it beside where it is from, as recipes/models/configs do."""
-    inner = config.get(WRAPPED)
+    # A file of recipes/models/configs keeps the config beside where it is from.
+    own, inner = config, config.get(WRAPPED)
     if isinstance(inner, dict) and not any(name in config for name in NAMES) and any(name in inner for name in NAMES):
-        return inner
-    return config
+        own = inner
+    return {"quantization_config": quantized, **own} if quantized else own
 
 
 def _of_folder(path: Path) -> tuple[str, str | None]:

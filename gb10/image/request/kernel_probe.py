@@ -156,7 +156,8 @@ def _find(tree: Tree, module: Sequence[str], name: str, depth: int) -> Function 
                 return node
         for node in body if depth else ():
             if isinstance(node, ast.ImportFrom) and (alias := _alias(node, name)):
-                found = _find(tree, _absolute(node, package), alias, depth - 1)
+                above = list(package[: len(package) - node.level + 1]) if node.level else []
+                found = _find(tree, [*above, *(node.module.split(".") if node.module else ())], alias, depth - 1)
                 if found:
                     return found
     return None
@@ -166,8 +167,3 @@ def _alias(node: ast.ImportFrom, name: str) -> str:
     """What a name is called where it is imported from; empty when the import does not bring it."""
     own = next((alias.name for alias in node.names if (alias.asname or alias.name) == name), "")
     return own or (name if any(alias.name == "*" for alias in node.names) else "")
-
-
-def _absolute(node: ast.ImportFrom, package: Sequence[str]) -> list[str]:
-    above = list(package[: len(package) - node.level + 1]) if node.level else []
-    return [*above, *(node.module.split(".") if node.module else ())]

@@ -20,7 +20,7 @@ from gb10.models.lint.rule import Rule
 from gb10.models.lint.served import ImageFacts, lint_case
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.registries.recipe_file import RecipeFile, mod_in, read_text, registry_mod
+from gb10.models.registries.recipe_file import RecipeFile, mod_in, read_text, registries, root_here
 
 MODS = ROOT / "mods"
 LISTED = 8
@@ -115,7 +115,9 @@ def _digests() -> dict[str, str]:
 def _beside(written: str, file: RecipeFile) -> Path | None:
     """The folder of a mod: in the registry that it names, around the recipe, or in the recipe's own registry."""
     if written.startswith("@"):
-        return registry_mod(written)
+        name, _, mod = written.removeprefix("@").partition("/")
+        registry = next((one for one in registries() if one.name == name), None)
+        return mod_in(root_here(registry), registry, mod) if registry else None
     found = file.mod(written)
     if found is None and file.registry is not None and file.root is not None:
         return mod_in(file.root, file.registry, written)
