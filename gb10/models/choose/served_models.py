@@ -92,5 +92,10 @@ def format_of(template: str, kind: str, name: str) -> Format | None:
     return next((one for one in load_formats() if one.fits(template, kind, name)), None)
 
 
+def reasoning_of(found: Format, template: str) -> str | None:
+    """The reasoning parser of a row for a template; None when the model does not think aloud."""
+    return found.reasoning if found.thinks is None or found.thinks in template else None
+
+
 Containers = Mapping[str, str]
 """Our image of each engine, as recipes name it."""
