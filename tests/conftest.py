@@ -17,7 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 Deep = Callable[[int, str, bytes], Path]
 GROUPS: Final = {
-    "image": "bench broken_images launchers mods patched_build pipeline publish rebuild retaining upstream",
+    "image": "bench broken_images build_usage launchers mods patched_build pipeline publish rebuild retaining upstream",
     "compilers": "extension targets",
 }
 """Integration tests whose files share a worker. The first small image in a worker's engine takes a minute of CPU time,
