@@ -17,11 +17,13 @@ from xdist.scheduler import LoadScopeScheduling
 
 Deep = Callable[[int, str, bytes], Path]
 GROUPS: Final = {
-    "image": "bench broken_images launchers mods patched_build pipeline publish rebuild retaining upstream",
+    "image": "bench broken_images build_usage launchers mods patched_build pipeline publish rebuild retaining upstream",
+    "on images of others": "adopt_trust on_image",
     "compilers": "extension targets",
 }
 """Integration tests whose files share a worker. The first small image in a worker's engine takes a minute of CPU time,
-the next ones find its layers. Compilers need several GB each: two at once are more than a small machine has."""
+the next ones find its layers; so does the first change of an image of others. Compilers need several GB each: two at
+once are more than a small machine has."""
 GROUP_OF: Final = {
     f"tests/integration/test_{name}.py": group for group, names in GROUPS.items() for name in names.split()
 }

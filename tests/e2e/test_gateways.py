@@ -19,7 +19,8 @@ from gb10.core.store import Store
 from gb10.image.context import build_architecture
 from tests.e2e.test_real_server import HERE, LOOPS
 from tests.e2e.vllm_cpu import PLATFORMS
-from tests.integration.nodes import free_port, until
+from tests.hang import until
+from tests.integration.nodes import free_port
 from tests.integration.pinned import pinned
 
 pytestmark = pytest.mark.e2e

@@ -11,8 +11,8 @@ from gb10.cli import main
 from gb10.image.plan.catalog import ROOT
 from gb10.serving.trial.launch_journal import JOURNAL
 from tests.e2e.matrices import measured, rows_of
+from tests.hang import until
 from tests.integration.byte_tokenizer import write_byte_tokenizer
-from tests.integration.nodes import until
 from tests.integration.pinned import pinned
 
 pytestmark = pytest.mark.e2e

@@ -22,9 +22,9 @@ from gb10.serving.trial.launch_journal import JOURNAL
 from tests.e2e import vllm_cpu
 from tests.e2e.matrices import measured, rows_of
 from tests.e2e.word_model import TEXT
+from tests.hang import until
 from tests.integration.byte_tokenizer import write_byte_tokenizer
 from tests.integration.machines import Machine, Pair
-from tests.integration.nodes import until
 from tests.integration.services import containers, ran
 
 pytestmark = pytest.mark.e2e

@@ -330,38 +330,38 @@ def read_foreign_recipe(data: bytes, _: Path) -> None:
 
 
 FUZZERS: Final[Mapping[str, Fuzzer]] = {
-    "base": Fuzzer(make=some_base, read=read_base, count=600),
-    "yaml": Fuzzer(make=some_document, read=read_document, count=150),
-    "page-json": Fuzzer(make=lambda rng: mutate.of_json(rng, JSON, JSON_TOKENS), read=read_as("json"), count=600),
-    "page-html": Fuzzer(make=lambda rng: mutate.of_bytes(rng, HTML, HTML_TOKENS), read=read_as("html"), count=600),
-    "model": Fuzzer(make=lambda rng: mutate.of_json(rng, CONFIGS, JSON_TOKENS), read=read_model, count=300),
-    "mod-zip": Fuzzer(make=lambda rng: mutate.of_zip(rng, contents(), "run.sh"), read=read_mod_zip, count=300),
-    "mod-folder": Fuzzer(make=some_folder, read=read_mod_folder, count=100),
-    "wheel": Fuzzer(make=lambda rng: mutate.of_zip(rng, contents(), "x/_C.so"), read=read_wheel, count=200),
-    "binary": Fuzzer(make=some_binary, read=read_binary, count=1500),
-    "library": Fuzzer(make=some_library, read=slim_library, count=600),
-    "model-recipe": Fuzzer(make=some_model_recipe, read=read_model_recipe, count=400),
-    "import": Fuzzer(make=some_foreign_recipe, read=read_foreign_recipe, count=400),
-    "lock": Fuzzer(make=lambda rng: mutate.of_json(rng, locks(), JSON_TOKENS), read=read_lock, count=400),
+    "base": Fuzzer(make=some_base, read=read_base, count=300),
+    "yaml": Fuzzer(make=some_document, read=read_document, count=100),
+    "page-json": Fuzzer(make=lambda rng: mutate.of_json(rng, JSON, JSON_TOKENS), read=read_as("json"), count=300),
+    "page-html": Fuzzer(make=lambda rng: mutate.of_bytes(rng, HTML, HTML_TOKENS), read=read_as("html"), count=300),
+    "model": Fuzzer(make=lambda rng: mutate.of_json(rng, CONFIGS, JSON_TOKENS), read=read_model, count=150),
+    "mod-zip": Fuzzer(make=lambda rng: mutate.of_zip(rng, contents(), "run.sh"), read=read_mod_zip, count=150),
+    "mod-folder": Fuzzer(make=some_folder, read=read_mod_folder, count=60),
+    "wheel": Fuzzer(make=lambda rng: mutate.of_zip(rng, contents(), "x/_C.so"), read=read_wheel, count=100),
+    "binary": Fuzzer(make=some_binary, read=read_binary, count=500),
+    "library": Fuzzer(make=some_library, read=slim_library, count=300),
+    "model-recipe": Fuzzer(make=some_model_recipe, read=read_model_recipe, count=150),
+    "import": Fuzzer(make=some_foreign_recipe, read=read_foreign_recipe, count=150),
+    "lock": Fuzzer(make=lambda rng: mutate.of_json(rng, locks(), JSON_TOKENS), read=read_lock, count=150),
     "patch": Fuzzer(
-        make=lambda rng: mutate.of_bytes(rng, files("patches/*/*.patch"), DIFF_TOKENS), read=read_patch, count=500
+        make=lambda rng: mutate.of_bytes(rng, files("patches/*/*.patch"), DIFF_TOKENS), read=read_patch, count=250
     ),
     "patch-on-base": Fuzzer(
         make=lambda rng: mutate.of_bytes(rng, files("patches/*/*.patch"), DIFF_TOKENS),
         read=read_patch_on_base,
-        count=300,
+        count=150,
     ),
     "plan-on-base": Fuzzer(
-        make=lambda rng: mutate.of_json(rng, records(), JSON_TOKENS), read=read_plan_on_base, count=200
+        make=lambda rng: mutate.of_json(rng, records(), JSON_TOKENS), read=read_plan_on_base, count=100
     ),
-    "metadata": Fuzzer(make=some_metadata, read=read_metadata, count=200),
-    "stream": Fuzzer(make=some_stream, read=read_stream, count=300),
-    "tree": Fuzzer(make=some_tree, read=read_tree, count=200),
-    "dockerfile": Fuzzer(make=some_dockerfile, read=read_dockerfile, count=400),
+    "metadata": Fuzzer(make=some_metadata, read=read_metadata, count=100),
+    "stream": Fuzzer(make=some_stream, read=read_stream, count=150),
+    "tree": Fuzzer(make=some_tree, read=read_tree, count=100),
+    "dockerfile": Fuzzer(make=some_dockerfile, read=read_dockerfile, count=150),
     "hunks": Fuzzer(
         make=lambda rng: mutate.of_bytes(rng, (DIFF, *files("patches/vllm/*.patch")), DIFF_TOKENS),
         read=read_hunks,
-        count=300,
+        count=150,
     ),
-    "command-line": Fuzzer(make=some_command_line, read=run_command_line, count=60),
+    "command-line": Fuzzer(make=some_command_line, read=run_command_line, count=40),
 }

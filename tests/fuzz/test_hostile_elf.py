@@ -4,7 +4,6 @@ import resource
 import struct
 import subprocess
 import sys
-import time
 import tracemalloc
 from pathlib import Path
 
@@ -15,11 +14,12 @@ from gb10.inside.scan.binary import Binary, scan_buffer
 from gb10.inside.scan.fatbin import BROKEN, CODES
 from gb10.inside.scan.scan import scan_tree
 from tests.conftest import Deep
+from tests.hang import PATIENCE, no_hang
 
 SEGMENT, SECTION = struct.Struct("<IIQQQQQQ"), struct.Struct("<IIQQQQIIQQ")
 DYNAMIC, WHOLE = 2, 1
 MEBIBYTE, CUDA_13 = 1 << 20, 65
-SECONDS, BYTES = 5, 64 * MEBIBYTE
+BYTES = 64 * MEBIBYTE
 DEPTH = 1100
 
 
@@ -97,13 +97,13 @@ def kinds_of_code() -> bytes:
 def test_a_hostile_file_costs_no_more_than_its_size(made, error: str) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
     whole = made()
     tracemalloc.start()
-    started = time.process_time()
-    found = scan_buffer(whole, "k")
-    seconds, (_, peak) = time.process_time() - started, tracemalloc.get_traced_memory()
+    with no_hang():
+        found = scan_buffer(whole, "k")
+    _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert error in found.error
     assert bool(found.error) == bool(error)
-    assert (seconds < SECONDS, peak < BYTES) == (True, True), (seconds, peak)
+    assert peak < BYTES
 
 
 def test_a_fatbin_in_overlapping_segments_counts_once() -> None:
@@ -144,7 +144,7 @@ def test_a_process_with_little_memory_reads_it(made, tmp_path: Path) -> None:  #
         check=True,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
     )
     assert done.stdout == "k\n"

@@ -1,7 +1,6 @@
 """Hostile logs and hostile engine files: bounded time and memory, and no crash, whatever stands in them."""
 
 import random
-import time
 
 import pytest
 
@@ -10,6 +9,7 @@ from gb10.serving.doctor.engine_statements import statements_of
 from gb10.serving.doctor.log_scan import scan_log
 from gb10.serving.doctor.printed_statements import python_statements
 from gb10.serving.doctor.rule_files import load_doctor_rules, load_stages
+from tests.hang import MOST, grown, no_hang
 
 PIECES = (
     *(
@@ -52,7 +52,7 @@ def judged(text: bytes) -> int:
     return len(diagnose(load_doctor_rules(), Evidence(logs={"a": scan})).seen)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(30))
 def test_lines_in_any_order_make_a_diagnosis(seed: int) -> None:
     draw = random.Random(seed)  # noqa: S311 - a test
     lines = ["".join(draw.choice(PIECES) for _ in range(draw.randrange(1, 4))) for _ in range(300)]
@@ -63,46 +63,36 @@ def test_lines_in_any_order_make_a_diagnosis(seed: int) -> None:
 
 
 FLOODS = {
-    "heads": b"Traceback (most recent call last):\n",
-    "frames": b'  File "/x/y.py", line 3, in f\n',
-    "exceptions": b"ValueError: x\n",
-    "links": b"During handling of the above exception, another exception occurred:\n\n",
-    "chains": b'Traceback (most recent call last):\n  File "/x/y.py", line 3, in f\nValueError: x\n\n'
-    b"During handling of the above exception, another exception occurred:\n\n",
-    "ranks": b"(Worker_TP1 pid=1) Traceback (most recent call last):\n(Worker_TP0 pid=1) ValueError: x\n",
-    "stages": b"(Worker pid=1) INFO 11-24 08:00:20 [p.py:1] vLLM is using nccl==2.30.7\nserver_args=ServerArgs(a=1)\n",
-    "no line end": b"ValueError: x Traceback (most recent call last): ",
+    "heads": "Traceback (most recent call last):\n",
+    "frames": '  File "/x/y.py", line 3, in f\n',
+    "exceptions": "ValueError: x\n",
+    "links": "During handling of the above exception, another exception occurred:\n\n",
+    "chains": 'Traceback (most recent call last):\n  File "/x/y.py", line 3, in f\nValueError: x\n\n'
+    "During handling of the above exception, another exception occurred:\n\n",
+    "ranks": "(Worker_TP1 pid=1) Traceback (most recent call last):\n(Worker_TP0 pid=1) ValueError: x\n",
+    "stages": "(Worker pid=1) INFO 11-24 08:00:20 [p.py:1] vLLM is using nccl==2.30.7\nserver_args=ServerArgs(a=1)\n",
+    "no line end": "ValueError: x Traceback (most recent call last): ",
 }
 
 
 @pytest.mark.parametrize("name", FLOODS)
 def test_a_flood_takes_time_as_it_has_length(name: str) -> None:
-    def cpu(size: int) -> float:
-        text = FLOODS[name] * (size // len(FLOODS[name]))
-        begun = time.process_time()
-        judged(text)
-        return time.process_time() - begun
-
-    cpu(100_000)
-    found = min(cpu(800_000) / max(cpu(200_000), 0.1) for _ in range(2))
-    assert found < 8
+    assert grown(lambda text: judged(text.encode()), FLOODS[name], 100_000) <= MOST
 
 
 @pytest.mark.parametrize(
     "piece", ["(", "[", "-", "not ", "lambda: ", "x if y else ", "f'{", "a.b", "x+", "\\\n", "if 1:\n "]
 )
+@no_hang()
 def test_files_of_engines_of_any_depth_end(piece: str) -> None:
-    begun = time.process_time()
     python_statements(piece * 20_000, "x.py")
     python_statements("raise ValueError(" + piece * 200 + "1)", "x.py")
-    assert time.process_time() - begun < 5
 
 
 @pytest.mark.parametrize(
     "piece", ["(", "{", "<", "f(", "a<<", "if(x)", "#define A(x) \\\n", '"a" ', "template<", "/*", "x?"]
 )
+@no_hang()
 def test_files_of_cpp_of_any_depth_end(piece: str) -> None:
-    begun = time.process_time()
     statements_of(piece * 20_000, "x.cu")
     statements_of('TORCH_CHECK(x, "some text" ' + piece * 2000 + "1)", "x.cu")
-    assert time.process_time() - begun < 10

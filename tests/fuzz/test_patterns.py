@@ -7,8 +7,7 @@ begins anew at each place.
 import importlib
 import pkgutil
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -23,11 +22,8 @@ from gb10.serving.doctor.doctor_rule import DoctorRule
 from gb10.serving.doctor.log_scan import LONGEST, scan_log
 from gb10.serving.doctor.masking import masked
 from gb10.serving.doctor.rule_files import load_doctor_rules
+from tests.hang import MOST, grown, no_hang
 
-MOST = 9
-"""A text four times as long takes at most so many times as long."""
-QUICK = 0.01
-"""Seconds of CPU below which a ratio says nothing."""
 PIECES = [
     "-",
     '"',
@@ -62,23 +58,6 @@ KINDS = [
 ]  # fmt: skip
 
 
-def cpu(act: Callable[[str], object], text: str) -> float:
-    begun = time.process_time()
-    act(text)
-    return time.process_time() - begun
-
-
-def grown(act: Callable[[str], object], piece: str, size: int) -> float:
-    """How many times as long a text takes that is four times as long; the least of twelve tries."""
-    found = []
-    for _ in range(12):  # other programs empty the caches of a busy machine, and the longer text pays for it
-        large = cpu(act, piece * (4 * size // len(piece)))
-        found.append(large / max(cpu(act, piece * (size // len(piece))), QUICK / 4))
-        if large < QUICK or found[-1] <= MOST:
-            return 0.0
-    return min(found)
-
-
 def literals(pattern: str) -> list[str]:
     """The parts of an expression that stand in a text as they are."""
     return [re.sub(r"\\(.)", r"\1", one) for one in re.findall(r"(?:[\w:/ =,'<>-]|\\[.()\[\]]){1,40}", pattern)]
@@ -86,7 +65,7 @@ def literals(pattern: str) -> list[str]:
 
 @pytest.mark.parametrize("piece", [*PIECES, *NAMES, *KINDS])
 def test_masks_take_time_as_the_text_has_length(piece: str) -> None:
-    assert grown(masked, piece, 20_000) <= MOST
+    assert grown(masked, piece, 10_000) <= MOST
 
 
 @pytest.mark.parametrize("piece", ["-", '"', "api_key-", "x" * 119 + "\n"])
@@ -98,11 +77,11 @@ def test_a_line_of_a_bundle_s_size_is_masked_in_time_as_a_smaller_one(piece: str
 def test_rules_of_doctor_take_time_as_the_text_has_length(rule: DoctorRule) -> None:
     for sign in rule.log:
         for piece in {sign.has, f"{sign.has} ", *literals(sign.match or ""), *PIECES}:
-            assert grown(sign.regex.search, piece, 40_000) <= MOST, piece
+            assert grown(sign.regex.search, piece, 20_000) <= MOST, piece
     for one in rule.container or ():
         for pattern in filter(None, (one.command, one.value)):
             for piece in {*literals(pattern), *PIECES}:
-                assert grown(linear(pattern).search, piece, 40_000) <= MOST, piece
+                assert grown(linear(pattern).search, piece, 20_000) <= MOST, piece
 
 
 @pytest.mark.parametrize("rule", load_rules(), ids=lambda rule: rule.code)
@@ -110,14 +89,14 @@ def test_rules_of_lint_take_time_as_the_text_has_length(rule: Rule) -> None:
     for condition in rule.when:
         for pattern in filter(None, (condition.model, condition.container, condition.text, condition.holds)):
             for piece in {*literals(pattern), *PIECES}:
-                assert grown(linear(pattern, ignore_case=True).search, piece, 40_000) <= MOST, piece
+                assert grown(linear(pattern, ignore_case=True).search, piece, 20_000) <= MOST, piece
 
 
 @pytest.mark.parametrize("rule", [one for one in load_doctor_rules() if one.log], ids=lambda rule: rule.code)
 def test_a_log_of_one_rule_s_words_is_read_in_time_as_a_shorter_one(rule: DoctorRule) -> None:
     for sign in rule.log:
         line = (f"{sign.has} " * LONGEST)[:LONGEST] + "\n"
-        assert grown(lambda text: scan_log([text.encode()], load_doctor_rules()), line, 100_000) <= MOST
+        assert grown(lambda text: scan_log([text.encode()], load_doctor_rules()), line, 40_000) <= MOST
 
 
 def expressions() -> Iterator[tuple[str, re.Pattern[str]]]:
@@ -133,9 +112,10 @@ def expressions() -> Iterator[tuple[str, re.Pattern[str]]]:
 
 
 @pytest.mark.parametrize(("name", "pattern"), [pytest.param(*one, id=one[0]) for one in expressions()])
-def test_python_s_own_expressions_take_no_long_on_a_line(name: str, pattern: re.Pattern[str]) -> None:
-    """They are for texts of bounded length: a line of a log, a name. More than its square would be seen there."""
+@no_hang()
+def test_python_s_own_expressions_end_on_a_line(name: str, pattern: re.Pattern[str]) -> None:
+    """They are for texts of bounded length: a line of a log, a name. Without end is what grows with two to the text."""
     for piece in {*literals(pattern.pattern), *PIECES}:
         text = piece * (LONGEST // len(piece))
-        took = min(cpu(pattern.search, text) + cpu(pattern.match, text) for _ in range(3))
-        assert took < 1, (name, piece)
+        pattern.search(text)
+        pattern.match(text)

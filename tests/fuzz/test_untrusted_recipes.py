@@ -27,6 +27,7 @@ from gb10.serving.deploy.deployment import inline
 from gb10.serving.run.prepare_service import PreparedService, RecipeSource, ServiceRequest, prepare_recipe
 from gb10.serving.run.service import SCRIPT, ContainerSettings, container_options
 from gb10.serving.run.service_nodes import nodes_of
+from tests.hang import PATIENCE
 
 PWN: Final = "pwn"
 """A program that makes the file, whatever stands behind its name."""
@@ -326,7 +327,7 @@ def ran(found: PreparedService, tools: Path, place: Path) -> list[list[str]]:
         options = inline(container_options(found.service, rank), SCRIPT.read_text(encoding="utf-8"))
         seen = place / f"seen-{rank.number}"
         env = {"PATH": f"{tools}/bin:/usr/bin:/bin", "HOME": str(place), "SEEN": str(seen), **options.environment}
-        subprocess.run(options.command, cwd=place, env=env, check=False, capture_output=True, timeout=60)
+        subprocess.run(options.command, cwd=place, env=env, check=False, capture_output=True, timeout=PATIENCE)
         words.append(seen.read_text(encoding="utf-8").split("\0")[:-1] if seen.exists() else [])
     return words
 
@@ -481,7 +482,7 @@ def test_what_is_plain_is_read_alike_by_a_shell(tools: Path, tmp_path: Path) -> 
         accepted += 1
         if accepted % 20 == 0:  # bash takes milliseconds
             argv = ["bash", "-c", text]
-            done = subprocess.run(argv, env=env, cwd=tmp_path, check=False, capture_output=True, timeout=20)
+            done = subprocess.run(argv, env=env, cwd=tmp_path, check=False, capture_output=True, timeout=PATIENCE)
             assert (done.returncode, done.stderr) == (0, b""), text
             assert tuple((tmp_path / "seen").read_text(encoding="utf-8").split("\0")[:-1]) == found.words, text
     assert accepted > 2000

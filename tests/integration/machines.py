@@ -17,6 +17,7 @@ from gb10.core.files import digest
 from gb10.core.proc import background, capture
 from gb10.core.store import Store
 from tests.cluster_trees import CLOCK, FUNCTIONS, LAN, Spark, write_spark
+from tests.hang import until
 from tests.integration.nodes import (
     SshRoot,
     another_engine,
@@ -26,7 +27,6 @@ from tests.integration.nodes import (
     sshd,
     start_engine,
     store_of,
-    until,
     within,
 )
 

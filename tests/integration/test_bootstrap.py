@@ -2,7 +2,6 @@
 
 import os
 import re
-import resource
 import shutil
 import signal
 import ssl
@@ -234,21 +233,6 @@ def test_interrupted_while_it_starts(checkout: Path, env: dict[str, str]) -> Non
         run.send_signal(signal.SIGINT)
         _, said = run.communicate()
     assert (run.returncode, said) == (130, "interrupted; run the same command again to continue\n")
-
-
-def cpu_seconds() -> float:
-    """What all ended children took: a busy machine does not change it."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
-@pytest.mark.slow
-def test_the_real_tool_starts_quickly(env: dict[str, str]) -> None:
-    assert start(CHECKOUT / "build.py", env, "--help").returncode == 0
-    before = cpu_seconds()
-    for _ in range(5):
-        assert start(CHECKOUT / "build.py", env, "--help").returncode == 0
-    assert (cpu_seconds() - before) / 5 < 0.4
 
 
 def test_an_environment_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import os
 import shutil
 import socket
 import tarfile
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -179,10 +178,8 @@ def test_a_git_host_that_accepts_and_stalls_is_given_up(
     monkeypatch.setattr(archive, "PATIENCE", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
         wanted = Checkout(url=url.format(port=server.getsockname()[1]), pin="v1")
-        start = time.monotonic()
         with pytest.raises(FetchError, match="the host sent nothing for 1 s"):
             archive.resolve(store, env, "a-1.tar", wanted)
-    assert time.monotonic() - start < 20
     assert not list((store.root / "tmp").iterdir())
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -14,8 +13,9 @@ from gb10.containers.connection import client
 from gb10.core.proc import capture
 from gb10.core.store import open_store
 from tests.cluster_trees import pair
+from tests.hang import PATIENCE, until
 from tests.integration.machines import Pair, machines
-from tests.integration.nodes import kill, remove_containers, until
+from tests.integration.nodes import kill, remove_containers
 from tests.integration.services import CPU, IMAGE, containers, failed, foreground, load, ran, recipe, stand_in_image
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -49,7 +49,7 @@ def test_what_the_kernel_has_is_what_the_check_says(two: Pair) -> None:
     for machine, node in zip(two.machines, found["nodes"], strict=True):
         assert node["docker"] == machine.engine.version
         assert node["memory"]["total"] == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        assert abs(node["clock_ahead_s"]) < 5
+        assert abs(node["clock_ahead_s"]) < PATIENCE  # it is one clock
         shown = json.loads(machine.run("ip", "-json", "address", "show", node["variables"]["GLOO_SOCKET_IFNAME"]))
         assert node["variables"]["VLLM_HOST_IP"] in [one["local"] for one in shown[0]["addr_info"]]
 
@@ -155,9 +155,7 @@ def test_when_an_engine_dies_all_ranks_end_and_the_next_run_begins_anew(two: Pai
         with foreground("run", str(path), *CPU, "--nodes", two.nodes, log=log) as alive:
             until(lambda: "Ctrl-C stops it" in log.read_text() or not alive(), "the service")
             kill(other.engine)
-            begin = time.monotonic()
             until(lambda: not alive(), "the end")
-            assert time.monotonic() - begin < 25
         said = log.read_text()
         assert f"error: pair: rank 1 on {other.host} ended first: its node does not answer: " in said
         assert "hint: end what is left: ./build.py stop pair" in said
@@ -166,7 +164,7 @@ def test_when_an_engine_dies_all_ranks_end_and_the_next_run_begins_anew(two: Pai
         ran("run", str(path), *CPU, "--nodes", two.nodes, "--detach")
         with closing(client(one.engine)) as sdk:
             sdk.containers.get("gb10-pair-0").kill()
-        until(lambda: nothing_runs(two), "the end by the watch beside", seconds=60)
+        until(lambda: nothing_runs(two), "the end by the watch beside")
         ran("run", str(path), *CPU, "--nodes", two.nodes, "--detach")
         capture(["pkill", "--signal", "KILL", "--full", "status pair --watch"])
         with closing(client(one.engine)) as sdk:

@@ -22,8 +22,8 @@ from gb10.serving.deploy.deployment import HUB_FILE, HUB_PLACE, Deployment
 from gb10.serving.deploy.forms import FORMS
 from gb10.serving.run.service import ContainerSettings
 from tests.deployments import ODD, ODD_TEXTS, deployment, odd_recipe
+from tests.hang import until
 from tests.integration.launcher_tools import HERE, Tools, refused, unpack_tools
-from tests.integration.nodes import until
 from tests.integration.pinned import pinned
 from tests.integration.services import CPU, failed, pid_in, ran, recipe
 from tests.integration.test_run import _nothing_left as _nothing_left  # noqa: PLC0414 - fixtures, these four

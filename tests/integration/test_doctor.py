@@ -5,7 +5,6 @@ import io
 import json
 import os
 import tarfile
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -31,8 +30,9 @@ from gb10.serving.doctor.log_scan import BLOCK, scan_log
 from gb10.serving.doctor.rule_files import load_doctor_rules
 from tests.cluster_trees import pair, write_spark
 from tests.doctor_trees import facts_text, look_text, looked, whole, write_look
+from tests.hang import PATIENCE, until
 from tests.integration.machines import machines
-from tests.integration.nodes import remove_containers, until
+from tests.integration.nodes import remove_containers
 from tests.integration.openai_server import BATCH, State, serving
 from tests.integration.services import CPU, IMAGE, called, failed, load, ran, recipe, stand_in_image
 from tests.unit.serving.test_doctor import plan
@@ -81,25 +81,21 @@ def test_shells_agree(shell: str, tmp_path: Path) -> None:
     assert both[0] == both[1]
 
 
-def test_this_machine_is_looked_at_in_two_seconds() -> None:
-    began = time.monotonic()
+def test_this_machine_is_looked_at() -> None:
     machine = collect_host("localhost")
-    assert time.monotonic() - began < 2 + 2 * os.getloadavg()[0] / (os.cpu_count() or 1)
     assert len(machine.look.cores) == os.cpu_count()
     assert machine.look.page == os.sysconf("SC_PAGE_SIZE")
 
 
-def test_fifty_megabytes_of_log_take_a_second_of_cpu() -> None:
+def test_many_lines_without_trouble_make_no_finding() -> None:
+    """How long fifty megabytes of them take, benches/doctor.py tells."""
     line = (
         "(APIServer pid=1) INFO 11-24 08:02:{:02} [loggers.py:289] Engine 000: Avg prompt throughput: {}.3 tokens/s, "
     )
     rest = "Avg generation throughput: 38.8 tokens/s, Running: 4 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.3%\n"
     block = "".join(line.format(at % 60, at) + rest for at in range(5000)).encode()[:BLOCK]
-    began = time.process_time()
-    scan = scan_log([block] * 50, RULES)
-    spent = time.process_time() - began
-    assert (scan.size, scan.hits, scan.trouble) == (len(block) * 50, (), ())
-    assert spent < 1.5, spent  # benches/doctor.py has the figure
+    scan = scan_log([block] * 5, RULES)
+    assert (scan.size, scan.hits, scan.trouble) == (len(block) * 5, (), ())
 
 
 def test_a_machine_that_shows_nothing_makes_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +161,7 @@ def test_a_running_service_and_a_container_that_died(engine: Engine, tmp_path: P
         for identity in ("gb10-small-0", str(container.id)):
             put_files(engine, identity, {PLACE: (record, 0o644)})
         container.start()
-        container.wait(timeout=30)
+        container.wait(timeout=PATIENCE)
     bundle = tmp_path / "report.tar.gz"
     found = doctor("--bundle", str(bundle))
     shown = {one["name"]: one for one in found["containers"]}

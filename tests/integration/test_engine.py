@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from gb10.core.proc import capture, spawn
 from gb10.core.store import Store, open_store
 from gb10.errors import BuildError, EngineError
 from gb10.image.context import build_architecture
+from tests.hang import until
 from tests.integration.nodes import ENV, another_engine, lend_programs
 from tests.integration.own_store import spoil
 
@@ -141,13 +142,6 @@ def _python(store: Store, code: str, log: Path) -> int:
     return spawn([sys.executable, "-c", UP + code], env=env, log=log)
 
 
-def _soon(true: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 20
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return true()
-
-
 def _removed(sdk: docker.DockerClient) -> bool:
     """Whether every container could be removed; one whose process ends while it is being killed takes another try."""
     for container in sdk.containers.list(all=True):
@@ -218,7 +212,7 @@ def test_a_killed_engine_comes_back_with_its_images(engine: Engine, store: Store
     os.kill(next(pid for pid, program in place.daemons().items() if program == victim), signal.SIGKILL)
     with closing(client(up(store, ENV))) as sdk:
         assert sdk.images.get("kept:1").id
-        assert _soon(lambda: _removed(sdk))
+        until(lambda: _removed(sdk), "the end of the containers")
     if victim == "dockerd":
         assert not any(alive(pid) for pid in orphans)
 
@@ -429,11 +423,11 @@ def test_an_interrupt_cancels_the_step(store: Store, site: Site) -> None:
     request = site.request(f"{fresh()}RUN echo begun; sleep 1000")
     code = f"build(open_buildx(engine, os.environ, store), {request!r}, log={site.log!r})"
     pid = _python(store, code, site.folder / "out")
-    assert _soon(lambda: site.log.exists() and " begun\n" in site.log.read_text(encoding="utf-8"))
+    until(lambda: site.log.exists() and " begun\n" in site.log.read_text(encoding="utf-8"), "the build")
     os.kill(pid, signal.SIGINT)
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGINT
     assert "KeyboardInterrupt" in (site.folder / "out").read_text(encoding="utf-8")
-    assert _soon(lambda: not members(Place(store).cgroup))
+    until(lambda: not members(Place(store).cgroup), "the end of all processes")
 
 
 def test_the_build_cache_is_measured_and_let_go(engine: Engine, site: Site) -> None:

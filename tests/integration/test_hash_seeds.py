@@ -9,8 +9,8 @@ import pytest
 from gb10.image.plan.catalog import ROOT
 
 pytestmark = pytest.mark.integration
-SEEDS = ("0", "1", "4", "6", "20261127")
-"""When doctor took the texts of a line from a set, the first two differed from the next two."""
+SEEDS = ("0", "4", "20261127")
+"""When doctor took the texts of a line from a set, the first two differed."""
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ SEEDS = ("0", "1", "4", "6", "20261127")
     ],
     ids=["doctor", "lint"],
 )
-def test_five_runs_with_different_hashes_say_the_same(said: tuple[str, ...], least: int) -> None:
+def test_runs_with_different_hashes_say_the_same(said: tuple[str, ...], least: int) -> None:
     runs = {
         subprocess.run(
             [sys.executable, *said],

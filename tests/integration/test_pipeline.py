@@ -285,13 +285,14 @@ def test_an_image_whose_wheel_is_gone_is_no_hit_and_is_made_whole(ctx: Context, 
 @pytest.mark.slow
 def test_the_compile_cache_outlives_an_image(ctx: Context, image: Verified) -> None:
     (step,) = small_plan(ctx).of_kind("wheel")
+    compiled = json.loads((ctx.store.entry("wheels", step.key) / "measured.json").read_text(encoding="utf-8"))
     ctx.store.discard(ctx.store.entry("wheels", step.key))
     # the number is in the command of the stage, so BuildKit has no result of it
     other = open_context({**os.environ, "GB10_JOBS": "1"}, verbosity=0)
     (wheel,) = wheels_of(other, small_plan(other))
     measured = json.loads((wheel.path.parent / "measured.json").read_text(encoding="utf-8"))
     assert not wheel.hit
-    assert measured["silu_and_mul"]["cpu_s"] < 1  # no nvcc, no ptxas
+    assert measured["silu_and_mul"]["cpu_s"] < compiled["silu_and_mul"]["cpu_s"] / 2  # no nvcc, no ptxas
 
 
 def test_an_image_whose_scan_was_emptied_is_proven_again(ctx: Context, image: Verified) -> None:

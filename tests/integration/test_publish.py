@@ -33,6 +33,7 @@ from gb10.image.publish.publishing import Published, publish
 from gb10.image.publish.pulling import pull_everywhere
 from gb10.image.publish.signing import KIND
 from gb10.image.sbom.statements import SPDX_MEDIA_TYPE as SPDX
+from tests.hang import until
 from tests.integration.hub_server import make_signer
 from tests.integration.nodes import (
     Registry,
@@ -46,7 +47,6 @@ from tests.integration.nodes import (
     small_disk,
     ssh_keygen,
     ssh_server,
-    until,
     wake,
 )
 from tests.integration.proxy import Fault, Line, bad_line

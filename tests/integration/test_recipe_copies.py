@@ -21,8 +21,9 @@ from gb10.core.store import open_store
 from gb10.serving.run.service_nodes import cluster_file
 from gb10.serving.weights import copying
 from gb10.serving.weights.hub_cache import folder_name
+from tests.hang import PATIENCE, until
 from tests.integration.hub_server import FakeHub, Repository, fake_hub
-from tests.integration.nodes import ssh_server, until
+from tests.integration.nodes import ssh_server
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -229,6 +230,6 @@ def test_ctrl_c_ends_a_copy_at_once(
     with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) as child:
         until(large_blob(cluster, 0).parent.is_dir, "the copy")
         threading.Timer(0.5, lambda: child.send_signal(signal.SIGINT)).start()
-        _, said = child.communicate(timeout=20)
+        _, said = child.communicate(timeout=PATIENCE)
     assert child.returncode == 130
     assert "interrupted" in said

@@ -18,8 +18,8 @@ from gb10.core.proc import capture
 from gb10.serving.weights import downloading
 from gb10.serving.weights.hub_cache import PART, ModelFolder
 from gb10.sources import hub as hub_room
+from tests.hang import until
 from tests.integration.hub_server import TOKEN, FakeHub, Repository, blob_name, fake_hub
-from tests.integration.nodes import until
 
 pytestmark = pytest.mark.integration
 

@@ -28,6 +28,7 @@ from gb10.image.context import Context, open_context
 from gb10.image.inspect.remote import remote_image, remote_portrait
 from gb10.image.sbom.statements import MEDIA_TYPE as IN_TOTO
 from gb10.image.sbom.statements import PREDICATE, PROVENANCE, statement
+from tests.hang import no_hang
 from tests.integration.oci_server import Registry, oci_server
 from tests.unit.made_up_images import PLAN, plan_of
 
@@ -249,14 +250,12 @@ def test_a_registry_that_sends_a_byte_now_and_then_is_left(registry: Registry, m
     subject = put(registry, b'{"schemaVersion": 2}' * 100, "1")
     registry.pause = 0.05
     monkeypatch.setattr(repository, "ANSWER", 0.5)
-    begun = time.monotonic()
     with pytest.raises(PublishError, match="one answer took more than"):
         opened(registry).manifest(subject)
     slow = opened(registry)
     slow.until = time.monotonic() + 0.3
     with pytest.raises(PublishError, match="all that was read of it"):
         slow.manifest(subject)
-    assert time.monotonic() - begun < 3
 
 
 def test_of_many_documents_the_first_are_looked_at_each_once(registry: Registry, ctx: Context) -> None:
@@ -265,9 +264,8 @@ def test_of_many_documents_the_first_are_looked_at_each_once(registry: Registry,
     row = {"mediaType": MANIFEST, "digest": one, "size": 1, "artifactType": SBOM.kind}
     registry.listed[subject] = json.dumps({"manifests": [row] * 30_000}).encode()
     name, looks = f"{registry.host}/gb10/test:1", []
-    begun = time.process_time()
-    found = remote_image(ctx, None, name, "linux/arm64", lambda what, digest, beside: looks.append(digest))
-    assert time.process_time() - begun < 3
+    with no_hang():
+        found = remote_image(ctx, None, name, "linux/arm64", lambda what, digest, beside: looks.append(digest))
     assert looks == [subject, one]
     assert (found.unseen, len(found.attached)) == (29_900, 100)
     registry.listed[one] = b" " * (SIGNATURES + 1)

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -34,6 +33,7 @@ from gb10.serving.run.ports import ports_of
 from gb10.serving.run.service import ContainerSettings, container_options, service_of
 from gb10.serving.run.service_nodes import nodes_of as nodes_by_name
 from gb10.serving.run.starting import started
+from tests.hang import until
 from tests.integration.byte_tokenizer import write_byte_tokenizer
 from tests.integration.hub_server import Repository, fake_hub
 from tests.integration.nodes import (
@@ -44,7 +44,6 @@ from tests.integration.nodes import (
     kill,
     remove_containers,
     store_of,
-    until,
     wake,
 )
 from tests.integration.services import (
@@ -102,12 +101,14 @@ def nodes_of(*engines: Engine) -> tuple[str, str]:
 
 def test_the_phases_of_a_start_are_said_and_kept_with_the_service(engine: Engine, tmp_path: Path) -> None:
     _, _, said = called("run", str(recipe(tmp_path, "phased")), *CPU, "--detach")
-    assert re.search(r"phased: ready after 0:0\d: import 0:0\d, config 0:0\d, load 0:0\d; first answer after", said)
+    assert re.search(
+        r"phased: ready after \d:\d\d: import \d:\d\d, config \d:\d\d, load \d:\d\d; first answer after", said
+    )
     start = json.loads(ran("status", "--json"))["services"][0]["start"]
     assert start["ready_s"] == pytest.approx(sum(start["phases_s"].values()), abs=0.1)
     assert start["phases_s"]["config"] >= 0.2
     assert start["first_answer_s"] > 0
-    assert "    ready after 0:0" in ran("status")
+    assert "    ready after " in ran("status")
     _, _, other = called("run", str(recipe(tmp_path, "small")), *CPU, "--detach", "--set", "port=8765")
     assert "the phases of its start are not known, its log shows no line" in other
 
@@ -117,10 +118,10 @@ def test_a_service_from_start_to_stop(engine: Engine, tmp_path: Path) -> None:
     endpoint, curl = build_py("run", path, *CPU, "--detach", env=dict(os.environ)).splitlines()
     assert "message" not in capture(["curl", "--silent", "--fail", f"{endpoint}/health"])
     assert "You wrote: Hello" in capture(["bash", "-c", curl])
-    begin = time.monotonic()
+    (before,) = containers(engine)
     again = ran("run", path, *CPU, "--detach", "--json")
     assert json.loads(again)["unchanged"] is True
-    assert time.monotonic() - begin < 10
+    assert containers(engine) == [before]
     code, words = failed("run", path, *CPU, "--detach", "--set", "tensor_parallel=1", "--", "--served-model-name", "x")
     assert (code, "runs already, with other settings" in words) == (2, True)
     found = json.loads(ran("status", "--json"))["services"][0]
@@ -247,9 +248,7 @@ def test_when_a_rank_dies_all_end(engine: Engine, second: Engine, tmp_path: Path
         until(lambda: "Ctrl-C stops it" in log.read_text() or not alive(), "the service")
         assert [containers(engine), containers(second)] == [["gb10-pair-0"], ["gb10-pair-1"]], log.read_text()
         os.kill(pid_in((engine, second)[dies], f"gb10-pair-{dies}", "vllm"), signal.SIGKILL)
-        begin = time.monotonic()
         until(lambda: not alive(), "the end")
-        assert time.monotonic() - begin < 15
     assert f"rank {dies} on " in log.read_text()
     assert "ended first: it was ended by SIGKILL; all ranks are stopped" in log.read_text()
     assert containers(engine) + containers(second) == []

@@ -24,6 +24,7 @@ from gb10.core.store import open_store
 from gb10.serving.selftest.device_compiles import compiles_seen
 from gb10.serving.selftest.place import LocalPlace, run_program
 from gb10.serving.selftest.step_table import STEPS
+from tests.hang import until
 from tests.integration.openai_server import BATCH, UNSTEADY
 from tests.integration.services import called
 
@@ -416,10 +417,7 @@ def interrupted(out: Path, launch: str, words: Sequence[str], when: str) -> int:
     command = [sys.executable, str(ROOT / "build.py"), "selftest", "--out", str(out), "--launch", launch, *words]
     log = out.with_suffix(".said")
     with log.open("wb") as said, subprocess.Popen(command, stdout=said, stderr=said) as child:
-        deadline = time.monotonic() + 300
-        while when not in log.read_text(encoding="utf-8") and child.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        until(lambda: when in log.read_text(encoding="utf-8") or child.poll() is not None, when)
         time.sleep(1)
         child.send_signal(signal.SIGINT)
         return child.wait(120)

@@ -36,18 +36,18 @@ from gb10.image.publish.pulling import Pull
 from gb10.image.publish.via_head import PASSING, HeadPull, pull_via_head
 from tests.bad_days.left import RUN, processes_left
 from tests.bad_days.world import BUILD_PY
+from tests.hang import until
 from tests.integration.hub_server import make_signer
 from tests.integration.nodes import (
     another_engine,
     debs,
-    kill,
     random_image,
     receiving,
     registry,
     small_disk,
     ssh_keygen,
     ssh_server,
-    until,
+    strike,
     wake,
 )
 from tests.integration.test_base import emulator
@@ -209,9 +209,7 @@ def test_a_node_that_dies_halfway_is_named_and_goes_on_where_it_was(
             random_image(head, reference, *LARGE, seed=next(SEEDS))
             running = pool.submit(taken, ctx, reference, hosts)
             while not struck and not running.done():
-                struck = receiving(nodes[1]) and arrived(nodes[1]) >= 1
-            if struck:
-                kill(nodes[1])
+                struck = receiving(nodes[1]) and arrived(nodes[1]) >= 1 and strike(nodes[1])
             done = running.result()
             if struck:
                 break

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from gb10.core.child_sessions import Dialogue, members
 from gb10.core.ssh import SshHost
 from gb10.errors import EngineError, UsageError
 from gb10.image.publish.via_head import HeadPull
+from tests.hang import PATIENCE, until
 
 NAMES = ("spark-2", "spark-3", "spark-4")
 
@@ -110,8 +112,9 @@ def test_a_head_that_is_ended_at_any_moment_leaves_nothing(tmp_path: Path) -> No
         with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True) as child:
             time.sleep(0.003 * at)
             child.terminate()
-            child.wait(15)
-        deadline = time.monotonic() + 10
-        while left := list(members(child.pid)):
-            assert time.monotonic() < deadline, left
-            time.sleep(0.02)
+            child.wait(PATIENCE)
+        until(partial(have_ended, child.pid), "the end of all that it started")
+
+
+def have_ended(session: int) -> bool:
+    return not list(members(session))

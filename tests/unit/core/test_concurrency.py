@@ -21,6 +21,7 @@ from gb10.core.concurrency import (
     watched,
     within,
 )
+from tests.hang import PATIENCE
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 9])
@@ -59,7 +60,7 @@ def test_the_error_behind_a_stop_is_raised_not_the_stop() -> None:
 
     def follower() -> None:
         with stop.ends(stopped.set):
-            assert stopped.wait(10)
+            assert stopped.wait(PATIENCE)
         stop.check()
 
     def leader() -> None:
@@ -94,7 +95,7 @@ def test_a_child_whose_sign_changes_is_left_alone_and_a_silent_one_is_ended_once
     ends: list[int] = []
     with watched(7, IdleTimeout(seconds=0.02, sign=lambda pid: pid), lambda: ends.append(1)) as silent:
         start = time.monotonic()
-        assert silent.wait(10)
+        assert silent.wait(PATIENCE)
         assert time.monotonic() - start >= 0.01
         time.sleep(0.05)
     assert ends == [1]

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
-from time import process_time
 from typing import Annotated
 
 import pytest
@@ -24,6 +23,7 @@ from gb10.core.fields import Model, unique
 from gb10.errors import UsageError
 from gb10.image.plan.catalog import ROOT
 from gb10.image.recipe.image_recipe import Recipe
+from tests.hang import no_hang
 
 GOOD = (Path(ROOT) / "recipes/images/vllm.yaml").read_text(encoding="utf-8")
 
@@ -54,12 +54,11 @@ def mistake(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
+@no_hang()
 def test_a_hostile_document_is_one_error(name: str) -> None:
     text, said = HOSTILE[name]
-    start = process_time()
     error = mistake(text)
     assert any(word in error for word in said.split("|")), error
-    assert process_time() - start < 5
     assert len(error) < 50_000
 
 

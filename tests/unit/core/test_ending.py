@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from bootstrap.environment import CHECKOUT
+from tests.hang import PATIENCE
 
 PROGRAM = """
 import os, signal, sys, time
@@ -26,7 +27,7 @@ except KeyboardInterrupt:
 
 def ended(happens: str, seconds: float) -> tuple[int, str]:
     argv = [sys.executable, "-c", PROGRAM.format(happens=happens, seconds=seconds), str(CHECKOUT)]
-    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=10)
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=PATIENCE)
     return done.returncode, done.stderr
 
 
@@ -66,7 +67,7 @@ sys.exit(gb10.cli.main(["plan"]))
 def test_an_interrupt_that_others_take_for_an_error_is_told_as_one(error: str) -> None:
     """Pydantic's engine does so, and Python while it defines a class."""
     argv = [sys.executable, "-c", SWALLOWED.format(error=error), str(CHECKOUT)]
-    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (130, "interrupted; run the same command again to continue\n")
 
 

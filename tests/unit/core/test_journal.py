@@ -12,6 +12,7 @@ from gb10.core.child_sessions import end_session, leading, started
 from gb10.core.journal import Journal
 from gb10.core.proc import CommandFailedError
 from gb10.errors import UsageError
+from tests.hang import PATIENCE
 
 HEAD = {"kind": "test", "identity": "one"}
 STUBBORN = """
@@ -52,7 +53,7 @@ def test_a_session_ends_with_the_children_and_the_stubborn() -> None:
         begun = started(leader.pid)
         assert begun is not None
         end_session(leader.pid, leader.poll, patience=0.3)
-        assert leader.wait(5) != 0
+        assert leader.wait(PATIENCE) != 0
     for _ in range(100):
         if started(child) is None or Path(f"/proc/{child}/stat").read_text(encoding="utf-8").split()[2] == "Z":
             break

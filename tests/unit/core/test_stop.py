@@ -11,6 +11,7 @@ import pytest
 from gb10.core.concurrency import Stop, run_all, run_in_background
 from gb10.core.proc import stream
 from gb10.errors import BuildError, FetchError
+from tests.hang import PATIENCE
 
 MISSING = FetchError("a layer's wheel is missing")
 
@@ -81,5 +82,5 @@ def test_the_first_of_several_that_fails_stops_the_others_and_is_raised() -> Non
 
 def test_results_of_several_are_in_order() -> None:
     last = Event()
-    assert run_all(Stop(), (lambda: last.wait(10), last.set)) == (True, None)
+    assert run_all(Stop(), (lambda: last.wait(PATIENCE), last.set)) == (True, None)
     assert run_all(Stop(), ()) == ()

@@ -17,6 +17,7 @@ from gb10.core import reporter
 from gb10.core.config import store_root
 from gb10.core.store import FOREIGN_AGE, Store, open_store
 from gb10.errors import UsageError
+from tests.hang import PATIENCE, until
 
 
 @pytest.fixture
@@ -154,11 +155,11 @@ def test_a_wait_for_another_thread_of_this_command_says_so(store: Store) -> None
     def hold() -> None:
         with store.locked("image"):
             held.set()
-            end.wait(10)
+            end.wait(PATIENCE)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert held.wait(10)
+    assert held.wait(PATIENCE)
     with store.locked("image", waiting):
         pass
     thread.join()
@@ -185,20 +186,22 @@ def test_a_wait_names_its_holder(tmp_path: Path) -> None:
 def test_a_quiet_run_reports_only_a_long_wait(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reporter, "LONG_WAIT", 0.1)
+    monkeypatch.setattr(reporter, "LONG_WAIT", 0.3)
     waiting = reporter.Reporter({}, verbosity=reporter.QUIET).waiting_for("image")
     with waiting("process 1"):
         pass
-    time.sleep(0.2)
+    time.sleep(0.4)
     said = capsys.readouterr().err
     assert said == ""
-    start = time.monotonic()
+    told: list[str] = []
+
+    def is_told() -> bool:
+        told.append(capsys.readouterr().err)
+        return told[-1].endswith("\n")
+
     with waiting("process 1"):
-        while not said.endswith("\n"):
-            assert time.monotonic() - start < 20
-            time.sleep(0.01)
-            said += capsys.readouterr().err
-    assert said == "image: waiting for process 1\n"
+        until(is_told, "a word of the wait")
+    assert "".join(told) == "image: waiting for process 1\n"
     with reporter.Reporter({}).waiting_for("image")("process 2"):
         pass
     assert capsys.readouterr().err == "image: waiting for process 2\n"

@@ -4,7 +4,6 @@ import hashlib
 import io
 import os
 import tarfile
-import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +29,7 @@ from gb10.image.upgrade.added_packages import (
     missing,
     with_entries,
 )
+from tests.hang import no_hang
 from tests.recipes import empty_lock, small_recipe
 
 DRIVES = ("gb10.image.lock.relock",)  # through others: see tests/mutations.py
@@ -172,11 +172,10 @@ def test_only_lines_are_added_and_comments_stay(recipe: Recipe) -> None:
 @pytest.mark.parametrize(
     "text", ["\n" * (1 << 20), " " * (1 << 20), "getenv(" + " " * (1 << 20), "getenv(" * (1 << 17)]
 )
+@no_hang()
 def test_long_files_are_searched_in_bounded_time(text: str) -> None:
-    begin = time.process_time()
     assert not compiles_on_import(text)
     assert not FORCE.findall(text)
-    assert time.process_time() - begin < 2
 
 
 def test_a_section_that_is_not_there_comes_at_the_end() -> None:

@@ -1,6 +1,5 @@
 """Dockerfiles below 1 MiB that would grow without end, or be read over and over."""
 
-import time
 import tracemalloc
 from collections.abc import Callable, Mapping
 
@@ -14,11 +13,11 @@ from gb10.image.adopt.dockerfile import expand, parse_dockerfile
 from gb10.image.adopt.shell import parse_commands
 from gb10.image.patches.releases import load_releases
 from gb10.image.plan.catalog import ROOT
+from tests.hang import no_hang
 from tests.unit.image.test_adopt import BASE
 
 LONG = "x" * 65_000
 MOST_MEMORY = 64 << 20
-MOST_SECONDS = 5.0
 
 
 def read(text: str, environment: Mapping[str, str] | None = None) -> Adopted:
@@ -29,16 +28,14 @@ def read(text: str, environment: Mapping[str, str] | None = None) -> Adopted:
 
 def bounded(work: Callable[[], object], says: str) -> None:
     """Run what is refused, and hold its memory and its time."""
-    start = time.process_time()
     tracemalloc.start()
     try:
-        with pytest.raises(UsageError, match=says):
+        with no_hang(), pytest.raises(UsageError, match=says):
             work()
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < MOST_MEMORY
-    assert time.process_time() - start < MOST_SECONDS
 
 
 def test_a_value_is_refused_before_all_of_it_is_put_in() -> None:
@@ -70,13 +67,12 @@ def test_the_text_of_a_command_for_people_does_not_grow() -> None:
     assert parse_commands("echo $A", (1,), {"A": "b"})[0].seen == "echo b"
 
 
+@no_hang()
 def test_lines_that_cannot_be_read_are_each_read_once() -> None:
     text = "".join("ENV =\n" for _ in range(4_000)).encode()
     bounded(lambda: parse_dockerfile(b"FROM a\n" + text, "D"), "more than 2,000 instructions")
     blank = b"FROM a\n" + b"\n" * 200_000 + b"ENV =\n" * 1_900
-    start = time.process_time()
     found = parse_dockerfile(blank, "D")
-    assert time.process_time() - start < MOST_SECONDS
     assert found.stages[0].instructions[-1].last == 200_001 + 1_900
 
 
@@ -94,11 +90,10 @@ def test_an_instruction_with_too_many_words_is_refused(kind: str) -> None:
     bounded(lambda: read(f"{kind} {words}", {}), f"{kind} has more than 1,000 arguments")
 
 
+@no_hang()
 def test_many_variables_in_many_instructions_are_read_in_time() -> None:
     text = "".join(f"ENV {' '.join(f'A{n}_{m}=$B{n}_{m}' for m in range(300))}\n" for n in range(50))
-    start = time.process_time()
     assert len(read(text + "ENV Z=$Z\n" * 1_500, {}).env) == 15_001
-    assert time.process_time() - start < MOST_SECONDS
 
 
 @pytest.mark.parametrize("text", ["RUN <<EOF\necho\n", "COPY <<'A' <<B /x/\na\nA\n", "RUN <<-E cat > /a\n" * 50])
@@ -106,19 +101,17 @@ def test_a_heredoc_without_end_is_one_error(text: str) -> None:
     bounded(lambda: read(text), "has no end")
 
 
+@no_hang()
 def test_many_paths_that_are_lost_are_sought_in_time() -> None:
     lost = "".join(f"RUN curl -o /srv/f{n} https://h/{n}\n" for n in range(900))
-    start = time.process_time()
     assert len(read(lost + f"RUN touch {' '.join(f'w{n}' for n in range(60))}\n" * 500).lines) == 1_401
-    assert time.process_time() - start < MOST_SECONDS
 
 
+@no_hang()
 def test_many_paths_in_a_folder_that_is_filled_are_sought_in_time() -> None:
     text = "RUN wget -P /opt https://h/x\n" + "RUN mkdir -p /opt/a && use /opt/a/c\n" * 300
     many = f"RUN mkdir {' '.join(f'/opt/w{n}' for n in range(5_000))}\nRUN use /opt{'/a' * 20_000}\n"
-    start = time.process_time()
     assert [line.verdict for line in read(text + many).lines][-2:] == ["mod", "mod"]
-    assert time.process_time() - start < MOST_SECONDS
 
 
 def test_stages_that_copy_from_each_other_in_a_circle_end() -> None:

@@ -1,13 +1,13 @@
 """Which CMake targets read a changed file, on a small project in vLLM's style, and on damaged ones."""
 
 import random
-import time
 from pathlib import Path
 
 import pytest
 
 from gb10.image.patches.source_tree import Folder
 from gb10.image.request.changed_targets import targets_of, targets_with_sources
+from tests.hang import no_hang
 
 CMAKE = """\
 # define_extension_target(commented SOURCES csrc/a.cu)
@@ -137,9 +137,10 @@ def test_a_file_that_the_lists_have_is_not_read_by_a_target_whose_text_alone_inc
     assert targets_of(tree, ["csrc/common.h"], listed).targets == ("_C",)
 
 
+@no_hang()
 def test_a_hostile_project_ends(tree: Folder) -> None:
     """Loops of includes, unending parentheses and quotes, sets that double: bounded, and no error."""
-    start, main = time.process_time(), tree.root / "CMakeLists.txt"
+    main = tree.root / "CMakeLists.txt"
     texts = [
         "include(CMakeLists.txt)\n" * 50,
         "set(" * 100_000,
@@ -157,4 +158,3 @@ def test_a_hostile_project_ends(tree: Folder) -> None:
             data[rng.randrange(len(data))] = rng.randrange(256)
         main.write_bytes(bytes(data))
         targets_of(tree, ["csrc/a.cu"])
-    assert time.process_time() - start < 10

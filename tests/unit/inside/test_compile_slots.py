@@ -5,13 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gb10.inside.compile import compile_slots
+from tests.hang import PATIENCE, until
 
 PEAKS = {"small": 256, "large": 1024}
 COSTS = {"peaks": PEAKS, "units": {"large": {"binding.cuda.o": {"cpu_s": 9, "peak_mib": 300}}}, "other": 512}
@@ -48,14 +47,6 @@ def start(opened: Path, family: str, seconds: float, stage: str = "room") -> sub
     )
 
 
-def until(true: Callable[[], bool]) -> None:
-    """Wait for something that the compilers do; fail when it does not happen."""
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def have_begun(opened: Path, count: int) -> bool:
     """Whether so many compilers run."""
     return (opened / "log").exists() and (opened / "log").read_text().count("+") == count
@@ -90,7 +81,7 @@ def test_together_they_never_need_more_than_there_is(opened: Path) -> None:
 def test_small_ones_run_at_the_same_time(opened: Path) -> None:
     """Each ends only when all of them have started."""
     started = [start(opened, "small", 0) for _ in range(4)]
-    until(lambda: have_begun(opened, 4))
+    until(lambda: have_begun(opened, 4), "the compilers")
     (opened / "end").touch()
     assert [child.wait() for child in started] == [0] * 4
     assert max(at_once((opened / "log").read_text())) == 1024
@@ -99,19 +90,19 @@ def test_small_ones_run_at_the_same_time(opened: Path) -> None:
 def test_what_a_killed_compiler_held_is_free_again(opened: Path) -> None:
     first = start(opened, "large", 60)
     (opened / "end").touch()
-    until((opened / "log").exists)
+    until((opened / "log").exists, "the compilers")
     second = start(opened, "small", 0)
-    until(lambda: in_line(opened) == 1)
+    until(lambda: in_line(opened) == 1, "their line")
     assert second.poll() is None
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
-    assert second.wait(timeout=10) == 0
+    assert second.wait(timeout=PATIENCE) == 0
 
 
 def start_behind(opened: Path, family: str, place: int) -> subprocess.Popen[bytes]:
     """A compiler that waits in that place of the queue."""
     started = start(opened, family, 0)
-    until(lambda: in_line(opened) == place)
+    until(lambda: in_line(opened) == place, "their line")
     return started
 
 
@@ -119,12 +110,12 @@ def test_who_waits_first_starts_first(opened: Path) -> None:
     """Each takes all memory. One is killed while it waits, and those behind it go on."""
     (opened / "room/peaks.json").write_text(json.dumps({"peaks": {}, "units": {}, "other": 1024}))
     first = start(opened, "first", 60)
-    until((opened / "log").exists)
+    until((opened / "log").exists, "the compilers")
     waiting = [start_behind(opened, name, place) for place, name in enumerate("abcde", 1)]
     os.killpg(waiting[2].pid, signal.SIGKILL)
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
-    assert [child.wait(timeout=20) for child in waiting] == [0, 0, -signal.SIGKILL, 0, 0]
+    assert [child.wait(timeout=PATIENCE) for child in waiting] == [0, 0, -signal.SIGKILL, 0, 0]
     begun = [line for line in (opened / "log").read_text().split() if line[0] == "+"]
     assert begun == ["+first", "+a", "+b", "+d", "+e"]
     assert in_line(opened) == 0
@@ -133,23 +124,23 @@ def test_who_waits_first_starts_first(opened: Path) -> None:
 def test_two_stages_share_jobs_and_memory(opened: Path) -> None:
     """A stage that begins while compilers run takes part in what was shared out; each has its own families."""
     first = start(opened, "large", 60)
-    until((opened / "log").exists)
+    until((opened / "log").exists, "the compilers")
     (opened / "other.json").write_text(json.dumps({"peaks": {}, "units": {}, "other": 256}))
     compile_slots.write_wrappers(
         opened / "stage", opened / "pool", opened / "other.json", compile_slots.create_slots(opened / "pool", 64)
     )
     second = start(opened, "large", 0, "stage")
-    until(lambda: in_line(opened) == 1)
+    until(lambda: in_line(opened) == 1, "their line")
     assert (second.poll(), len([*(opened / "pool/jobs").iterdir()])) == (None, 6)
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
-    assert second.wait(timeout=10) == 0
+    assert second.wait(timeout=PATIENCE) == 0
 
 
 def test_no_more_compilers_run_than_there_are_jobs(opened: Path) -> None:
     compile_slots.create_slots(opened / "pool", 2)
     started = [start(opened, "small", 0) for _ in range(5)]
-    until(lambda: have_begun(opened, 2))
+    until(lambda: have_begun(opened, 2), "the compilers")
     (opened / "end").touch()
     assert [child.wait() for child in started] == [0] * 5
     assert max(at_once((opened / "log").read_text())) == 2 * PEAKS["small"]
@@ -157,7 +148,7 @@ def test_no_more_compilers_run_than_there_are_jobs(opened: Path) -> None:
 
 def test_what_a_killed_build_left_is_shared_out_anew(opened: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = start(opened, "large", 60)
-    until((opened / "log").exists)
+    until((opened / "log").exists, "the compilers")
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
     monkeypatch.setattr(compile_slots, "available", lambda: 2048 + compile_slots.RESERVE)
@@ -170,7 +161,7 @@ def test_stages_that_open_at_the_same_time_are_told_the_same(tmp_path: Path) -> 
     given = [f"--pool={tmp_path / 'pool'}", f"--peaks={tmp_path / 'costs.json'}", "--jobs=3"]
     argv = [sys.executable, "-IS", compile_slots.__file__, *given]
     started = [subprocess.Popen([*argv, f"--open={tmp_path / str(number)}"]) for number in range(8)]
-    assert [child.wait(timeout=60) for child in started] == [0] * 8
+    assert [child.wait(timeout=PATIENCE) for child in started] == [0] * 8
     told = [json.loads((tmp_path / str(number) / "pool.json").read_text()) for number in range(8)]
     assert {(each["jobs"], each["mib"]) for each in told} == {(3, 256)}
     assert all(each["slots"] > 0 for each in told)
@@ -202,7 +193,7 @@ def test_a_link_among_the_jobs_counts_for_nothing(opened: Path, kind: str) -> No
     (opened / "pool" / kind / "0").unlink()
     (opened / "pool" / kind / "0").symlink_to(opened / "victim")
     (opened / "end").touch()
-    assert start(opened, "small", 0).wait(timeout=20) == 0
+    assert start(opened, "small", 0).wait(timeout=PATIENCE) == 0
     assert not (opened / "victim").exists()
 
 
@@ -240,6 +231,6 @@ def test_more_than_there_is_runs_alone(opened: Path) -> None:
     (opened / "room/peaks.json").write_text(json.dumps({**COSTS, "peaks": {"large": 10**6, "small": 256}}))
     (opened / "end").touch()
     started = [start(opened, family, 0.1) for family in ("large", "small", "large")]
-    assert [child.wait(timeout=20) for child in started] == [0] * 3
+    assert [child.wait(timeout=PATIENCE) for child in started] == [0] * 3
     log = (opened / "log").read_text().splitlines()
     assert all(log[at + 1] == "-large" for at, line in enumerate(log) if line == "+large")

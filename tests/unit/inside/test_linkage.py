@@ -3,7 +3,6 @@
 import gzip
 import json
 import struct
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from gb10.inside.scan.ld_so_cache import read_cache
 from gb10.inside.scan.linkage import NAME, Linkage, read_linkage
 from gb10.inside.scan.linked import Absent, Elsewhere, Unresolved, link
 from gb10.inside.scan.symbol_file import Symbols, merge_layers, read_symbols
+from tests.hang import no_hang
 
 MADE = Path(__file__).parents[1] / "data" / "scan"
 LIBRARY = (MADE / "libk.so").read_bytes()
@@ -91,10 +91,8 @@ def shared_name(count: int, length: int) -> bytes:
 
 def test_names_cost_no_more_than_a_few_times_the_file() -> None:
     assert read_linkage(shared_name(10, 20), "k") is not None
-    started = time.process_time()
-    with pytest.raises(DamagedError, match="larger than 8 such files"):
+    with no_hang(), pytest.raises(DamagedError, match="larger than 8 such files"):
         read_linkage(shared_name(200_000, NAME - 10), "k")
-    assert time.process_time() - started < 5
 
 
 C = library("usr/lib/libc.so.6", "puts@GLIBC_2.17", "new@GLIBC_2.41", versioned=True)

@@ -6,13 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gb10.inside.install.recorder import Recorder, crowd
+from tests.hang import until
 
 LIMITS = {"paths": 5, "file": 100, "kept": 150, "bytes": 1 << 20}
 
@@ -131,9 +131,7 @@ def test_threads_count_as_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     program = "import threading; [threading.Thread(target=input, daemon=True).start() for _ in range(4)]; input()"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as child:
         monkeypatch.setattr("gb10.inside.install.recorder.processes", lambda: iter([child.pid]))
-        stat, end = Path(f"/proc/{child.pid}/task"), time.monotonic() + 30
-        while len(list(stat.iterdir())) < 5 and time.monotonic() < end:
-            time.sleep(0.01)
+        until(lambda: len(list(Path(f"/proc/{child.pid}/task").iterdir())) == 5, "the threads")
         limits = {"processes": 3, "memory": 1 << 40}
         assert crowd(limits) == "it started more than 3 processes"
         assert crowd(limits | {"processes": 50}) == ""

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from time import process_time
 
 import pytest
 
@@ -19,6 +18,7 @@ from gb10.models.load.safe_yaml import LARGEST, MOST
 from gb10.models.registries.recipe_file import RecipeFile, find_recipe
 from gb10.models.render.rendered import Peer, RenderRequest
 from gb10.models.render.rendering import render_recipe
+from tests.hang import no_hang
 
 V1 = """\
 recipe_version: "1"
@@ -243,11 +243,10 @@ HOSTILE: dict[str, str] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
+@no_hang()
 def test_a_hostile_file_is_one_error_in_little_time(name: str) -> None:
-    start = process_time()
     issues = errors_of(load_model_recipe(HOSTILE[name], "x.yaml").issues)
     assert [issue.code for issue in issues] == ["not-yaml"]
-    assert process_time() - start < 2
 
 
 def test_fix_mends_what_has_one_way() -> None:

@@ -14,6 +14,7 @@ from bootstrap.environment import CHECKOUT, check_owner, environment, environmen
 from bootstrap.install import PIP, PIP_SHA256, explain
 from gb10.core.store import file_sha256
 from gb10.errors import UsageError
+from tests.hang import PATIENCE
 
 LOCKS = [CHECKOUT / "requirements.lock", CHECKOUT / "requirements-dev.lock"]
 
@@ -119,7 +120,7 @@ def test_what_ends_a_run_ends_what_it_started(tmp_path: Path, number: signal.Sig
         assert run.stdout
         child = run.stdout.readline().strip()
         run.send_signal(number)
-        assert run.wait(timeout=10) == 130
+        assert run.wait(timeout=PATIENCE) == 130
     assert gone(Path(f"/proc/{child}/stat"))
 
 

@@ -4,7 +4,6 @@ import hashlib
 import io
 import json
 import tarfile
-import time
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -40,6 +39,7 @@ from gb10.serving.guard.finding import Judgement, Verdict
 from gb10.serving.load.canary_batch import CanaryBatch
 from gb10.serving.load.exchange import Exchange
 from tests.doctor_trees import look_text
+from tests.hang import no_hang
 from tests.recipes import SHIPPED
 
 RULES = load_doctor_rules()
@@ -119,6 +119,7 @@ def test_hostile_lines_are_read_as_text() -> None:
     assert "RuntimeError" in line.text
 
 
+@no_hang()
 def test_no_pattern_takes_long_on_a_hostile_line() -> None:
     ends = (
         "a" * 3000,
@@ -129,13 +130,11 @@ def test_no_pattern_takes_long_on_a_hostile_line() -> None:
         " \t" * 1500,
         "1234567890 float     sum " * 120,
     )
-    began = time.process_time()
     for sign in (sign for rule in RULES for sign in rule.log):
         for end in ends:
             sign.regex.search(f"{end[: LONGEST // 3]}{sign.has}{end}"[:LONGEST])
     for end in ends:
         is_trouble(f"{end} Error{end}"[:LONGEST])
-    assert time.process_time() - began < 1
 
 
 def test_a_flood_of_one_error_is_bounded_and_said() -> None:

@@ -33,6 +33,7 @@ from gb10.serving.run.service import (
 )
 from gb10.serving.run.service_nodes import Node, address_of, nodes_named, nodes_of
 from gb10.serving.run.watching import cause_of, ending_of
+from tests.hang import PATIENCE
 
 RECIPE = """\
 model: org/model
@@ -313,7 +314,7 @@ def launched(place: Path, least: int, command: str) -> subprocess.Popen[str]:
 
 def outcome(place: Path, least: int, command: str) -> tuple[str, int]:
     child = launched(place, least, command)
-    return child.communicate(timeout=20)[0], child.returncode
+    return child.communicate(timeout=PATIENCE)[0], child.returncode
 
 
 def test_the_first_process_has_the_servers_code_and_its_secrets(place: Path) -> None:
@@ -322,7 +323,7 @@ def test_the_first_process_has_the_servers_code_and_its_secrets(place: Path) -> 
 
 def test_the_first_process_can_be_given_inline(place: Path) -> None:
     argv = ["bash", "-c", place.read_text(encoding="utf-8"), "/nowhere/run/launch.sh", "1", "echo ran; exit 7"]
-    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=20)
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.stdout, done.returncode) == ("ran\n", 7)
 
 
@@ -342,7 +343,7 @@ def test_the_first_process_hands_a_signal_on_and_ends_what_is_left(place: Path, 
         while not kept.exists() or not kept.read_text():
             time.sleep(0.05)
         child.send_signal(signal.SIGTERM)
-        out, _ = child.communicate(timeout=20)
+        out, _ = child.communicate(timeout=PATIENCE)
     assert (out.splitlines()[-1], child.returncode) == ("bye", 5)
     left = Path(f"/proc/{kept.read_text().strip()}/stat")
     for _ in range(100):
@@ -367,7 +368,7 @@ def test_the_first_process_waits_for_its_mods(place: Path) -> None:
         time.sleep(0.3)
         assert child.poll() is None
         (place.parent / "go").touch()
-        out, _ = child.communicate(timeout=20)
+        out, _ = child.communicate(timeout=PATIENCE)
     assert out == "ran\n"
 
 
