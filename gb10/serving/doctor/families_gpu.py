@@ -128,17 +128,15 @@ SHAPES: Final = re.compile(
     re.I,
 )
 OPTIONS_OF: Final = {
-    "moe": "--moe-backend (SGLang: --moe-runner-backend)",
-    "attention": "--attention-backend",
-    "attn": "--attention-backend",
-    "mla": "--attention-backend",
+    r"(?<![a-z])(?:fused_?)?moe(?![a-z])": "--moe-backend (SGLang: --moe-runner-backend)",
+    "attention|attn|(?<![a-z])(?:flash_?)?mla(?![a-z])": "--attention-backend",
     "indexer": "--attention-backend, --max-model-len",
     "topk": "--max-model-len, --attention-backend",
     "gemm": "--linear-backend, --quantization",
     "linear": "--linear-backend, --quantization",
     "quant": "--quantization, --kv-cache-dtype",
-    "spec": "--speculative-config",
-    "mamba": "--mamba-backend",
+    "spec_|speculat|draft": "--speculative-config",
+    "mamba|/fla/|gated_delta": "--mamba-backend",
     "gdn": "--gdn-backend, --mamba-backend",
     "allreduce": "--disable-custom-all-reduce",
 }
@@ -257,7 +255,7 @@ def beyond_sms_or_registers(case: Case) -> Verdict | None:
 def _another(case: Case, begin: str = "Take another kernel:", *, missing: bool = True) -> str:
     """Which options take another kernel, by where it was asked for; where one is ``missing``, a newer release."""
     files = " ".join(frame.path for frame in case.raised.frames[-6:]).lower() + case.text.lower()[:300]
-    options = [option for part, option in OPTIONS_OF.items() if part in files]
+    options = [option for part, option in OPTIONS_OF.items() if re.search(part, files)]
     release, engine = case.release, case.engine
     newest = case.releases.engines.get(engine or "", ())
     newer = (

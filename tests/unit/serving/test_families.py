@@ -798,6 +798,25 @@ def test_a_gpu_that_has_recovered_is_no_error() -> None:
     )
 
 
+def test_each_xid_is_a_finding_of_its_own() -> None:
+    lines = [
+        f"[ 71.{at}] NVRM: Xid (PCI:000f:01:00): {number}, pid={at}, name=python3, Ch 00000008\n"
+        for at, number in enumerate((46, 13, 31, 46, 109, 141, 31))
+    ]
+    seen = found("".join(lines))
+    assert [(one.code, one.count) for one in seen] == [
+        *(("gpu-hardware-fault", 2), ("gpu-fault-of-a-program", 1), ("gpu-fault-of-a-program", 2)),
+        *(("gpu-fault-of-a-program", 1), ("gpu-event-not-known", 1)),
+    ]
+    assert [re.findall(r"Xid (?:\(\S{1,20}\): )?(\d+)", spoken(one))[0] for one in seen] == [
+        "46",
+        "13",
+        "31",
+        "109",
+        "141",
+    ]
+
+
 def test_options_of_the_other_engine_are_not_offered() -> None:
     (one,) = found(
         f"{FRAME.format(file='managers/schedule_batch.py', where='f', code='assert i % step == 0')}AssertionError\n"
