@@ -696,8 +696,8 @@ NO_OPERATOR: Final = re.compile(
 
 
 OF_TRANSFORMERS: Final = re.compile(
-    r"'(?P<type>[A-Z]\w{2,60}(?:Tokenizer(?:Fast)?|Processor|FeatureExtractor))' object has no attribute "
-    r"'(?P<name>\w{2,80})'"
+    r"'?\b(?P<type>[A-Z]\w{2,60}(?:Tokenizer(?:Fast)?|Processor|FeatureExtractor|TokenizerBase))'?(?: object)? has no "
+    r"attribute '?(?P<name>\w{2,80})"
 )
 
 
@@ -708,6 +708,41 @@ def class_of_transformers(case: Case) -> Verdict | None:
     if found is None:
         return None
     return _different_times(case, asks or case.engine or "", "transformers", f"{found['type']} has no {found['name']}")
+
+
+READS_A_MODEL: Final = re.compile(
+    r"transformers/(?:(?:tokenization|configuration|processing|image_processing|feature_extraction)_\w{2,40}\.py"
+    r"|models/\w{2,40}/(?:tokenization|configuration|processing|image_processing)_\w{2,60}\.py|tokenizers?_\w{2,40}\.py)"
+)
+OF_A_VALUE: Final = re.compile(r"'(?:list|dict|str|int|float|bool|tuple|NoneType)' object|list indices|string indices")
+"""What Python says when a value is of another kind than the code counts on."""
+
+
+def file_of_a_model_not_read(case: Case) -> Verdict | None:
+    """A class of transformers that stops within itself, at a value from a file of the model."""
+    frames = case.raised.frames
+    if not frames or not READS_A_MODEL.search(frames[-1].path) or not OF_A_VALUE.search(case.text):
+        return None
+    if case.raised.name not in ("AttributeError", "TypeError", "KeyError"):
+        return None
+    last = frames[-1]
+    version = case.version("transformers")
+    here = f"transformers {version}" if version else "this transformers"
+    which = "config.json" if "configuration" in last.path else "tokenizer_config.json or the processor's file"
+    return Verdict(
+        code="file-of-a-newer-transformers",
+        meaning=(
+            f"{here} stops while it reads a file of the model ({which}): {case.said[:160]}, at `{last.code[:160]}`. "
+            "The file has a value in a form that this release does not know: mostly a newer transformers wrote it "
+            "(5 writes lists where 4 reads mappings), and the model's card names the least one."
+        ),
+        action=(
+            f"Take transformers as new as the file (transformers_version in config.json), with an engine that allows "
+            f"it; for a client alone uv's --override lifts a cap. {case.fitting('transformers')} Or the revision of "
+            "the model's files before that change, or the field in the form of the release that is here."
+        ).replace("  ", " "),
+        evidence="the file of transformers that stops; tt-inference-server PR#4507",
+    )
 
 
 def compiled_part_not_loaded(case: Case) -> Verdict | None:
@@ -827,6 +862,7 @@ PACKAGE_FAMILIES: Final = (
     compiled_part_not_loaded,
     requirements_of_a_class,
     class_of_transformers,
+    file_of_a_model_not_read,
     attribute_in_a_line,
 )
 LATE_PACKAGE_FAMILIES: Final = (

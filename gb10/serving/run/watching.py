@@ -159,8 +159,8 @@ class Watched:
         )
 
     def without_secrets(self, text: str) -> str:
-        """A text of a log for a screen or a report: without tokens and passwords, those that the ranks were given, too."""
-        from gb10.serving.doctor.masking import masked, secrets_in, secrets_of  # noqa: PLC0415 - its patterns, as quoted
+        """A text of a log for a screen: without tokens and passwords, also those that the ranks were given."""
+        from gb10.serving.doctor.masking import masked, secrets_in, secrets_of  # noqa: PLC0415 - its patterns
 
         containers = [rank.container for rank in self.service.ranks] if self.service else []
         given = [(*secrets_of(one.environment), *secrets_in(one.command)) for one in containers]

@@ -63,6 +63,7 @@ LATER: list[dict[str, Any]] = yaml.safe_load((CASES / "later.yaml").read_text(en
 BLIND: list[dict[str, Any]] = yaml.safe_load((CASES / "blind.yaml").read_text(encoding="utf-8"))
 LATE: list[dict[str, Any]] = yaml.safe_load((CASES / "late.yaml").read_text(encoding="utf-8"))
 RECENT: list[dict[str, Any]] = yaml.safe_load((CASES / "recent.yaml").read_text(encoding="utf-8"))
+NOVEMBER: list[dict[str, Any]] = yaml.safe_load((CASES / "november.yaml").read_text(encoding="utf-8"))
 CHECKS: list[dict[str, Any]] = yaml.safe_load((CASES / "checks.yaml").read_text(encoding="utf-8"))
 SOUND: list[dict[str, Any]] = yaml.safe_load((CASES / "sound.yaml").read_text(encoding="utf-8"))
 STARTS: list[dict[str, str]] = read_starts()
@@ -70,7 +71,7 @@ STARTS: list[dict[str, str]] = read_starts()
 cut; those of models without weights end before the first request, which such a model cannot answer."""
 
 
-@pytest.mark.parametrize("report", [*BLIND, *LATE, *RECENT], ids=lambda one: f"{one['id']} {one['source']}")
+@pytest.mark.parametrize("report", [*BLIND, *LATE, *RECENT, *NOVEMBER], ids=lambda one: f"{one['id']} {one['source']}")
 def test_a_report_of_an_engine_on_blackwell_gets_its_cause(report: dict[str, Any]) -> None:
     texts = [f"{spoken(one)} {one.note}" for one in found(report["log"])]
     assert report.get("missed", False) is not any(
@@ -574,6 +575,21 @@ def test_a_value_that_is_none_is_named_by_the_line_that_stops(code: str, error: 
         ("AssertionError: local_world_size (8) exceeds the number of visible devices (1).", "too-many-gpus-asked"),
         ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (5x3 and 4x3)", "sizes-do-not-agree"),
         ("Sep 09 10:01:02 s kernel: Internal error: Oops: 0000000096000007 [#1] SMP", "kernel-stops"),
+        ("/b/ggml/src/ggml.c:91: GGML_ASSERT(n_things < GGML_MAX_THINGS) failed", "ggml-limit-reached"),
+        ("error: Requirements contain conflicting URLs for package `torchao`:", "two-files-of-one-package"),
+        (
+            "(raylet) A worker died or was killed while executing a task: Worker exit type: NODE_DIED",
+            "ray-worker-died",
+        ),
+        ("bash: line 3: 71 Segmentation fault (core dumped) python3 serve.py", "compiled-code-crashed"),
+        (
+            "ptxas a.ptx, line 2; error : Feature '.tile::gather4' not supported on .target 'sm_120f'",
+            "instruction-of-another-gpu",
+        ),
+        (
+            "ptxas a.ptx, line 2; error : Feature 'mma with block scale' not supported on .target 'sm_120'",
+            "arch-without-its-suffix",
+        ),
     ],
 )
 def test_more_kinds_in_words_made_here(line: str, code: str) -> None:
