@@ -807,6 +807,11 @@ KERNEL_LIBRARIES: Final = {
             "requires."
         ),
     ),
+    "fbgemm": (
+        "FBGEMM",
+        "its FP8 kernels are for 9.0 and 10.x: without the package (pip uninstall fbgemm-gpu-genai) who calls it takes "
+        "another way.",
+    ),
     "cutlass": ("CUTLASS", "another --moe-backend or --linear-backend (triton, marlin)."),
     "trtllm|tensorrt[-_]llm": (
         "TensorRT-LLM's kernels",
@@ -894,7 +899,8 @@ def kernel_call_fails(case: Case) -> Verdict | None:
         return split
     if case.raised.name == "AssertionError" and not case.raised.message:
         return None  # of the caller's own state: a library says what it refuses
-    library = _library(f"{case.text[:600]} {last.path if last else ''}")
+    calls = " ".join(one.code for one in case.raised.frames[-3:])
+    library = _library(f"{calls if operator else ''} {case.text[:600]} {last.path if last else ''}")
     at = f" {last.path} called it." if last else ""
     if case.raised.name == "NotImplementedError" and not case.text and last is not None:
         return Verdict(

@@ -357,9 +357,13 @@ def not_installed(case: Case) -> Verdict | None:
     return Verdict(
         code="not-installed",
         meaning=f"{distribution_of(first)} is not installed in this environment.",
-        action=f"Install {distribution_of(first)}, in the same environment "
-        f"({case.fitting(distribution_of(first)) or 'and let its release fit'}), or take an image that has it. A "
-        "model's own code (trust_remote_code) may need packages that no engine brings.",
+        action=(
+            f"Install {distribution_of(first)}, in the same environment "
+            f"({case.fitting(distribution_of(first)) or 'and let its release fit'}), or take an image that has it. If "
+            "it was installed, this is another Python or user: a venv that is not active, ~/.local of another user, "
+            "PYTHONPATH (`python3 -c 'import sys; print(sys.executable, sys.path)'`, `pip show`). A model's own code "
+            "(trust_remote_code) may need packages that no engine brings."
+        ),
         evidence="Python's own message; unsloth#3825",
     )
 
@@ -517,6 +521,10 @@ def part_of(frames: Sequence[Frame], file: str = "") -> tuple[str, str]:
     return feature, own or ("" if "--" in leave and "SGLang" not in leave else leave)
 
 
+OF_TORCH: Final = frozenset(("Parameter", "Tensor", "Module", "Linear", "Embedding"))
+"""Classes of torch: a package that finds one in place of its own was given it by its caller."""
+
+
 def parts_of_different_releases(case: Case) -> Verdict | None:
     """Files of one package that do not fit each other, or a model's class without what a feature needs."""
     frames = [one for one in case.raised.frames if one.package and one.package not in (*STANDARD, "torch")]
@@ -549,6 +557,9 @@ def parts_of_different_releases(case: Case) -> Verdict | None:
             evidence="the frame that calls, and the arguments that the callee refuses; eugr#238",
         )
     kind, name = (without["type"], without["name"]) if without else ("", "")
+    gave = next((one.package for one in reversed(frames) if one.package != last.package), "")
+    if kind in OF_TORCH and gave:
+        return _different_times(case, gave, last.package, f"{gave} gives it a plain {kind}, which has no {name}")
     feature, leave = part_of(frames)
     if case.scan.start.option("speculative_config", "speculative_algorithm") not in (None, "None") and not leave:
         leave = DRAFTS[1]

@@ -575,6 +575,8 @@ def test_a_value_that_is_none_is_named_by_the_line_that_stops(code: str, error: 
         ("AssertionError: local_world_size (8) exceeds the number of visible devices (1).", "too-many-gpus-asked"),
         ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (5x3 and 4x3)", "sizes-do-not-agree"),
         ("Sep 09 10:01:02 s kernel: Internal error: Oops: 0000000096000007 [#1] SMP", "kernel-stops"),
+        ("ValueError: max_num_seqs=512 must not exceed the number of slots (300)", "settings-do-not-agree"),
+        ("AssertionError: speculative decoding has not been tested here", "settings-do-not-agree"),
         ("/b/ggml/src/ggml.c:91: GGML_ASSERT(n_things < GGML_MAX_THINGS) failed", "ggml-limit-reached"),
         ("error: Requirements contain conflicting URLs for package `torchao`:", "two-files-of-one-package"),
         (
@@ -812,6 +814,17 @@ def test_a_gpu_that_has_recovered_is_no_error() -> None:
         )
         == ()
     )
+
+
+def test_the_largest_number_that_a_message_allows_is_what_to_set() -> None:
+    (one,) = found("ValueError: max_num_seqs=512 must not exceed the number of slots (300)\n")
+    assert "Set --max-num-seqs to 300 or less (now 512" in spoken(one)
+    assert "leave out one of them" not in spoken(one)
+
+
+def test_a_line_that_only_lists_a_signal_among_causes_tells_no_crash() -> None:
+    log = "(raylet) A worker died or was killed. Causes: (1) SIGKILL by the OOM killer (2) a crash due to SIGSEGV.\n"
+    assert [one.code for one in found(log)] != ["compiled-code-crashed"]
 
 
 def test_each_xid_is_a_finding_of_its_own() -> None:
