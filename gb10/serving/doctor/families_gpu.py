@@ -314,7 +314,8 @@ MINIMUM: Final = re.compile(
     r"(?:\bsm_?|\bSM ?_?|(?:compute )?capability ?(?:of )?)(?P<least>\d{1,2}\.?\d)\+? ?(?:or|and) "
     r"(?:higher|newer|above|later|greater|up)"
     r"|(?:at least|minimum|>=) ?(?:of )?(?:sm_?|SM ?_?|(?:compute )?capability ?)(?P<most>\d{1,2}\.?\d)\b"
-    r"|\b(?P<family>Volta|Turing|Ampere|Ada|Hopper)(?: GPUs?| architecture)? (?:or|and) (?:higher|newer|above|later)",
+    r"|\b(?P<family>Volta|Turing|Ampere|Ada|Hopper|Blackwell)(?: GPUs?| architecture)? (?:or|and) "
+    r"(?:higher|newer|above|later)",
     re.I,
 )
 NO_ARCHS: Final = re.compile(
@@ -334,7 +335,9 @@ NOT_BEYOND: Final = re.compile(
 def _least(found: re.Match[str]) -> int:
     """The capability that a check asks for, times ten."""
     if found["family"]:
-        return {"volta": 70, "turing": 75, "ampere": 80, "ada": 89, "hopper": 90}[found["family"].lower()]
+        return {"volta": 70, "turing": 75, "ampere": 80, "ada": 89, "hopper": 90, "blackwell": 100}[
+            found["family"].lower()
+        ]
     return int((found["least"] or found["most"]).replace(".", ""))
 
 

@@ -151,6 +151,10 @@ def no_driver_in_the_container(case: Case) -> Verdict | None:
     )
 
 
+OF_A_CHIP: Final = re.compile(r"sm_?\d{2,3}[af]?|hopper|blackwell|ampere", re.IGNORECASE)
+"""A part of a function's name that says for which GPUs it is."""
+
+
 def abi_of_another_torch(case: Case) -> Verdict | None:
     """A symbol that the library at hand has not: its namespace says which package it belongs to."""
     versioned = OF_A_LIBRARY.search(case.text)
@@ -191,6 +195,22 @@ def abi_of_another_torch(case: Case) -> Verdict | None:
         )
     if owner is None and not found["file"]:
         return None
+    chip = OF_A_CHIP.search(name)
+    if owner is None and chip is not None:
+        return Verdict(
+            code="built-without-a-part",
+            meaning=(
+                f"{who} was built without its own function {name}: kernels for {chip[0]} were left out for this list "
+                "of arches, and another file of the same build calls them. No other package has it: it is a fault of "
+                f"this build of {who}, or of its release for 12.x."
+            ),
+            action=(
+                f"Take a newer release of {who}, or a wheel or image that was built for all arches. For a build of "
+                f"your own: after a change of TORCH_CUDA_ARCH_LIST compile in a clean folder; a list with the arch of "
+                f"{chip[0]} beside 12.1a fills the gap until the release is mended."
+            ),
+            evidence="an arch in the name of the symbol; vllm PR#28938",
+        )
     what = {"cuda": "CUDA", "nccl": "NCCL", "python": "Python", "glibc": "the C library"}.get(
         owner or "", owner or "a library that it links"
     )
