@@ -19,6 +19,10 @@ OF_PYTHON: Final = frozenset(
 )
 """What Python raises by itself when code has a fault, or is given what it did not count on."""
 OF_DRAFTS: Final = re.compile(r"spec_(?:decod|util|token)|speculat|draft|eagle|\bmtp\b|nextn", re.IGNORECASE)
+STATE: Final = re.compile(
+    r"^assert (?P<what>[\w.]{2,80}(?:\(\))?) is not None\b|^assert hasattr\((?P<of>[\w., '\"]{2,80})\)"
+)
+"""A check of what an earlier step of the same program must have made."""
 CHECKS: Final = ("raise", "assert", "return ", "self._op(")
 
 VERBS: Final = (
@@ -81,6 +85,14 @@ def advice_of(case: Case) -> str:
         if raised.name in OF_PYTHON and code and not code.startswith(CHECKS)
         else ""
     )
+    unmade = STATE.match(code) if raised.name == "AssertionError" and not raised.message else None
+    if unmade:
+        fault = (
+            f" An earlier step of {own.package} should have made {unmade['what'] or unmade['of']}, and did not: no "
+            "option is wrong by itself, this release does not go through that step with these together. The likely "
+            "ones are parallel ranks (data or expert parallel), drafts, and a backend that was chosen: leave out one "
+            "at a time."
+        )
     return _joined(
         f"It comes from {own.package}'s own code ({own.path}){part}.{line}{fault}",
         said,

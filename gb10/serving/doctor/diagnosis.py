@@ -25,6 +25,8 @@ class Verdict:
     evidence: str
     echo: bool = False
     """Whether it only tells that another process went away: where an earlier error is known, it is its echo."""
+    each: str = ""
+    """What tells one cause of this code from another (a number of the driver): each is a finding of its own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

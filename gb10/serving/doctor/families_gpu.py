@@ -76,7 +76,7 @@ ONLY_FOR: Final = re.compile(
 NOT_FOR: Final = re.compile(
     (
         r"(?:unsupported|not supported|no (?:valid )?kernel|does not support|invalid|unknown|not implemented|"
-        r"cannot find).{0,60}?(?P<arch>\bsm_?1[02]\d[af]?\b|SM ?1[02]\d|compute capability ?:? ?12\.?1?|\(12, "
+        r"cannot find).{0,60}?(?P<arch>\bsm_?1[02]\d[af]?\b|SM ?1[02]\d|capability ?:? ?12(?:\.?[01])?\b|\(12, "
         r"?[01]\)|12\.1|\b121\b)"
         r"|(?P<arch2>\bsm_?12[01][af]?\b|SM ?12[01]|compute capability ?:? ?12\.[01]|GB10).{0,60}?(?:is not "
         r"supported|not supported|unsupported|not implemented|no kernel)"
@@ -128,17 +128,15 @@ SHAPES: Final = re.compile(
     re.I,
 )
 OPTIONS_OF: Final = {
-    "moe": "--moe-backend (SGLang: --moe-runner-backend)",
-    "attention": "--attention-backend",
-    "attn": "--attention-backend",
-    "mla": "--attention-backend",
+    r"(?<![a-z])(?:fused_?)?moe(?![a-z])": "--moe-backend (SGLang: --moe-runner-backend)",
+    "attention|attn|(?<![a-z])(?:flash_?)?mla(?![a-z])": "--attention-backend",
     "indexer": "--attention-backend, --max-model-len",
     "topk": "--max-model-len, --attention-backend",
     "gemm": "--linear-backend, --quantization",
     "linear": "--linear-backend, --quantization",
     "quant": "--quantization, --kv-cache-dtype",
-    "spec": "--speculative-config",
-    "mamba": "--mamba-backend",
+    "spec_|speculat|draft": "--speculative-config",
+    "mamba|/fla/|gated_delta": "--mamba-backend",
     "gdn": "--gdn-backend, --mamba-backend",
     "allreduce": "--disable-custom-all-reduce",
 }
@@ -257,7 +255,7 @@ def beyond_sms_or_registers(case: Case) -> Verdict | None:
 def _another(case: Case, begin: str = "Take another kernel:", *, missing: bool = True) -> str:
     """Which options take another kernel, by where it was asked for; where one is ``missing``, a newer release."""
     files = " ".join(frame.path for frame in case.raised.frames[-6:]).lower() + case.text.lower()[:300]
-    options = [option for part, option in OPTIONS_OF.items() if part in files]
+    options = [option for part, option in OPTIONS_OF.items() if re.search(part, files)]
     release, engine = case.release, case.engine
     newest = case.releases.engines.get(engine or "", ())
     newer = (
@@ -316,7 +314,8 @@ MINIMUM: Final = re.compile(
     r"(?:\bsm_?|\bSM ?_?|(?:compute )?capability ?(?:of )?)(?P<least>\d{1,2}\.?\d)\+? ?(?:or|and) "
     r"(?:higher|newer|above|later|greater|up)"
     r"|(?:at least|minimum|>=) ?(?:of )?(?:sm_?|SM ?_?|(?:compute )?capability ?)(?P<most>\d{1,2}\.?\d)\b"
-    r"|\b(?P<family>Volta|Turing|Ampere|Ada|Hopper)(?: GPUs?| architecture)? (?:or|and) (?:higher|newer|above|later)",
+    r"|\b(?P<family>Volta|Turing|Ampere|Ada|Hopper|Blackwell)(?: GPUs?| architecture)? (?:or|and) "
+    r"(?:higher|newer|above|later)",
     re.I,
 )
 NO_ARCHS: Final = re.compile(
@@ -336,7 +335,9 @@ NOT_BEYOND: Final = re.compile(
 def _least(found: re.Match[str]) -> int:
     """The capability that a check asks for, times ten."""
     if found["family"]:
-        return {"volta": 70, "turing": 75, "ampere": 80, "ada": 89, "hopper": 90}[found["family"].lower()]
+        return {"volta": 70, "turing": 75, "ampere": 80, "ada": 89, "hopper": 90, "blackwell": 100}[
+            found["family"].lower()
+        ]
     return int((found["least"] or found["most"]).replace(".", ""))
 
 
@@ -809,6 +810,11 @@ KERNEL_LIBRARIES: Final = {
             "requires."
         ),
     ),
+    "fbgemm": (
+        "FBGEMM",
+        "its FP8 kernels are for 9.0 and 10.x: without the package (pip uninstall fbgemm-gpu-genai) who calls it takes "
+        "another way.",
+    ),
     "cutlass": ("CUTLASS", "another --moe-backend or --linear-backend (triton, marlin)."),
     "trtllm|tensorrt[-_]llm": (
         "TensorRT-LLM's kernels",
@@ -896,7 +902,8 @@ def kernel_call_fails(case: Case) -> Verdict | None:
         return split
     if case.raised.name == "AssertionError" and not case.raised.message:
         return None  # of the caller's own state: a library says what it refuses
-    library = _library(f"{case.text[:600]} {last.path if last else ''}")
+    calls = " ".join(one.code for one in case.raised.frames[-3:])
+    library = _library(f"{calls if operator else ''} {case.text[:600]} {last.path if last else ''}")
     at = f" {last.path} called it." if last else ""
     if case.raised.name == "NotImplementedError" and not case.text and last is not None:
         return Verdict(

@@ -16,7 +16,7 @@ REFUSES: Final = re.compile(
         r"|is disabled|is enabled|unless|greater than|less than|exceeds?|larger than|smaller than|should be|"
         r"conflict|mutually exclusive|do(?:es)?(?: not|n't)(?: yet| currently)? (?:support|work|handle|allow)|"
         r"not (?:yet |currently )?(?:supported|available|implemented|allowed|compatible)|unsupported|"
-        r"\bonly (?:for|with|when|if|in|on)\b"
+        r"\bonly (?:for|with|when|if|in|on)\b|\b[Nn]one of the\b|(?:not|n't) (?:been )?(?:yet )?(?:verified|tested)"
     ),
     re.IGNORECASE,
 )
@@ -70,6 +70,11 @@ FEATURES: Final = (
 """How messages call a feature, in words and in short, and the option of vLLM and of SGLang that is about it."""
 OF_A_KERNEL: Final = re.compile(r"\.(?:cu|cuh|cpp|cc|hpp|h):\d|Check failed")
 """A check of compiled code: its words are about tensors, not about features."""
+LIMIT: Final = re.compile(
+    r"(?P<name>[a-z]\w{2,60})[ =:]{0,3}\(?(?P<now>\d{1,9})\)? (?:exceeds?|is (?:larger|greater|more|higher) than"
+    r"|must (?:not exceed|be (?:at most|less than or equal to|<=)))[^\d\n]{1,90}?\(?(?P<most>\d{1,9})\b"
+)
+"""A setting with its number, and the largest that goes here."""
 EXCEPTIONS: Final = frozenset(
     (
         "ValidationError",
@@ -96,6 +101,14 @@ def options_in_the_message(case: Case) -> Verdict | None:
         return None
     drafts = "" if any("speculative" in name for name in names) else _of_drafts(case)
     given = [f"{name}{_value(case, name)}" for name in names[:5]]
+    limit = LIMIT.search(case.text)
+    most = ""
+    if limit and (option := f"--{limit['name'].replace('_', '-')}") in names:
+        most = (
+            f"Set {option} to {limit['most']} or less (now {limit['now']}, given or by default), or give what it is "
+            "counted against more room (memory for the cache: --gpu-memory-utilization; a shorter --max-model-len). "
+        )
+    about = "" if most and len(names) == 1 else f"It is about {', '.join(given)}: change or leave out one of them."
     reason = next((line.strip() for line in case.text.splitlines() if REFUSES.search(line)), case.text[:300])
     others = "".join(
         f" {value} is a value of {option}, which has {', '.join(rest)}, too."
@@ -108,7 +121,7 @@ def options_in_the_message(case: Case) -> Verdict | None:
         meaning=f"{case.here('The engine')} refuses a combination of settings: {reason[:400]}",
         action=_joined(
             own_advice(case.text),
-            f"It is about {', '.join(given)}: change or leave out one of them.{others}{leave} Options that are left "
+            f"{most}{about}{others}{leave} Options that are left "
             f"out are chosen to fit.{drafts} A newer release may have lifted it.",
         ),
         evidence="the engine's own check; its options by recipes/flags",

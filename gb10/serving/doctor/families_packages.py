@@ -151,6 +151,10 @@ def no_driver_in_the_container(case: Case) -> Verdict | None:
     )
 
 
+OF_A_CHIP: Final = re.compile(r"sm_?\d{2,3}[af]?|hopper|blackwell|ampere", re.IGNORECASE)
+"""A part of a function's name that says for which GPUs it is."""
+
+
 def abi_of_another_torch(case: Case) -> Verdict | None:
     """A symbol that the library at hand has not: its namespace says which package it belongs to."""
     versioned = OF_A_LIBRARY.search(case.text)
@@ -191,6 +195,22 @@ def abi_of_another_torch(case: Case) -> Verdict | None:
         )
     if owner is None and not found["file"]:
         return None
+    chip = OF_A_CHIP.search(name)
+    if owner is None and chip is not None:
+        return Verdict(
+            code="built-without-a-part",
+            meaning=(
+                f"{who} was built without its own function {name}: kernels for {chip[0]} were left out for this list "
+                "of arches, and another file of the same build calls them. No other package has it: it is a fault of "
+                f"this build of {who}, or of its release for 12.x."
+            ),
+            action=(
+                f"Take a newer release of {who}, or a wheel or image that was built for all arches. For a build of "
+                f"your own: after a change of TORCH_CUDA_ARCH_LIST compile in a clean folder; a list with the arch of "
+                f"{chip[0]} beside 12.1a fills the gap until the release is mended."
+            ),
+            evidence="an arch in the name of the symbol; vllm PR#28938",
+        )
     what = {"cuda": "CUDA", "nccl": "NCCL", "python": "Python", "glibc": "the C library"}.get(
         owner or "", owner or "a library that it links"
     )
@@ -357,9 +377,13 @@ def not_installed(case: Case) -> Verdict | None:
     return Verdict(
         code="not-installed",
         meaning=f"{distribution_of(first)} is not installed in this environment.",
-        action=f"Install {distribution_of(first)}, in the same environment "
-        f"({case.fitting(distribution_of(first)) or 'and let its release fit'}), or take an image that has it. A "
-        "model's own code (trust_remote_code) may need packages that no engine brings.",
+        action=(
+            f"Install {distribution_of(first)}, in the same environment "
+            f"({case.fitting(distribution_of(first)) or 'and let its release fit'}), or take an image that has it. If "
+            "it was installed, this is another Python or user: a venv that is not active, ~/.local of another user, "
+            "PYTHONPATH (`python3 -c 'import sys; print(sys.executable, sys.path)'`, `pip show`). A model's own code "
+            "(trust_remote_code) may need packages that no engine brings."
+        ),
         evidence="Python's own message; unsloth#3825",
     )
 
@@ -517,6 +541,10 @@ def part_of(frames: Sequence[Frame], file: str = "") -> tuple[str, str]:
     return feature, own or ("" if "--" in leave and "SGLang" not in leave else leave)
 
 
+OF_TORCH: Final = frozenset(("Parameter", "Tensor", "Module", "Linear", "Embedding"))
+"""Classes of torch: a package that finds one in place of its own was given it by its caller."""
+
+
 def parts_of_different_releases(case: Case) -> Verdict | None:
     """Files of one package that do not fit each other, or a model's class without what a feature needs."""
     frames = [one for one in case.raised.frames if one.package and one.package not in (*STANDARD, "torch")]
@@ -549,6 +577,9 @@ def parts_of_different_releases(case: Case) -> Verdict | None:
             evidence="the frame that calls, and the arguments that the callee refuses; eugr#238",
         )
     kind, name = (without["type"], without["name"]) if without else ("", "")
+    gave = next((one.package for one in reversed(frames) if one.package != last.package), "")
+    if kind in OF_TORCH and gave:
+        return _different_times(case, gave, last.package, f"{gave} gives it a plain {kind}, which has no {name}")
     feature, leave = part_of(frames)
     if case.scan.start.option("speculative_config", "speculative_algorithm") not in (None, "None") and not leave:
         leave = DRAFTS[1]
@@ -696,8 +727,8 @@ NO_OPERATOR: Final = re.compile(
 
 
 OF_TRANSFORMERS: Final = re.compile(
-    r"'(?P<type>[A-Z]\w{2,60}(?:Tokenizer(?:Fast)?|Processor|FeatureExtractor))' object has no attribute "
-    r"'(?P<name>\w{2,80})'"
+    r"'?\b(?P<type>[A-Z]\w{2,60}(?:Tokenizer(?:Fast)?|Processor|FeatureExtractor|TokenizerBase))'?(?: object)? has no "
+    r"attribute '?(?P<name>\w{2,80})"
 )
 
 
@@ -708,6 +739,41 @@ def class_of_transformers(case: Case) -> Verdict | None:
     if found is None:
         return None
     return _different_times(case, asks or case.engine or "", "transformers", f"{found['type']} has no {found['name']}")
+
+
+READS_A_MODEL: Final = re.compile(
+    r"transformers/(?:(?:tokenization|configuration|processing|image_processing|feature_extraction)_\w{2,40}\.py"
+    r"|models/\w{2,40}/(?:tokenization|configuration|processing|image_processing)_\w{2,60}\.py|tokenizers?_\w{2,40}\.py)"
+)
+OF_A_VALUE: Final = re.compile(r"'(?:list|dict|str|int|float|bool|tuple|NoneType)' object|list indices|string indices")
+"""What Python says when a value is of another kind than the code counts on."""
+
+
+def file_of_a_model_not_read(case: Case) -> Verdict | None:
+    """A class of transformers that stops within itself, at a value from a file of the model."""
+    frames = case.raised.frames
+    if not frames or not READS_A_MODEL.search(frames[-1].path) or not OF_A_VALUE.search(case.text):
+        return None
+    if case.raised.name not in ("AttributeError", "TypeError", "KeyError"):
+        return None
+    last = frames[-1]
+    version = case.version("transformers")
+    here = f"transformers {version}" if version else "this transformers"
+    which = "config.json" if "configuration" in last.path else "tokenizer_config.json or the processor's file"
+    return Verdict(
+        code="file-of-a-newer-transformers",
+        meaning=(
+            f"{here} stops while it reads a file of the model ({which}): {case.said[:160]}, at `{last.code[:160]}`. "
+            "The file has a value in a form that this release does not know: mostly a newer transformers wrote it "
+            "(5 writes lists where 4 reads mappings), and the model's card names the least one."
+        ),
+        action=(
+            f"Take transformers as new as the file (transformers_version in config.json), with an engine that allows "
+            f"it; for a client alone uv's --override lifts a cap. {case.fitting('transformers')} Or the revision of "
+            "the model's files before that change, or the field in the form of the release that is here."
+        ).replace("  ", " "),
+        evidence="the file of transformers that stops; tt-inference-server PR#4507",
+    )
 
 
 def compiled_part_not_loaded(case: Case) -> Verdict | None:
@@ -827,6 +893,7 @@ PACKAGE_FAMILIES: Final = (
     compiled_part_not_loaded,
     requirements_of_a_class,
     class_of_transformers,
+    file_of_a_model_not_read,
     attribute_in_a_line,
 )
 LATE_PACKAGE_FAMILIES: Final = (

@@ -19,7 +19,13 @@ from gb10.serving.doctor.rule_files import is_tool_error, load_choices, load_doc
 from gb10.serving.doctor.stages import StageFile
 from gb10.serving.doctor.stopped import stopped_starts
 
-NUMBERS: Final = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
+NUMBERS: Final = re.compile(
+    r"(?P<code>Xid \([^)\n]{3,60}\): \d{1,3}\b|\b(?:error|errno|code|status|signal|HTTP)[ :=(\[]{1,3}-?\d{1,4}\b)"
+    r"|0x[0-9a-f]+|\d+",
+    re.IGNORECASE,
+)
+"""Numbers of a line. A ``code`` says which error it is; others only tell where and how much."""
+DEVICE: Final = re.compile(r"\([^)]*\)")
 SHAPE: Final = 120
 MOST_UNKNOWN: Final = 12
 """Kinds of unknown errors that are shown: those that came first."""
@@ -111,7 +117,8 @@ class _Event:
     def kind(self) -> str:
         """Events of one kind are one finding."""
         if self.rule:
-            return self.rule.code
+            each = self.rule.each if isinstance(self.rule, Verdict) else ""
+            return f"{self.rule.code} {each}".strip()
         return f"?{shape(self.head or self.value)}"
 
     @property
@@ -121,9 +128,11 @@ class _Event:
 
 
 def shape(text: str) -> str:
-    """A line without its prefix and its numbers."""
+    """A line without its prefix and its numbers, but with those that say which error it is."""
     before = PREFIX.match(text)
-    return NUMBERS.sub("0", text[before.end() if before else 0 :])[:SHAPE].strip()
+    return NUMBERS.sub(
+        lambda found: DEVICE.sub("", found["code"]) if found["code"] else "0", text[before.end() if before else 0 :]
+    )[:SHAPE].strip()
 
 
 def root_of(raised: Raised) -> Raised:
@@ -275,7 +284,9 @@ def _place(frame: Frame) -> str:
 
 def _once_near(events: list[_Event]) -> list[_Event]:
     """Lines that only speak of trouble around an error with a cause are its words."""
-    causes = sorted(event.number for event in events if event.is_error and (event.raised or event.rule))
+    causes = sorted(
+        event.number for event in events if event.is_error and (event.raised or event.rule) and not _is_echo(event)
+    )
     kept = []
     for event in events:
         alone = event.rule is None and event.raised is None and not STRICT.search(event.value)
@@ -283,6 +294,10 @@ def _once_near(events: list[_Event]) -> list[_Event]:
             continue
         kept.append(event)
     return kept
+
+
+def _is_echo(event: _Event) -> bool:
+    return isinstance(event.rule, Verdict) and event.rule.echo
 
 
 def _without_echoes(events: Sequence[_Event]) -> tuple[list[_Event], dict[str, int]]:
@@ -320,7 +335,7 @@ def _echo_of(event: _Event, first: _Event | None, texts: Mapping[str, str]) -> s
     if first is None or isinstance(event.rule, DoctorRule):
         return None
     text = event.value
-    if isinstance(event.rule, Verdict) and event.rule.echo:
+    if _is_echo(event):
         return first.kind if first.kind != event.kind else None
     module = NO_MODULE.search(text)
     if module and event.log == first.log and 0 <= event.number - first.number < NEAR and module[1] in first.value:

@@ -33,7 +33,7 @@ LEVELS: Final = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL", "D": "
 MOST: Final = 6
 """Prefixes of a line."""
 PROCESS: Final = re.compile(
-    r"^[\w./:@ -]{1,160}? (?=\((?:APIServer|EngineCore|Worker)\w{0,20}[^()]{0,20} ?pid=\d{1,9}\))"
+    r"^[\w./:@ \[\]-]{1,160}? (?=\((?:APIServer|EngineCore|Worker)\w{0,20}[^()]{0,20} ?pid=\d{1,9}\))"
 )
 """What a collector of logs put before the process of an engine: pods, containers, hosts, in a form of its own."""
 

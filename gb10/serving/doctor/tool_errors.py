@@ -37,6 +37,8 @@ class ToolError(Model):
     match: Pattern
     echo: bool = False
     """Whether it only tells that another process went away."""
+    each: str = ""
+    """The group whose values are causes of their own: each is a finding."""
     late: bool = False
     """Only for what no family knows better."""
     meaning: Text
@@ -47,6 +49,7 @@ class ToolError(Model):
     def _names_its_groups(self) -> Self:
         known = set(GROUP.findall(self.match))
         named = {name for text in (self.meaning, self.action) for _, name, _, _ in Formatter().parse(text) if name}
+        named |= {self.each} if self.each else set()
         if not named <= known:
             raise ValueError(f"{self.code} has no group {', '.join(sorted(named - known))}")
         return self
@@ -61,6 +64,7 @@ class ToolError(Model):
             action=_filled(self.action, groups),
             evidence=self.evidence,
             echo=self.echo,
+            each=groups.get(self.each, ""),
         )
 
 

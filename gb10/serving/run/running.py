@@ -67,7 +67,13 @@ def running(
         _note(ctx, service)  # once more: `status` forgets a service that is on none of its nodes
         ahead = {host: machine.ahead for host, machine in machines.items()}
         watched = Watched(
-            name=service.name, fleet=fleet, containers=containers, ahead=ahead, keep=keep, service=service
+            name=service.name,
+            fleet=fleet,
+            containers=containers,
+            ahead=ahead,
+            keep=keep,
+            service=service,
+            secrets=tuple(secrets.values()),
         )
         try:
             _healthy(ctx.reporter, service, watched, prepared.request.patience)
@@ -199,5 +205,5 @@ def _failed(watched: Watched, message: str, why: str | None) -> ServeError:
         if death:
             return died(watched.name, watched.explained(death), watched.end())
         time.sleep(1)
-    cause = cause_of(_lines(watched, LINES))
+    cause = watched.without_secrets(cause_of(_lines(watched, LINES)) or "")
     return ServeError(message, where="\n".join(filter(None, (why, cause))) or None, hint=OTHER)

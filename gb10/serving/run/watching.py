@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from textwrap import shorten
 from typing import Final
 
@@ -109,6 +110,8 @@ class Watched:
     """Gets the logs of all ranks before they are gone, if it is to have them."""
     service: Service | None = None
     """As it was started; None for one that was found."""
+    secrets: tuple[str, ...] = ()
+    """Values that the servers got beside it (a token of the Hub)."""
 
     def look(self) -> Death | None:
         """The rank that ended first, if one has."""
@@ -144,9 +147,24 @@ class Watched:
         )[death.host]
         if isinstance(lines, Gb10Error):
             return death
-        report = tuple(guard_report(lines)) if death.code == GUARDED else ()
-        last = tuple(line for line in lines if line.strip() and line.strip() not in report)[-SHOWN:]
-        return replace(death, cause=cause_of(lines), lines=last, remedy=remedy_of(lines), report=report)
+        report = guard_report(lines) if death.code == GUARDED else []
+        last = [line for line in lines if line.strip() and line.strip() not in report][-SHOWN:]
+        cause, remedy, clean = cause_of(lines), remedy_of(lines), self.without_secrets
+        return replace(
+            death,
+            cause=clean(cause) if cause else None,
+            lines=tuple(map(clean, last)),
+            remedy=clean(remedy) if remedy else None,
+            report=tuple(map(clean, report)),
+        )
+
+    def without_secrets(self, text: str) -> str:
+        """A text of a log for a screen: without tokens and passwords, also those that the ranks were given."""
+        from gb10.serving.doctor.masking import masked, secrets_in, secrets_of  # noqa: PLC0415 - its patterns
+
+        containers = [rank.container for rank in self.service.ranks] if self.service else []
+        given = [(*secrets_of(one.environment), *secrets_in(one.command)) for one in containers]
+        return masked(text, dict.fromkeys(chain(*given, self.secrets)))
 
     def logs(self) -> dict[str, Sequence[str]]:
         """The last lines of each rank's log, by ``rank N on HOST``; of a node that does not answer, why."""

@@ -63,6 +63,7 @@ LATER: list[dict[str, Any]] = yaml.safe_load((CASES / "later.yaml").read_text(en
 BLIND: list[dict[str, Any]] = yaml.safe_load((CASES / "blind.yaml").read_text(encoding="utf-8"))
 LATE: list[dict[str, Any]] = yaml.safe_load((CASES / "late.yaml").read_text(encoding="utf-8"))
 RECENT: list[dict[str, Any]] = yaml.safe_load((CASES / "recent.yaml").read_text(encoding="utf-8"))
+NOVEMBER: list[dict[str, Any]] = yaml.safe_load((CASES / "november.yaml").read_text(encoding="utf-8"))
 CHECKS: list[dict[str, Any]] = yaml.safe_load((CASES / "checks.yaml").read_text(encoding="utf-8"))
 SOUND: list[dict[str, Any]] = yaml.safe_load((CASES / "sound.yaml").read_text(encoding="utf-8"))
 STARTS: list[dict[str, str]] = read_starts()
@@ -70,7 +71,7 @@ STARTS: list[dict[str, str]] = read_starts()
 cut; those of models without weights end before the first request, which such a model cannot answer."""
 
 
-@pytest.mark.parametrize("report", [*BLIND, *LATE, *RECENT], ids=lambda one: f"{one['id']} {one['source']}")
+@pytest.mark.parametrize("report", [*BLIND, *LATE, *RECENT, *NOVEMBER], ids=lambda one: f"{one['id']} {one['source']}")
 def test_a_report_of_an_engine_on_blackwell_gets_its_cause(report: dict[str, Any]) -> None:
     texts = [f"{spoken(one)} {one.note}" for one in found(report["log"])]
     assert report.get("missed", False) is not any(
@@ -574,6 +575,27 @@ def test_a_value_that_is_none_is_named_by_the_line_that_stops(code: str, error: 
         ("AssertionError: local_world_size (8) exceeds the number of visible devices (1).", "too-many-gpus-asked"),
         ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (5x3 and 4x3)", "sizes-do-not-agree"),
         ("Sep 09 10:01:02 s kernel: Internal error: Oops: 0000000096000007 [#1] SMP", "kernel-stops"),
+        ("RuntimeError: this attention only supports Blackwell GPUs or later", "kernel-without-this-arch"),
+        ("ImportError: /v/site-packages/o/_C.abi3.so: undefined symbol: _Z16grouped_mm_sm103v", "built-without-a-part"),
+        ("ImportError: /v/site-packages/o/_C.abi3.so: undefined symbol: cublasLtX", "mixed-wheels"),
+        ("NVRM: _kgspRpcRecvPoll: Timeout after 9s of waiting for RPC response from GPU0 GSP!", "gpu-hardware-fault"),
+        ("ValueError: max_num_seqs=512 must not exceed the number of slots (300)", "settings-do-not-agree"),
+        ("AssertionError: speculative decoding has not been tested here", "settings-do-not-agree"),
+        ("/b/ggml/src/ggml.c:91: GGML_ASSERT(n_things < GGML_MAX_THINGS) failed", "ggml-limit-reached"),
+        ("error: Requirements contain conflicting URLs for package `torchao`:", "two-files-of-one-package"),
+        (
+            "(raylet) A worker died or was killed while executing a task: Worker exit type: NODE_DIED",
+            "ray-worker-died",
+        ),
+        ("bash: line 3: 71 Segmentation fault (core dumped) python3 serve.py", "compiled-code-crashed"),
+        (
+            "ptxas a.ptx, line 2; error : Feature '.tile::gather4' not supported on .target 'sm_120f'",
+            "instruction-of-another-gpu",
+        ),
+        (
+            "ptxas a.ptx, line 2; error : Feature 'mma with block scale' not supported on .target 'sm_120'",
+            "arch-without-its-suffix",
+        ),
     ],
 )
 def test_more_kinds_in_words_made_here(line: str, code: str) -> None:
@@ -796,6 +818,36 @@ def test_a_gpu_that_has_recovered_is_no_error() -> None:
         )
         == ()
     )
+
+
+def test_the_largest_number_that_a_message_allows_is_what_to_set() -> None:
+    (one,) = found("ValueError: max_num_seqs=512 must not exceed the number of slots (300)\n")
+    assert "Set --max-num-seqs to 300 or less (now 512" in spoken(one)
+    assert "leave out one of them" not in spoken(one)
+
+
+def test_a_line_that_only_lists_a_signal_among_causes_tells_no_crash() -> None:
+    log = "(raylet) A worker died or was killed. Causes: (1) SIGKILL by the OOM killer (2) a crash due to SIGSEGV.\n"
+    assert [one.code for one in found(log)] != ["compiled-code-crashed"]
+
+
+def test_each_xid_is_a_finding_of_its_own() -> None:
+    lines = [
+        f"[ 71.{at}] NVRM: Xid (PCI:000f:01:00): {number}, pid={at}, name=python3, Ch 00000008\n"
+        for at, number in enumerate((46, 13, 31, 46, 109, 141, 31))
+    ]
+    seen = found("".join(lines))
+    assert [(one.code, one.count) for one in seen] == [
+        *(("gpu-hardware-fault", 2), ("gpu-fault-of-a-program", 1), ("gpu-fault-of-a-program", 2)),
+        *(("gpu-fault-of-a-program", 1), ("gpu-event-not-known", 1)),
+    ]
+    assert [re.findall(r"Xid (?:\(\S{1,20}\): )?(\d+)", spoken(one))[0] for one in seen] == [
+        "46",
+        "13",
+        "31",
+        "109",
+        "141",
+    ]
 
 
 def test_options_of_the_other_engine_are_not_offered() -> None:

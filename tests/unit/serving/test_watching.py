@@ -148,6 +148,20 @@ def test_a_death_is_explained_by_the_log(nodes: Nodes) -> None:
     assert nodes.watched.explained(death) == death
 
 
+def test_a_death_shows_no_secret_of_the_log(nodes: Nodes) -> None:
+    nodes.watched.secrets = ("the-word-of-this-hub",)
+    token = f"hf_{'aB3dE5fG7h' * 3}xyzw"
+    last = f"ValueError: no entry with {token} nor the-word-of-this-hub at https://ann:Sw0rdfish77@models.example/x"
+    nodes.lines["b"] = [f"args: --api-key Tr0ub4dor-and-3 HF_TOKEN={token}", last]
+    found = nodes.watched.explained(Death(rank=1, host="b", how="it ended with code 1", at=1.0, code=1))
+    assert found.lines[0] == "args: --api-key *** ***"
+    shown = str(died("s", found, {}).where)
+    assert found.cause == found.lines[1]
+    assert "ValueError: no entry with ***" in shown
+    for one in (token, "the-word-of-this-hub", "Sw0rdfish77", "Tr0ub4dor"):
+        assert one not in f"{shown}{found}"
+
+
 def test_logs_of_all_ranks_are_kept_with_the_reason_where_there_is_none(nodes: Nodes) -> None:
     nodes.lines = {"a": ["x"], "b": EngineError("no answer")}
     assert nodes.watched.logs() == {"rank 0 on a": ["x"], "rank 1 on b": ["no answer"]}
