@@ -308,7 +308,7 @@ def adopt(
     place: Annotated[Path, typer.Argument(metavar="DIFF|DIR", help="A diff, or a folder of .patch and .diff files.")],
     ref: Annotated[
         list[str] | None,
-        typer.Option("--ref", metavar="SOURCE=VERSION", help="The release that the diffs should fit. Repeatable."),
+        typer.Option("--ref", metavar="NAME=VERSION", help="The release that the diffs should fit. Repeatable."),
     ] = None,
     write: Annotated[
         Path | None,
@@ -321,6 +321,7 @@ def adopt(
     \b
     ./build.py patches adopt pr.diff --ref vllm=0.33.0
     ./build.py patches adopt ~/their-patches --ref vllm=0.33.0 --ref flashinfer=0.7.2.post1 --write mine
+    ./build.py patches adopt fix.diff --ref transformers=4.57.1    # a package that gb10 has no patches for
 
     Paths may have any prefix, for example that of installed packages. A folder is read in the order of its `series`,
     else by name; each diff meets what those before it left. Exit 6 when a hunk does not apply; what fits is
@@ -350,7 +351,7 @@ def adopt(
             raise PatchError(
                 f"{len(found)} parts do not apply",
                 where="\n".join(found[:TROUBLES]),
-                hint="edit the release by hand, then ./build.py patches new; conflicts/ of --write has both sides",
+                hint="make the diff again for this release by hand; conflicts/ of --write has both sides",
             )
 
 

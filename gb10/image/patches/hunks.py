@@ -22,7 +22,7 @@ from gb10.image.patches.apply import ConflictError, apply_diff
 from gb10.image.patches.diff import FileDiff, Hunk, check_diff, check_size, split
 from gb10.image.patches.owners import Part, divide
 from gb10.image.patches.places import harmless, placed
-from gb10.image.patches.release_files import Library, open_release
+from gb10.image.patches.release_files import Library, open_projects
 from gb10.image.patches.releases import Releases, load_releases
 from gb10.image.patches.source_tree import Changed, Tree
 from gb10.image.patches.write import carry_over, file_diff
@@ -108,14 +108,14 @@ class Growing(Changed):
 def adopt_diffs(library: Library, place: Path, refs: Mapping[str, Version]) -> tuple[DiffFate, ...]:
     """The fate of a diff, or of each diff of a folder in its order, on these releases; each on what those before left.
 
-    Raises UsageError for a source that is not known, FetchError for a release that cannot be had.
+    A release is one of a source, or of any project of the package index. Raises FetchError when it cannot be had.
     """
-    releases = load_releases(library.root)
-    opened = {source: open_release(library, releases, source, version) for source, version in refs.items()}
+    releases, opened = open_projects(library, load_releases(library.root), refs)
     trees = {source: Growing(one.tree) for source, one in opened.items()}
+    versions = {source: one.version for source, one in opened.items()}
     found = list[DiffFate]()
     for path in find_diffs(place):
-        found += judged_diff(path, releases, refs, trees)
+        found += judged_diff(path, releases, versions, trees)
     return tuple(found)
 
 
@@ -244,7 +244,8 @@ def _file(diff: FileDiff, before: bytes | None, tree: Growing) -> tuple[bytes | 
             return before, [HunkFate(path=diff.path, line=0, outcome="already-upstream", why=why)]
         name = diff.path.rpartition("/")[2]
         near = tree.named(name)[:3]
-        why = "the release does not have the file" + (f"; of that name: {', '.join(near)}" if near else "")
+        own = "the wheel of the release" if tree.installed else "the release"
+        why = f"{own} does not have the file" + (f"; of that name: {', '.join(near)}" if near else "")
         return before, [HunkFate(path=diff.path, line=hunk.line, outcome="gone", why=why) for hunk in diff.hunks]
     if diff.kind == "delete":
         return before, [whole]

@@ -14,16 +14,21 @@ from packaging.utils import canonicalize_name
 from gb10.errors import PatchError
 from gb10.image.patches.apply import ConflictError, apply_diff
 from gb10.image.patches.diff import FileDiff, parse_diff
-from gb10.image.patches.owners import owner_of, with_plain_names
+from gb10.image.patches.owners import CODE, UNREAD, owner_of, with_plain_names
 from gb10.image.patches.places import harmless, installed, placed
 from gb10.image.patches.releases import Releases
+from gb10.image.patches.write import COMPILED
 
 Read = Callable[[Sequence[str]], Mapping[str, bytes]]
 """The files of an image among these absolute paths."""
-SOURCES: Final = re.compile(r"(?:src|python|lib)/(?=[^/]+/)")
-"""Folders in which repositories keep their package."""
+SOURCES: Final = re.compile(r"\A(?:[^/]*-[^/]*/)?(?:src|python|lib)/(?=[^/]+/)")
+"""Folders in which repositories keep their package; one that keeps several has a folder for each."""
 LISTED: Final = 10
 OTHER: Final = "the diff is for another version of it: make it again for this one; nothing was changed"
+ENGINE: Final = "build the engine from its sources: ./build.py image --ref"
+PACKAGE: Final = "compile the package for an image of gb10's own: ./build.py wheels --add NAME==VERSION"
+WHOLE: Final = "give its whole path in the image, or the file itself: --overlay DIR"
+SETUP: Final = "setup.py"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,11 +56,15 @@ class Placed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GivenDiff:
-    """A diff by its name and its files; ``unread``: files of tests and docs, which no image has."""
+    """A diff by its name and its files; ``unread``: files of a repository that no image has, as tests and docs.
+
+    ``uncompiled``: new files for a compiler, which a package may compile where it runs; gb10 does not.
+    """
 
     name: str
     files: tuple[Placed, ...]
     unread: tuple[str, ...]
+    uncompiled: tuple[str, ...] = ()
 
 
 def place_diff(text: bytes, name: str, on: OnBase, releases: Releases, named: str | None = None) -> GivenDiff:
@@ -69,26 +78,24 @@ def place_diff(text: bytes, name: str, on: OnBase, releases: Releases, named: st
         source, path = owner_of(releases, diff.path)
         source = source or named
         inside = placed(path, releases.layouts[source], wheel=True) if source in releases.layouts else path
-        if whole is None and source in releases.layouts and not installed(path, releases.layouts[source]):
-            if not harmless(path):
-                raise PatchError(
-                    f"{name} changes {diff.path}, which is compiled",
-                    where=f"{on.reference} holds what {source} installs, not what it compiles",
-                    hint="leave it out of the diff, or build the engine from its sources: ./build.py image --ref",
-                )
+        inside = SOURCES.sub("", inside, count=1) if source is None else inside
+        by_place = f"-packages/{diff.path}".encode("utf-8", "surrogateescape") in text
+        if source in releases.layouts:
+            there = installed(path, releases.layouts[source])
+        else:
+            there = by_place or _imported(inside, on, new=diff.kind == "add")
+        if whole is None and not there:
+            if not _is_unread(path) or _is_code(path):
+                raise _placeless(name, diff.path, source, on)
             unread.append(diff.path)
             continue
-        if whole is None and source is None and harmless(path):
-            unread.append(diff.path)
-            continue
-        inside = SOURCES.sub("", inside, count=1) if source is None and SOURCES.match(inside) else inside
         top = str(canonicalize_name(PurePosixPath(inside).parts[0]))
         paths = (whole,) if whole else _candidates(inside, source or top, on)
         if not paths:
             raise PatchError(
                 f"{name} changes {diff.path}, which has no place in {on.reference}",
                 where="the image holds no Python packages",
-                hint="give its whole path in the image, or the file itself: --overlay DIR",
+                hint=WHOLE,
             )
         files.append(Placed(diff=diff, source=source or top, paths=paths))
     if not files:
@@ -97,7 +104,43 @@ def place_diff(text: bytes, name: str, on: OnBase, releases: Releases, named: st
             where="\n".join(unread[:LISTED]),
             hint="files of tests and docs are in no image",
         )
-    return GivenDiff(name=name, files=tuple(files), unread=tuple(unread))
+    new = (file.diff.path for file in files if file.diff.kind == "add" and _is_code(file.diff.path))
+    return GivenDiff(name=name, files=tuple(files), unread=tuple(unread), uncompiled=tuple(new))
+
+
+def _imported(path: str, on: OnBase, *, new: bool) -> bool:
+    """Whether Python could find a file of no known source: an import names its top. New code for a compiler lies in a
+    distribution of the image."""
+    top = path.partition("/")[0]
+    if new and _is_code(path) and canonicalize_name(top) not in on.folders:
+        return False
+    return top.removesuffix(".py").isidentifier() and not _is_unread(path)
+
+
+def _is_code(path: str) -> bool:
+    """Whether only a compiler reads a file."""
+    return not harmless(path) and (path.startswith(COMPILED) or PurePosixPath(path).suffix in CODE)
+
+
+def _is_unread(path: str) -> bool:
+    """Whether a repository has a file, and no package: that of its root, its tests, what it is compiled of."""
+    root = "/" not in path and (path == SETUP or not path.endswith(".py"))
+    return root or harmless(path) or path.startswith((*COMPILED, *UNREAD, "."))
+
+
+def _placeless(name: str, path: str, source: str | None, on: OnBase) -> PatchError:
+    """Of a file that lies in no package; what is compiled has other ways than what is not."""
+    if not _is_code(path):
+        return PatchError(
+            f"{name} changes {path}, which is no path of an installed package",
+            where=f"packages of {on.reference} lie in {', '.join(on.site_packages)}",
+            hint=WHOLE,
+        )
+    return PatchError(
+        f"{name} changes {path}, which is compiled",
+        where=f"{on.reference} holds what {source or 'a package'} installs, not what it compiles",
+        hint=f"leave it out of the diff, or {ENGINE if source else PACKAGE}\n{WHOLE}",
+    )
 
 
 def _whole(path: str, on: OnBase) -> str | None:
@@ -148,8 +191,11 @@ def _lies(file: Placed, known: Mapping[str, bytes], below: Mapping[str, bytes]) 
 def _misfit(one: GivenDiff, file: Placed, on: OnBase, error: ConflictError, content: bytes | None) -> PatchError:
     if content is None and file.diff.kind != "add":
         looked = "\n".join(f"looked at {path}" for path in file.paths[:LISTED])
+        code = _is_code(file.diff.path)
         return PatchError(
-            f"{one.name} changes {file.diff.path}, which {on.reference} does not hold", where=looked, hint=OTHER
+            f"{one.name} changes {file.diff.path}, which {on.reference} does not hold",
+            where=looked,
+            hint=f"where it is compiled, the image has the result alone: {PACKAGE}" if code else OTHER,
         )
     engine = f" ({on.engine} {on.version})" if on.engine else ""
     return PatchError(f"{one.name} does not apply to {on.reference}{engine}", where=str(error.conflict), hint=OTHER)

@@ -246,7 +246,8 @@ def _unread(releases: Releases, source: str, path: str) -> bool:
 def _check_place(releases: Releases, source: str, path: str, name: str) -> None:
     """Raise UsageError for a file that a package would hold, at a path that none has."""
     layout = releases.source(source).layout
-    if harmless(path) or path.startswith(COMPILED) or PurePosixPath(path).suffix in CODE or not layout.packages:
+    compiled = path.startswith(COMPILED) or PurePosixPath(path).suffix in CODE
+    if harmless(path) or compiled or not layout.packages or not releases.source(source).releases:
         return
     there = ", ".join(f"{folder}/…" for folder in (*layout.in_repository, *layout.packages))
     raise UsageError(

@@ -3,25 +3,35 @@
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
+from packaging.utils import (
+    InvalidName,
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
 from packaging.version import Version
 
 from gb10.core.fetch import intact
 from gb10.core.files import Artifact
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store, is_sealed, seal
-from gb10.errors import FetchError, UsageError
+from gb10.errors import FetchError, PatchError, UsageError
 from gb10.image.patches.archives import Repacked
+from gb10.image.patches.places import harmless
 from gb10.image.patches.releases import Release, Releases, check_told
 from gb10.image.patches.source_tree import Below, Tree, open_tree
+from gb10.image.recipe.image_recipe import Layout
 
 if TYPE_CHECKING:
     from gb10.sources.index.page import Link
 
 TREE = "tree.zip"
+MOST_PACKAGES = 1_000
 GB10_WHEEL = ("none-any", "cp313-cp313-manylinux", "abi3-manylinux")
 
 
@@ -68,6 +78,50 @@ def open_release(library: Library, releases: Releases, source: str, version: Ver
     where = f"{release.filename}, {release.folder}" if release.folder else release.filename
     _check_told(releases, source, version, tree, where)
     return Opened(source=source, version=version, tree=tree, pinned=pinned is not None, release=release)
+
+
+def open_projects(
+    library: Library, releases: Releases, refs: Mapping[str, Version]
+) -> tuple[Releases, dict[str, Opened]]:
+    """Releases of sources, and of any other project of the package index, which becomes a source with the folders
+    that its own file shows. Raises as ``open_release``."""
+    wanted = dict[str, Version]()
+    for name, version in refs.items():
+        try:
+            project = canonicalize_name(name, validate=True)
+        except InvalidName as error:
+            raise UsageError(f"{name!r} is no name of a package", hint="write --ref NAME=VERSION") from error
+        source = releases.source_of(name) or releases.source_of(project) or project
+        if source in wanted:
+            raise UsageError(f"two releases of {source}", where=", ".join(refs), hint="name one with --ref")
+        wanted[source] = version
+    every = releases.with_own({source: source for source in wanted})
+    opened = {source: open_release(library, every, source, version) for source, version in wanted.items()}
+    layouts = {source: layout_of(source, one.tree) for source, one in opened.items() if source not in releases.sources}
+    return every.with_layouts(layouts), opened
+
+
+def layout_of(source: str, tree: Tree) -> Layout:
+    """The Python packages of a tree: the uppermost folders of a wheel, else those with an ``__init__.py`` above which
+    there is none, wherever a source archive keeps them. Raises PatchError."""
+    if tree.installed:
+        tops = {path.partition("/")[0] for path in tree.paths() if "/" in path}
+        roots = sorted(top for top in tops if not top.endswith((".dist-info", ".data")))
+    else:
+        inits = {PurePosixPath(path).parent for path in tree.paths() if path.endswith("/__init__.py")}
+        roots = sorted(str(path) for path in inits if inits.isdisjoint(path.parents) and not harmless(f"{path}/"))
+    own = {root: root.rpartition("/")[2] for root in roots[: MOST_PACKAGES + 1]}
+    moved = {root: package for root, package in own.items() if root != package}
+    try:
+        if len(own) > MOST_PACKAGES:
+            raise ValueError(f"more than {MOST_PACKAGES:,} Python packages")
+        return Layout(packages=tuple(sorted(set(own.values()))), in_wheel=moved)
+    except ValueError as error:
+        raise PatchError(
+            f"the archive of {source} has folders that no package has",
+            where=str(error),
+            hint="give another release with --ref",
+        ) from error
 
 
 def open_folder(path: Path, releases: Releases, source: str, version: Version) -> Opened:
@@ -140,10 +194,13 @@ def _ask(library: Library, releases: Releases, source: str, version: Version) ->
         if best and best.sha256:
             library.reporter.say(f"{best.filename} is not pinned: taken from the index with sha256 {best.sha256[:12]}")
             return Release(filename=best.filename, sha256=best.sha256, size=size_of(session, best))
+    names = ", ".join(name for name, other in releases.sources.items() if other.releases)
     raise FetchError(
         f"the package index has no {source} {version}",
         where=f"projects: {', '.join(known.projects)}",
-        hint="give another release with --ref, or its files with --tree DIR --ref VERSION",
+        hint="give another release with --ref, or its files with --tree DIR --ref VERSION"
+        if known.releases
+        else f"look at its name and its version; sources of gb10's own: {names}",
     )
 
 

@@ -117,6 +117,16 @@ class Releases(Model):
         }
         return self.model_copy(update={"sources": {**self.sources, **own}}) if own else self
 
+    def with_layouts(self, layouts: Mapping[str, Layout]) -> "Releases":
+        """With what the trees of some sources showed of their folders."""
+        shown = {name: self.sources[name].model_copy(update={"layout": layout}) for name, layout in layouts.items()}
+        return self.model_copy(update={"sources": {**self.sources, **shown}})
+
+    def source_of(self, project: str) -> str | None:
+        """The source that a name means: its own, or that of one of its projects on the package index."""
+        named = (name for name, source in self.sources.items() if project in (name, *source.projects))
+        return next(named, None)
+
     def source(self, name: str) -> SourceReleases:
         """One source; raises UsageError that lists them."""
         if name not in self.sources:

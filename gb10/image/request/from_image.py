@@ -265,6 +265,8 @@ def _uses(ctx: Context, base: BaseImage, texts: Sequence[str]) -> tuple[PatchUse
             one = place_diff(content, file.name, on, releases, named or None)
             if one.unread:
                 ctx.reporter.say(f"{file.name}: left out, no image has them: {', '.join(one.unread[:3])}")
+            if one.uncompiled:
+                ctx.reporter.say(f"{file.name}: added, and not compiled here: {', '.join(one.uncompiled[:3])}")
             source = named or one.files[0].source
             found.append(
                 PatchUse(

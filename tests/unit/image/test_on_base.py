@@ -56,6 +56,9 @@ def applied(on: OnBase, there: dict[str, bytes], *texts: bytes) -> dict[str, byt
         (SGLANG, "python/sglang/srt/a.py", f"{CHECKOUT}/sglang/srt/a.py"),
         (SGLANG, "sgl-workspace/sglang/python/sglang/srt/a.py", f"{CHECKOUT}/sglang/srt/a.py"),
         (SGLANG, "transformers/a.py", f"{SITE}/transformers/a.py"),
+        (SGLANG, "sgl-kernel/python/sgl_kernel/a.py", f"{SITE}/sgl_kernel/a.py"),
+        (VLLM, "deep_gemm/include/a.cuh", f"{SITE}/deep_gemm/include/a.cuh"),
+        (VLLM, f"{SITE[1:]}/csrc/a.cu", f"{SITE}/csrc/a.cu"),
     ],
 )
 def test_a_file_is_found_by_each_of_its_names(on: OnBase, path: str, lies: str) -> None:
@@ -87,6 +90,36 @@ def test_diffs_follow_each_other() -> None:
 def test_a_new_file_lies_beside_its_package() -> None:
     text = diff("vllm/a.py") + b"--- /dev/null\n+++ b/vllm/b.py\n@@ -0,0 +1 @@\n+new\n"
     assert applied(VLLM, {f"{SITE}/vllm/a.py": OLD}, text)[f"{SITE}/vllm/b.py"] == b"new\n"
+
+
+def new_file(path: str) -> bytes:
+    return f"--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+new\n".encode()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["csrc/a.cu", "csrc/moe/a.cuh", "a.cu", "cmake/a.cmake", "src/mine/a.cu", "sgl-kernel/csrc/a.cu", "my-app/a.py"],
+)
+def test_what_only_a_repository_has_is_no_new_file_of_an_image(path: str) -> None:
+    """Beside files of installed packages, too; it was written into site-packages as a package `csrc`."""
+    for text in (new_file(path), diff("vllm/a.py") + new_file(path)):
+        with pytest.raises(PatchError, match=f"^error: fix.diff changes {path}, which is ") as raised:
+            place_diff(text, "fix.diff", VLLM, RELEASES)
+        assert "its whole path in the image" in (raised.value.hint or "")
+
+
+def test_what_nothing_installed_reads_is_left_out_by_name() -> None:
+    names = ("setup.py", "requirements/cuda.txt", "pyproject.toml", "tests/a.cu")
+    one = place_diff(diff("vllm/a.py") + b"".join(map(new_file, names)), "fix.diff", VLLM, RELEASES)
+    assert ([file.diff.path for file in one.files], one.unread) == (["vllm/a.py"], names)
+
+
+def test_new_code_of_an_installed_package_is_told_and_missing_code_says_that_it_is_compiled() -> None:
+    one = place_diff(new_file("transformers/a.cuh") + new_file("transformers/a.py"), "fix.diff", SGLANG, RELEASES)
+    assert one.uncompiled == ("transformers/a.cuh",)
+    with pytest.raises(PatchError) as raised:
+        applied(SGLANG, {}, diff("transformers/a.cu"))
+    assert "where it is compiled" in (raised.value.hint or "")
 
 
 def test_tests_of_a_pull_request_are_left_out() -> None:

@@ -3,8 +3,11 @@
 import datetime
 import io
 import json
+import os
 import tarfile
+import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from packaging.version import Version
 from gb10.cli.patch.patches import print_fates
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store, file_sha256
-from gb10.errors import UsageError
+from gb10.errors import Gb10Error, UsageError
 from gb10.image.patches.foreign import find_foreign
 from gb10.image.patches.hunks import MOST, DiffFate, Growing, adopt_diffs, series_files, series_troubles, write_series
 from gb10.image.patches.release_files import Library
@@ -28,12 +31,7 @@ RELEASE = {"vllm/a.py": OLD, "vllm/same.py": "x = 1\n", "vllm/sub/moved.py": "y\
 @pytest.fixture
 def library(tmp_path: Path) -> Library:
     """A library with one release of vLLM: its archive is in the store already."""
-    archive = tmp_path / "vllm-0.33.0.tar.gz"
-    with tarfile.open(archive, "w:gz") as out:
-        for name, text in RELEASE.items():
-            info = tarfile.TarInfo(f"vllm-0.33.0/{name}")
-            info.size = len(text)
-            out.addfile(info, io.BytesIO(text.encode()))
+    archive = sdist(tmp_path, "vllm-0.33.0", RELEASE)
     sha256 = file_sha256(archive)
     pin = {"filename": archive.name, "sha256": sha256, "size": archive.stat().st_size}
     source = {"projects": ["vllm"], "layout": {"packages": ["vllm"]}, "releases": {"0.33.0": pin}}
@@ -46,6 +44,34 @@ def library(tmp_path: Path) -> Library:
     place.mkdir(parents=True)
     archive.rename(place / archive.name)
     return Library(root=root, store=store, env={}, reporter=Reporter({}, verbosity=-1))
+
+
+def sdist(folder: Path, name: str, files: Mapping[str, str]) -> Path:
+    """A source archive, with its top folder."""
+    archive = folder / f"{name}.tar.gz"
+    with tarfile.open(archive, "w:gz") as out:
+        for path, text in files.items():
+            info = tarfile.TarInfo(f"{name}/{path}")
+            info.size = len(text)
+            out.addfile(info, io.BytesIO(text.encode()))
+    return archive
+
+
+@pytest.fixture
+def indexed(library: Library, tmp_path: Path) -> Library:
+    """The library with a package index: `lib`, which keeps its package below `src`, and `only`, which is a wheel."""
+    own = {"src/lib/__init__.py": "", "src/lib/a.py": OLD, "src/lib/sub/__init__.py": "", "csrc/k.cu": "old\n"}
+    files = [sdist(tmp_path, "lib-1.5", {**own, "tests/__init__.py": "", "setup.py": "s\n"})]
+    files += [sdist(tmp_path, "odd-1.0", {"a/../b/__init__.py": ""}), tmp_path / "only-2.0-py3-none-any.whl"]
+    with zipfile.ZipFile(files[-1], "w") as wheel:
+        for name, text in {"only/a.py": OLD, "single.py": "x\n", "only-2.0.dist-info/WHEEL": ""}.items():
+            wheel.writestr(name, text)
+    for file in files:
+        page = tmp_path / "index" / file.name.partition("-")[0] / "index.html"
+        page.parent.mkdir(parents=True)
+        page.write_text(f'<a href="{file.as_uri()}#sha256={file_sha256(file)}">{file.name}</a>')
+    env = {"PIP_INDEX_URL": (tmp_path / "index").as_uri(), "PIP_CONFIG_FILE": os.devnull}
+    return replace(library, env=env)
 
 
 def judged(library: Library, folder: Path, diffs: Mapping[str, bytes]) -> tuple[DiffFate, ...]:
@@ -217,6 +243,53 @@ def test_what_is_no_diff_or_for_another_source_is_a_problem(library: Library, tm
     both = {"vllm": Version("0.33.0"), "sglang": Version("0.33.0")}
     (fate,) = adopt_diffs(library, folder / "3.patch", both)
     assert outcomes(fate) == ["gone"]
+
+
+INSTALLED = "usr/local/lib/python3.12/dist-packages"
+
+
+def test_any_package_of_the_index_is_a_release_too(indexed: Library, tmp_path: Path) -> None:
+    """However the diff names its file: as installed, as in the repository, or what only the archive has."""
+    folder = tmp_path / "d"
+    folder.mkdir()
+    new = changed((5, "five\n"))
+    one, two, three = f"{INSTALLED}/lib/a.py", "src/lib/a.py", f"{INSTALLED}/only/a.py"
+    texts = diff(OLD, new, one), diff(new, changed((30, "x\n"), start=new), two), diff("old\n", "new\n", "csrc/k.cu")
+    for number, text in enumerate((*texts, diff("s\n", "t\n", "setup.py"))):
+        (folder / f"{number}.diff").write_bytes(text)
+    fates = adopt_diffs(indexed, folder, {"Lib": Version("1.5")})
+    assert [(fate.source, one.path, one.outcome) for fate in fates for one in fate.hunks] == [
+        ("lib", "src/lib/a.py", "applies"),
+        ("lib", "src/lib/a.py", "applies"),
+        ("lib", "csrc/k.cu", "applies"),
+        ("lib", "setup.py", "applies"),
+    ]
+    assert series_files(fates, datetime.date(2026, 1, 2))["lib/series"].count(b"\n") == 4
+
+    (folder / "5.diff").write_bytes(diff(OLD, new, three))
+    both = adopt_diffs(indexed, folder / "5.diff", {"lib": Version("1.5"), "only": Version("2.0")})
+    assert [(fate.source, fate.hunks[0].path, fate.fits) for fate in both] == [("only", "only/a.py", True)]
+    (fate,) = adopt_diffs(indexed, folder / "2.diff", {"only": Version("2.0")})
+    assert "the wheel of the release does not have the file" in fate.hunks[0].why
+
+
+@pytest.mark.parametrize(
+    ("refs", "words"),
+    [
+        ({"nothing": "1.0"}, "the package index has no nothing 1.0"),
+        ({"lib": "1.6"}, "the package index has no lib 1.6"),
+        ({"../lib": "1.5"}, "is no name of a package"),
+        ({"lib": "1.5", "LIB": "1.5"}, "two releases of lib"),
+        ({"odd": "1.0"}, "not a plain path below the root"),
+    ],
+)
+def test_a_release_that_cannot_be_read_is_one_error(
+    indexed: Library, tmp_path: Path, refs: Mapping[str, str], words: str
+) -> None:
+    (tmp_path / "a.diff").write_bytes(diff("a\n", "b\n", "lib/a.py"))
+    with pytest.raises(Gb10Error) as caught:
+        adopt_diffs(indexed, tmp_path / "a.diff", {name: Version(text) for name, text in refs.items()})
+    assert words in f"{caught.value} {caught.value.where}"
 
 
 def test_a_thousand_diffs_are_laid_one_above_the_other(library: Library, tmp_path: Path) -> None:
