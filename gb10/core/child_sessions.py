@@ -18,7 +18,7 @@ PATIENCE: Final = 20.0
 """Seconds that a session gets to end after SIGTERM, and again after SIGKILL."""
 LOOK: Final = 0.1
 PROC: Final = Path("/proc")
-SESSION, STARTED = 3, 19
+PARENT, SESSION, STARTED = 1, 3, 19
 """Fields of /proc/PID/stat, counted from the state."""
 
 
@@ -76,19 +76,19 @@ def end_session(leader: int, reap: Callable[[], object] = lambda: None, patience
 
 def started(pid: int) -> int | None:
     """When a process started, in ticks since the boot; None when there is none."""
-    fields = _stat(PROC / str(pid))
+    fields = stat_fields(PROC / str(pid))
     return int(fields[STARTED]) if fields else None
 
 
 def members(leader: int) -> Iterator[int]:
     """The processes of a session that still run: not those that have ended and that nobody has reaped."""
     for path in PROC.glob("[0-9]*"):
-        fields = _stat(path)
+        fields = stat_fields(path)
         if fields and fields[SESSION] == str(leader) and fields[0] != "Z":
             yield int(path.name)
 
 
-def _stat(path: Path) -> list[str]:
+def stat_fields(path: Path) -> list[str]:
     """The fields after the name, which may have blanks and parentheses in it; none when the process is gone."""
     try:
         return (path / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()

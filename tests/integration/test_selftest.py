@@ -470,12 +470,13 @@ def test_a_compile_on_the_device_is_counted(tmp_path: Path) -> None:
     source = tmp_path / "k.cu"
     source.write_text("__global__ void k(float* x) { x[threadIdx.x] *= 2.f; }\n", encoding="utf-8")
     command = ["nvcc", "-O1", "-gencode", "arch=compute_90,code=sm_90", "-c", str(source), "-o", str(tmp_path / "k.o")]
-    with compiles_seen({"nvcc": tmp_path}) as seen:
+    own = [str(os.getpid())]
+    with compiles_seen(lambda: own, {"nvcc": tmp_path}) as seen:
         subprocess.run(command, check=True)
     assert seen.processes["ptxas"] + seen.processes["cicc"] >= 1
     assert seen.files == {"nvcc": 1}
     assert seen.of_kernels >= 1
-    with compiles_seen({"nvcc": tmp_path}) as nothing:
+    with compiles_seen(lambda: own, {"nvcc": tmp_path}) as nothing:
         subprocess.run(["true"], check=True)
     assert (nothing.files, nothing.of_kernels) == ({}, 0)
 

@@ -1,13 +1,16 @@
 """Compilers that run while requests wait: processes by name, and files that caches get."""
 
 import os
+import re
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from gb10.core.child_sessions import PARENT, SESSION, stat_fields
 
 COMPILERS: Final = frozenset(
     {"nvcc", "cicc", "ptxas", "cudafe++", "fatbinary", "nvlink", "cc1plus", "cc1", "clang", "ld.lld", "ptxas-blackwell"}
@@ -28,6 +31,8 @@ CACHES: Final[Mapping[str, str]] = {
 }
 """Folders of caches: a server that is started for the test gets its own, empty ones."""
 KERNELS: Final = (".cubin", ".so", ".o", ".mlir", ".ptx")
+CONTAINER: Final = re.compile(r"[0-9a-f]{64}")
+"""In the cgroup of a process: the id of the container that it is in."""
 
 
 @dataclass(kw_only=True)
@@ -37,6 +42,8 @@ class Compiles:
     processes: Counter[str] = field(default_factory=Counter)
     files: Counter[str] = field(default_factory=Counter)
     """New files with code for the GPU, by cache."""
+    unseen: tuple[str, ...] = ()
+    """Of the server's leaders and containers, those that this machine has no process of: nobody saw what they ran."""
 
     @property
     def of_kernels(self) -> int:
@@ -51,32 +58,68 @@ class Compiles:
         found = {**self.processes, **{f"new in {name}": count for name, count in self.files.items()}}
         return ", ".join(f"{name} {count}" for name, count in sorted(found.items())) or "nothing"
 
+    @property
+    def away(self) -> str:
+        """What nobody saw; empty when all of the server is here."""
+        count = len(self.unseen)
+        return f"{count} rank{'s' * (count > 1)} on other machines, whose compilers nobody sees" if count else ""
+
 
 @contextmanager
-def compiles_seen(caches: Mapping[str, Path] | None = None, proc: Path = Path("/proc")) -> Iterator[Compiles]:
-    """Look for compilers of this machine, in containers too, while the context lasts."""
+def compiles_seen(
+    server: Callable[[], Sequence[str]], caches: Mapping[str, Path] | None = None, proc: Path = Path("/proc")
+) -> Iterator[Compiles]:
+    """Look for compilers that a server of this machine runs, in containers too, while the context lasts.
+
+    ``server`` is asked at the end for the numbers of its leaders, or the ids of its containers: others compile, too.
+    """
     found = Compiles()
+    ran: list[tuple[str, set[str]]] = []
     ended = threading.Event()
     before = {name: _kernels(path) for name, path in (caches or {}).items()}
-    thread = threading.Thread(target=_watch, args=(found, ended, proc), daemon=True)
+    thread = threading.Thread(target=_watch, args=(ran, ended, proc), daemon=True)
     thread.start()
     try:
         yield found
     finally:
         ended.set()
         thread.join()
+        own = server()
+        found.processes.update(program for program, places in ran if not places.isdisjoint(own))
+        here = set[str]().union(*(places_of(proc, name) for name in _processes(proc)))
+        found.unseen = tuple(one for one in own if one not in here)
         for name, path in (caches or {}).items():
             new = len(_kernels(path) - before[name])
             if new:
                 found.files[name] = new
 
 
-def _watch(found: Compiles, ended: threading.Event, proc: Path) -> None:
-    old = {name for name in os.listdir(proc) if name.isdecimal()}  # noqa: PTH208 - names alone, a hundred times a second
+def _processes(proc: Path) -> set[str]:
+    return {name for name in os.listdir(proc) if name.isdecimal()}  # noqa: PTH208 - names alone, a hundred times a second
+
+
+def places_of(proc: Path, name: str) -> set[str]:
+    """Where a process belongs: its own number, those of its ancestors and their sessions, its container."""
+    found = set[str]()
+    with suppress(OSError):  # it has ended
+        found.update(CONTAINER.findall((proc / name / "cgroup").read_text(encoding="utf-8", errors="replace")))
+    line = set[str]()
+    while name not in line and (fields := stat_fields(proc / name)):
+        line.add(name)
+        found.add(fields[SESSION])
+        name = fields[PARENT]
+    return found | line
+
+
+def _watch(ran: list[tuple[str, set[str]]], ended: threading.Event, proc: Path) -> None:
+    """Each compiler that starts until the end, with where it belongs."""
+    old = _processes(proc)
     young: dict[str, int] = {}
     counted: set[str] = set()
-    while not ended.wait(LOOK):
-        now = {name for name in os.listdir(proc) if name.isdecimal()}  # noqa: PTH208
+    over = False
+    while not over:  # once more after the end: what runs then was started before
+        over = ended.wait(LOOK)
+        now = _processes(proc)
         for name in now - old:
             young[name] = 0
         old = now
@@ -89,7 +132,7 @@ def _watch(found: Compiles, ended: threading.Event, proc: Path) -> None:
                 continue
             if program in COMPILERS and name not in counted:
                 counted.add(name)
-                found.processes[program] += 1
+                ran.append((program, places_of(proc, name)))
 
 
 def _kernels(path: Path) -> set[str]:

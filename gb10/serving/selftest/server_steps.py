@@ -40,7 +40,7 @@ def server(scene: Scene) -> Outcome:
         raise NotCheckedError("no model: --model DIR, --recipe NAME, or --launch COMMAND")
     began = time.monotonic()
     try:
-        with compiles_seen() as seen:
+        with compiles_seen(lambda: processes_of(scene)) as seen:
             scene.server = scene.stack.enter_context(scene.launcher())
     except NotCheckedError as error:
         scene.why_no_server = str(error)
@@ -61,8 +61,16 @@ def server(scene: Scene) -> Outcome:
     endpoint = scene.endpoint
     scene.keep("server.log", log_of(scene))
     scene.keep("server.json", {**scene.server.facts, "pages": server_facts(endpoint, scene.ctx.env)})
-    claims = {"server.start": Figure(round(took, 1), "s"), "server.start-compiles": Figure(seen.of_kernels)}
-    return holds(f"healthy after {took:.0f} s; compilers meanwhile: {seen.words}", claims)
+    claims = {"server.start": Figure(round(took, 1), "s")}
+    if not seen.unseen:
+        claims["server.start-compiles"] = Figure(seen.of_kernels)
+    note = "; ".join(filter(None, (seen.words, seen.away)))
+    return holds(f"healthy after {took:.0f} s; compilers meanwhile: {note}", claims)
+
+
+def processes_of(scene: Scene) -> Sequence[str]:
+    """What the processes of the server are told by; nothing while it has not started."""
+    return scene.server.processes if scene.server else ()
 
 
 TOKENS: Final = 24
@@ -74,7 +82,7 @@ def first_request(scene: Scene) -> Outcome:
     seen: list[Compiles] = []
     first_tokens = []
     for number in range(2):
-        with compiles_seen(scene.caches) as compiled:
+        with compiles_seen(lambda: processes_of(scene), scene.caches) as compiled:
             (found,) = answers.ask(endpoint, env, [f"{number}: {answers.QUESTIONS[number]}"], TOKENS)
         if wrong := answers.failures([found]):
             return broken(f"request {number + 1}: {wrong[0]}")
@@ -89,13 +97,15 @@ def first_request(scene: Scene) -> Outcome:
         ],
     )
     claims = {
-        "first-request.compiles": Figure(seen[0].of_kernels),
         "first-request.first-ttft": Figure(round(first_tokens[0], 3), "s"),
         "first-request.second-ttft": Figure(round(first_tokens[1], 3), "s"),
     }
     promise = "the image promises no kernels" if promised is None else f"the image leaves {len(promised)} to the device"
     right = f"first: {seen[0].words}; second: {seen[1].words}; {promise}"
-    return judged(judge_compiles(seen[0], seen[1], promised), right, claims)
+    wrong = judge_compiles(seen[0], seen[1], promised)
+    if away := seen[0].away or seen[1].away:
+        return judged(wrong, "", claims) if wrong else unchecked(f"{away}; {right}", claims)
+    return judged(wrong, right, {"first-request.compiles": Figure(seen[0].of_kernels), **claims})
 
 
 def backends(scene: Scene) -> Outcome:

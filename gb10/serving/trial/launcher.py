@@ -45,6 +45,8 @@ class Launched:
     """The lines of each rank, by ``rank N on HOST``; empty where there is one log."""
     ended: Callable[[], str] = str
     """How it ended; empty while it runs."""
+    processes: Sequence[str] = ()
+    """What its processes are told by: the number of their leader, or the ids of the containers that they are in."""
 
 
 Launcher = Callable[[], AbstractContextManager[Launched]]
@@ -142,6 +144,7 @@ def by_command(host: Host, command: Command, log: Path, begun: Callable[[int, in
                     },
                     log=lambda: tail(log),
                     ended=lambda: "" if (code := child.poll()) is None else _ending(code),
+                    processes=(str(child.pid),),
                 )
                 _wait(host, found, command.patience, log)
                 yield found
@@ -253,6 +256,7 @@ def _launched(service: Service, fleet: Fleet, watched: Watched) -> Launched:
         log=log,
         logs=watched.logs,
         ended=ended,
+        processes=tuple(watched.containers.values()),
     )
 
 

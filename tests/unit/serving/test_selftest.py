@@ -1,10 +1,12 @@
 """A self-test: budgets, what figures say, what no report may say, and what a log says of memory, kernels and NCCL."""
 
 import json
+import os
 import re
 import signal
 import time
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from gb10.core.child_sessions import leading, members
 from gb10.core.journal import head_of
 from gb10.errors import BuildError, UsageError
 from gb10.image.plan.catalog import ROOT
@@ -29,7 +32,7 @@ from gb10.serving.selftest.answers import (
 )
 from gb10.serving.selftest.cleaning import Cleaner
 from gb10.serving.selftest.compared_steps import compared
-from gb10.serving.selftest.device_compiles import Compiles, judge_compiles
+from gb10.serving.selftest.device_compiles import Compiles, compiles_seen, judge_compiles, places_of
 from gb10.serving.selftest.folder import Folder, cleaner_of
 from gb10.serving.selftest.outcome import (
     Figure,
@@ -516,6 +519,53 @@ def test_a_compile_that_was_not_promised_is_found() -> None:
     assert "the image leaves 1" in judge_compiles(files, seen(), ["b12x"])[0]
     assert "the second request" in judge_compiles(seen(), seen(ptxas=1), None)[0]
     assert judge_compiles(seen(cc1=2), seen(cc1plus=1), []) == []  # host code
+
+
+def test_a_compiler_of_somebody_else_is_not_the_servers(tmp_path: Path) -> None:
+    """A build on the same machine meanwhile. The server's own shows as its child, and when its parent has ended."""
+    compiler = tmp_path / "ptxas"
+    compiler.write_text("#!/bin/sh\nsleep 60\n", encoding="utf-8")
+    compiler.chmod(0o755)
+
+    def compilers(leader: int) -> int:
+        names = [Path(f"/proc/{pid}/comm") for pid in members(leader)]
+        return sum(name.exists() and name.read_text(encoding="utf-8") == "ptxas\n" for name in names)
+
+    def start(script: str, count: int) -> str:
+        child = stack.enter_context(leading(["sh", "-c", script], log=tmp_path / "log", env=dict(os.environ)))
+        while compilers(child.pid) < count:
+            time.sleep(0.01)
+        return str(child.pid)
+
+    with ExitStack() as stack:
+        server: list[str] = []
+        with compiles_seen(lambda: server) as seen:
+            start(f"{compiler}; :", 1)
+            server.append(start(f"{compiler} & ({compiler} &); wait", 2))
+        assert (seen.processes, seen.unseen, seen.away) == (Counter(ptxas=2), (), "")
+    with compiles_seen(lambda: ["a" * 64]) as away:
+        pass
+    assert (away.processes, away.unseen) == (Counter(), ("a" * 64,))
+    assert away.away == "1 rank on other machines, whose compilers nobody sees"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "0::/system.slice/docker-{}.scope",
+        "12:pids:/gb10-1/{}\n0::/",
+        "0::/kubepods.slice/pod1.slice/cri-containerd-{}.scope",
+    ],
+)
+def test_a_process_of_a_container_is_told_by_its_cgroup(lines: str, tmp_path: Path) -> None:
+    identity = "0123456789abcdef" * 4
+    for name, parent in (("40", "1"), ("41", "40"), ("9", "1")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "stat").write_text(f"{name} (p) x) S {parent} 1 40 0", encoding="utf-8")
+        (tmp_path / name / "cgroup").write_text(lines.format(identity) if name != "9" else "0::/", encoding="utf-8")
+    assert places_of(tmp_path, "41") == {"41", "40", identity}
+    assert places_of(tmp_path, "9") == {"9", "40"}
+    assert places_of(tmp_path, "77") == set()
 
 
 def test_a_server_with_another_backend_is_found() -> None:
