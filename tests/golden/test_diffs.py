@@ -69,7 +69,7 @@ def test_each_result_and_each_conflict(golden: Golden) -> None:
         "in two places, none is the header's": (ten, above + TWICE),
         "in six places": (
             diff("a\nb\nc\nd\ne\nf\ng\nh\n", "a\nb\nc\nd\nE\nf\ng\nh\n"),
-            "x\n" + "b\nc\nd\ne\nf\ng\nh\n" * 6,
+            "x\ny\n" + "b\nc\nd\ne\nf\ng\nh\n" * 6,
         ),
         "the first has moved, so the header tells nothing": (two, above + FILE + FILE),
         "a start that is not the start": (first, above + FILE),
