@@ -25,7 +25,7 @@ FILES: Final = {
     "fix.patch": DIFF,
     "below.diff": DIFF.replace("/vllm/", "/"),
     "odd.patch": "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-A\n+B\n",
-    "req.txt": "ray==2.50.0 --hash=sha256:00\n# text\n-c con.txt\n\nnumpy>=2 ; python_version > '3' # why\n-r more.txt\n",
+    "req.txt": "ray==2.50.0 --hash=sha256:00\n# a\n-c con.txt\n\nnumpy>=2 ; python_version > '3' # b\n-r more.txt\n",
     "con.txt": "numba==0.60\n",
     "more.txt": "./local\nhttps://example.com/x.whl\npip\n",
     "round.txt": "-r round.txt\n",
@@ -327,7 +327,9 @@ RUN --mount=from=other,target=/b cp /b/d.txt /opt/
 RUN --mount=type=bind,target=rel cp rel/d.txt /opt/
 RUN --mount=type=odd,target=/o cp /o/x /opt/
 RUN --mount=target=. cp a.py /opt/
-RUN --mount=source=req.txt,target=/r/req.txt --mount=source=con.txt,target=/r/con.txt --mount=source=more.txt,target=/r/more.txt pip install -r /r/req.txt -r /r/round.txt
+RUN --mount=source=req.txt,target=/r/req.txt \\
+ --mount=source=con.txt,target=/r/con.txt --mount=source=more.txt,target=/r/more.txt \\
+ pip install -r /r/req.txt -r /r/round.txt
 RUN --mount=source=pkg-1-py3-none-any.whl,target=/r/pkg-1-py3-none-any.whl pip install --no-deps /r/pkg*.whl
 
 COPY req.txt con.txt more.txt round.txt pkg-1-py3-none-any.whl /tmp/
@@ -463,7 +465,7 @@ def test_instructions_of_a_dockerfile(golden: Golden) -> None:
         "words": 'FROM a AS b\nENV A=1 B="c d" \'E=f\' G=h\\ i\nENV J k l\nLABEL "x y"=z\nCOPY ["a b", "c"] \n',
         "lines": "# escape=\\\nFROM a\nRUN x \\\n  # why\n\n  y \\\n  z\nRUN w\n",
         "heredocs": "FROM a\nRUN <<A <<-B\nx\nA\n\ty\n\tB\nCOPY <<'C' <<D /x\n$z\nC\n$w\nD\n",
-        "options": "FROM --platform=$P a\nCOPY --from=b --chown=1:2 --link c d\nRUN --mount=type=cache,target=/x --network=none y\n",
+        "options": "FROM --platform=$P a\nCOPY --from=b --chown=1:2 --link c\nRUN --mount=target=/x --network=none y\n",
         "arrays": 'FROM a\nRUN ["x", "y z"]\nCMD ["p"\nENTRYPOINT []\nSHELL ["/bin/sh", 1]\n',
         "before": "ARG A=b\n\n# c\nFROM $A\nfrom c as D\nFROM\n",
         "odd": "FROM a\nODD\nRUN\n  \n= b\nCOPY\nENV\nARG\nENV A\nRUN x \\",

@@ -191,7 +191,7 @@ def test_a_series_of_others(golden: Golden, tmp_path: Path) -> None:
             f"{fate.title!r} of {fate.source} {fate.version}: {'fits' if fate.fits else 'does not fit'} {fate.problem}"
         )
         hunks = [
-            f"{one.path}:{one.line}: {one.outcome}{' (clean)' if one.clean else ''}: {one.why}\n{one.three_way.decode()}"
+            f"{one.path}:{one.line}: {one.outcome}, clean: {one.clean}: {one.why}\n{one.three_way.decode()}"
             for one in fate.hunks
         ]
         found.append(section(fate.name, "\n".join([head, *hunks, fate.text.decode()]).rstrip()))

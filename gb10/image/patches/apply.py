@@ -136,9 +136,13 @@ def _mismatch(path: str, lines: Sequence[bytes], hunk: Hunk, start: int) -> Conf
     last = max(start, len(lines) - len(hunk.old))
     best = max(range(start, last + 1), key=lambda at: (_equal(lines, hunk, at), -abs(at - _told(hunk))))
     index = next((i for i, line in enumerate(hunk.old) if _at(lines, best + i) != line), 0)
-    expected, found = _show(hunk.old[index]), _show(_at(lines, best + index))
-    why = "the context changed" if expected != found else "one of both is a last line without a newline"
-    return Conflict(path=path, line=best + index + 1, why=why, expected=expected, found=found)
+    return Conflict(
+        path=path,
+        line=best + index + 1,
+        why="the context changed",
+        expected=_show(hunk.old[index]),
+        found=_show(_at(lines, best + index)),
+    )
 
 
 def _equal(lines: Sequence[bytes], hunk: Hunk, at: int) -> int:
