@@ -68,7 +68,9 @@ def test_digits_of_names_count_as_numbers() -> None:
 
 
 def test_of_files_with_one_name_the_one_that_has_it_is_taken(tmp_path: Path) -> None:
-    same = {f"usr/lib/{name}": library("libz.so.1") for name in ("liba.so", "libz.so.1", "libzz.so")}
+    same: dict[str, bytes | str] = {
+        f"usr/lib/{name}": library("libz.so.1") for name in ("liba.so", "libz.so.1", "libzz.so")
+    }
     assert cached(tmp_path, same) == {"libz.so.1": ("/usr/lib/libz.so.1",)}
 
 
