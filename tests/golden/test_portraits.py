@@ -1,4 +1,4 @@
-"""What `show` prints of an image, with and without each of its parts, and of two images."""
+"""What `show` prints of an image, with and without each of its parts, and of two images; its page."""
 
 from dataclasses import replace
 
@@ -6,11 +6,15 @@ import pytest
 
 from gb10.cli.look.show import difference_lines, portrait_lines
 from gb10.cli.values import override
+from gb10.core.reporter import Timing
 from gb10.errors import UsageError
+from gb10.image.inspect.build_log import Build, Step
 from gb10.image.inspect.differences import differences
+from gb10.image.inspect.report_page import page
 from gb10.image.inspect.summary import Layer, ModStory, PatchStory
+from gb10.image.plan.catalog import ROOT, Catalog
 from tests.golden.conftest import Golden, section
-from tests.unit.made_up_images import plan_of
+from tests.unit.made_up_images import KEY, plan_of
 from tests.unit.made_up_portrait import RULES, portrait
 
 LONG = "It is slow on GB10 since each step waits for the host, which copies what no kernel reads afterwards. " * 2
@@ -64,3 +68,51 @@ def test_a_parameter_and_its_value(text: str, found: tuple[str, str]) -> None:
 def test_what_is_no_parameter(text: str) -> None:
     with pytest.raises(UsageError, match=r"has no value|is not UTF-8 text"):
         override(text)
+
+
+def test_the_page(golden: Golden) -> None:
+    """Its layers, packages, kernels, tasks and patches: the numbers are the places of boxes and bars."""
+    whole = portrait(
+        layers=(
+            Layer(name="base", digest="sha256:a", size=2_100_000_000),
+            Layer(name="layer-torch", digest="sha256:b", size=800_000_000),
+            Layer(name="layer-rest", digest="sha256:d", size=90_000_000),
+            Layer(name="record", digest="sha256:c", size=0),
+        ),
+        size=3_000_000_000,
+        groups={
+            "layer-torch": {"torch": 600_000_000, "nvidia/cudnn": 190_000_000, "vllm": 9_000_000},
+            "layer-rest": {"alone": 90_000_000},
+            "base": {"debian": 2_200_000_000, "more": 20_000_000},
+        },
+    )
+    tasks = (
+        Timing("later", 3000.0, False, 90.0),
+        Timing("download", 99.0, False, 0.0),
+        Timing("blink", 0.01, False, 4.0),
+        Timing("kept", 0.0, True, 5.0),
+        *(Timing(f"small {number}", 1.0 + number, False, 200.0 - number) for number in range(23)),
+    )
+    steps = (
+        Step(name="later", kind="wheel", hit=False, cpu=5000.0),
+        Step(name="download", kind="wheel", hit=True, cpu=7.0),
+    )
+    made = Build(
+        key=KEY,
+        tag="gb10/test:1",
+        digest="d",
+        size=3_000_000_000,
+        ended=2,
+        cores=2,
+        tasks=tasks,
+        steps=steps,
+        layers={},
+    )
+    before = replace(made, key="1" * 64, size=2_900_000_000, layers={"sha256:a": 5, "sha256:old": 700_000_000})
+    templates = Catalog(ROOT).templates
+    shown = {
+        "one of everything": page(whole, templates, built=made, before=before),
+        "without a plan": page(replace(whole, plan=None, verdict=None, patches=(), mods=()), templates),
+    }
+    found = [section(title, text.partition("</style>")[2]) for title, text in shown.items()]
+    golden("render/report.html", "\n\n".join(found) + "\n")

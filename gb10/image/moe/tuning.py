@@ -180,25 +180,28 @@ def run(job: Job, lanes: Mapping[str, Lane], record: TuningJournal, reporter: Re
 
 
 def _judge(name: str, sizes: Sequence[int], record: TuningJournal, other: Sequence[str]) -> None:
-    refused = next((one for one in record.findings if isinstance(one, Refused) and one.host == name), None)
     absent = sorted(set(sizes) - finished(record.findings))
-    if absent and refused:
+    if not absent:
+        return
+    own = [one for one in record.findings if one.host == name]
+    refused = next((one for one in own if isinstance(one, Refused)), None)
+    if refused:
         raise VerifyError(
             f"{name}: this shape needs {refused.need >> 20:,} MiB, the limit is {refused.memory >> 20:,} MiB",
             hint="raise --memory, or tune a smaller shape of the same width",
         )
-    if absent and not any(isinstance(one, Machine) and one.host == name for one in record.findings):
+    last = "\n".join(other[-10:])
+    if not any(isinstance(one, Machine) for one in own):
         raise VerifyError(
             f"{name} cannot tune",
-            where=first_error("\n".join(other).splitlines()) or "\n".join(other[-10:]) or None,
+            where=first_error("\n".join(other).splitlines()) or last or None,
             hint="it needs an NVIDIA GPU, and a Python that has PyTorch and Triton for it",
         )
-    if absent:
-        raise VerifyError(
-            f"{name} ended before batch sizes {', '.join(map(str, absent))}",
-            where="\n".join(other[-10:]),
-            hint="run the command again: it continues where this one ended",
-        )
+    raise VerifyError(
+        f"{name} ended before batch sizes {', '.join(map(str, absent))}",
+        where=last,
+        hint="run the command again: it continues where this one ended",
+    )
 
 
 START: Final = "import sys; sys.path.insert(0, {root!r}); from gb10.image.moe.child.tune_worker import main; main()"
@@ -316,8 +319,9 @@ def tuned_on(judge: Judge, seed: Seed, choices: Sequence[Choice], findings: Iter
     machines = {one.host: one for one in findings if isinstance(one, Machine)}
     lines = [f"file: {seed.name}", f"made by: moe tune, for {judge.engine} {judge.version}"]
     for host, one in machines.items():
+        clock = "a clock not known" if one.clock_mhz is None else f"{one.clock_mhz} MHz"
         lines += [
-            f"tuned on {host}: {one.gpu}, {one.units} units, {one.clock_mhz} MHz at the start",
+            f"tuned on {host}: {one.gpu}, {one.units} units, {clock} at the start",
             f"  {one.driver}",
             f"  Triton {one.triton}, PyTorch {one.torch}",
         ]

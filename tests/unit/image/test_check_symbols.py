@@ -5,6 +5,7 @@ import pytest
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checks.symbols import CHECK
+from gb10.image.recipe.allowances import Allowances, AllowedLibrary, AllowedSymbol
 from gb10.inside.scan.linked import Absent, Elsewhere, Linked, Unresolved
 from gb10.inside.scan.scan import Scan
 from tests.unit.made_up_images import SITE, found
@@ -66,3 +67,13 @@ def test_every_allowance_has_a_reason_and_no_pattern_of_all_files_allows_all_sym
         assert "*" not in one.symbols or one.of != ("*",)
     reasons = [*(one.why for one in ALLOWED.libraries), *(one.why for one in ALLOWED.symbols)]
     assert all(len(why) > 20 for why in reasons)
+
+
+def test_an_entry_fits_by_the_name_and_by_the_file() -> None:
+    libraries = (AllowedLibrary(names=("libcuda.so.1",), of=("*/torch/*",), symbols=("cu*",), why="the driver's"),)
+    symbols = (AllowedSymbol(names=("cu*", "nv?"), of=("*/a.so",), why="the driver's"),)
+    allowed = Allowances(libraries=libraries, symbols=symbols)
+    asked = (("libcuda.so.1", "x/torch/a.so"), ("libcuda.so.1", "x/a.so"), ("libcuda.so.10", "x/torch/a.so"))
+    assert [allowed.absent(*one) for one in asked] == [libraries[0], None, None]
+    wanted = (("cuInit", "x/a.so"), ("nvx", "x/a.so"), ("nvxx", "x/a.so"), ("cuInit", "x/b.so"))
+    assert [allowed.unresolved(*one) for one in wanted] == [symbols[0], symbols[0], None, None]

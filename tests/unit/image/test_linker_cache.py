@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.image.rootfs.linker import CACHE, soname, write_linker_cache
+from gb10.image.rootfs.linker import CACHE, Library, render_cache, soname, version_key, write_linker_cache
 from gb10.image.rootfs.root_tar import Tree
 from gb10.inside.scan.ld_so_cache import read_cache
 
@@ -47,6 +47,31 @@ def library(name: str = "", machine: int = ARM, *, kind: int = 3, dynamic: bool 
 )
 def test_the_name_that_a_library_gives_itself(content: bytes, found: tuple[int, str] | None) -> None:
     assert soname(content) == found
+
+
+def test_every_byte_of_a_cache() -> None:
+    """As ldconfig of glibc 2.41 writes them for two libraries, but for its extensions behind the strings."""
+    made = render_cache([Library("libb.so.2", "/lib/libb.so.2", 0x0A03), Library("liba.so.1", "/x/a", 0x0303)])
+    strings = b"libb.so.2\0/lib/libb.so.2\0liba.so.1\0/x/a\0"
+    entries = [(0x0A03, 96, 106, 0, 0), (0x0303, 121, 131, 0, 0)]
+    assert made[:48] == b"glibc-ld.so.cache1.1" + struct.pack("<II", 2, len(strings)) + b"\2" + bytes(19)
+    assert made[48:96] == b"".join(struct.pack("<iIIIQ", *row) for row in entries)
+    assert made[96:] == strings
+    assert made[121:].startswith(b"liba.so.1\0/x/a")
+
+
+def test_digits_of_names_count_as_numbers() -> None:
+    assert version_key("a10.b") == [(0, 97), (1, 10), (0, 46), (0, 98)]
+    assert sorted(["liba.so.10", "liba.so.9", "liba-x.so", "liba.so"], key=version_key) == [
+        "liba-x.so", "liba.so", "liba.so.9", "liba.so.10",
+    ]  # fmt: skip
+
+
+def test_of_files_with_one_name_the_one_that_has_it_is_taken(tmp_path: Path) -> None:
+    same: dict[str, bytes | str] = {
+        f"usr/lib/{name}": library("libz.so.1") for name in ("liba.so", "libz.so.1", "libzz.so")
+    }
+    assert cached(tmp_path, same) == {"libz.so.1": ("/usr/lib/libz.so.1",)}
 
 
 def cached(folder: Path, files: dict[str, bytes | str]) -> dict[str, tuple[str, ...]]:

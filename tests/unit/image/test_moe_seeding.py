@@ -10,6 +10,7 @@ from gb10.image.context import open_context
 from gb10.image.moe.release_lookups import SITE, Judge
 from gb10.image.moe.seeding import Model, check_read, folder_of, make_seed
 from gb10.image.moe.tuned_name import read_table
+from gb10.image.moe.tuning import make_job
 from gb10.image.plan.catalog import ROOT
 
 HOME = "sglang/srt/layers/moe/fused_moe_triton"
@@ -67,7 +68,9 @@ def model(dtype: str = "fp8_w8a8", *, per_channel: bool = False) -> Model:
 
 def test_functions_that_know_fewer_parameters_are_asked(tmp_path: Path) -> None:
     release = judge(tmp_path)
-    made = make_seed(release, release, model(), tmp_path / "work")
+    made, job = make_job(release, release, model(), (1, 131_072, 17, 16, 1), 1 << 30)
+    assert {size: row["BLOCK_SIZE_N"] for size, row in job.defaults.items()} == {1: 64, 16: 64, 17: 256, 131_072: 256}
+    assert Path(job.source).name == "fused_moe_triton_kernels.py"
     assert [(span.first, span.last, span.shared, span.kept) for span in made.spans] == [
         (1, 16, 49_152, True),
         (17, 131_072, 147_456, False),

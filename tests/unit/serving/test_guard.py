@@ -187,3 +187,11 @@ def test_verdicts_have_an_order_and_say_which_are_bad() -> None:
 def test_limits_are_read_strictly(text: str) -> None:
     with pytest.raises(UsageError):
         read_limits(text)
+
+
+def test_the_window_is_the_longest_stretch_that_a_sign_looks_at() -> None:
+    small = replace(LIMITS, loop_unit=3, loop_times=4, flood_drawn=1, few_window=1, zipped_window=1)
+    assert small.window == 13
+    assert replace(small, flood_drawn=14).window == 14
+    assert replace(small, few_window=15).window == 15
+    assert replace(small, zipped_window=16).window == 16
