@@ -703,7 +703,7 @@ class RunReader:
         """The environment of their own that a pip installs into; empty for the base's Python."""
         named = [
             word.partition("=")[2] or after or ""
-            for word, after in zip(arguments, (*arguments[1:], None), strict=False)  # of no argument one is left
+            for word, after in pairwise((*arguments, None))
             if word and word.partition("=")[0] in ("-p", "--python")
         ]
         programs = [word for word in without_prefix(command.words)[:1] if word] + named
