@@ -107,7 +107,10 @@ def shell_servers(text: str) -> tuple[ContainerLaunch, ...]:
         if own is None:
             continue
         words = [word for word, _ in expanded(list(shell_words(text, start.end())), arrays)]
-        if _is_meant(words, start[0]):
+        # The words of a server, and not of a sentence, have at most a model before the options.
+        models = list(takewhile(lambda word: not word.startswith(("-", "$")), words))
+        most = 2 if start[0].endswith("trtllm-serve") else int(start[0].endswith("serve"))
+        if len(models) <= most and all(MODEL.fullmatch(word) for word in models):
             found.append(_launch(text, start, words, [*_before(settings, start.start()), *own]))
     return tuple(found)
 
@@ -219,10 +222,3 @@ def _own(words: Sequence[tuple[str, int]]) -> list[Setting] | None:
             return None
         option = word.startswith("-")
     return found
-
-
-def _is_meant(words: Sequence[str], call: str) -> bool:
-    """Whether the words are those of a server, and not of a sentence: at most a model stands before the options."""
-    models = list(takewhile(lambda word: not word.startswith(("-", "$")), words))
-    most = 2 if call.endswith("trtllm-serve") else int(call.endswith("serve"))
-    return len(models) <= most and all(MODEL.fullmatch(word) for word in models)

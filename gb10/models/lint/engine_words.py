@@ -102,7 +102,11 @@ class _Types:
         return ()
 
     def _union(self, parts: Iterable[ast.expr], depth: int) -> tuple[str, ...]:
-        found = [self.choices(part, depth + 1) for part in parts if not _is_none(part)]
+        found = [
+            self.choices(part, depth + 1)
+            for part in parts
+            if not (isinstance(part, ast.Constant) and part.value is None)
+        ]
         return tuple(text for texts in found for text in texts) if all(found) else ()
 
     def of_field(self, option: str) -> tuple[str, ...]:
@@ -123,10 +127,6 @@ def _texts(nodes: Iterable[ast.expr]) -> tuple[str, ...]:
     values = [node.value if isinstance(node, ast.Constant) else None for node in nodes]
     texts = tuple(str(value) for value in values if isinstance(value, str | int) and not isinstance(value, bool))
     return texts if len(texts) == len([value for value in values if value is not None]) else ()
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:

@@ -151,6 +151,7 @@ def lint_case(recipe: ModelRecipe, releases: Mapping[str, str], variant: str | N
     engine = engine_of(command, recipe)
     words = words_of(command, engine)
     options, spelled = options_of(words)
+    container = (recipe.container or "").partition("@")[0]
     return LintCase(
         recipe=recipe,
         engine=engine,
@@ -162,7 +163,7 @@ def lint_case(recipe: ModelRecipe, releases: Mapping[str, str], variant: str | N
         spelled=spelled,
         parameters=rendered.parameters,
         unknown=unknown_image(recipe),
-        foreign_image=is_somebodys(recipe),
+        foreign_image=bool(container) and known_engine(container) is None and not _declared(recipe),
         patches=patches_of(recipe.container),
         foreign=bool(recipe.mods),
         issues=rendered.issues,
@@ -203,12 +204,6 @@ def unknown_image(recipe: ModelRecipe) -> str:
     own = repository.startswith(EUGR) and repository not in PLAIN_BUILDS
     plain = known_engine(container) is not None and not own and (not tag or MOVING.fullmatch(tag) is not None)
     return "" if plain and not digest and not fork else container
-
-
-def is_somebodys(recipe: ModelRecipe) -> bool:
-    """Whether the image is neither ours nor a plain build by an engine's makers."""
-    container = (recipe.container or "").partition("@")[0]
-    return bool(container) and known_engine(container) is None and not _declared(recipe)
 
 
 def release_of(recipe: ModelRecipe, engine: str | None, releases: Mapping[str, str]) -> str:

@@ -169,13 +169,6 @@ def root_here(registry: Registry) -> Path:
     return root_of(Host(env=settings, store=open_store(settings), reporter=reporter), registry)
 
 
-def registry_mod(written: str) -> Path | None:
-    """The folder of a mod ``@REGISTRY/NAME``; None when that registry, or the mod in it, is unknown."""
-    name, _, mod = written.removeprefix("@").partition("/")
-    registry = next((one for one in registries() if one.name == name), None)
-    return mod_in(root_here(registry), registry, mod) if registry else None
-
-
 def models_folder() -> Path:
     """Where the checkout's model recipes lie."""
     return ROOT / "recipes/models"
