@@ -123,12 +123,6 @@ def own_programs(store: Store, sizes: KeptSizes) -> int:
     return sum(found) + sum(map(disk, (store.root / "load", *others)))
 
 
-def engine_size(store: Store, engine: Engine | None, sizes: KeptSizes) -> int:
-    """Bytes of the embedded engine. While it does not run, nothing changes them after the last line of its log."""
-    place = Place(store)
-    return disk(place.home) if engine else sizes.count(place.home, place.log, partial(count, place.home))[1]
-
-
 def print_kinds(host: Host, found: Sequence[Entry], programs: int, engine: int) -> None:
     """A row for each kind of which the store has something; gb10's own programs and the embedded engine come last."""
     table = Table(box=None, pad_edge=False)
@@ -195,7 +189,9 @@ def ls(
     """
     sizes, engine = KeptSizes(host.store), _embedded(host.store)
     found = entries(host.store, needed(host), sizes)
-    in_engine = engine_size(host.store, engine, sizes)
+    # While the engine does not run, nothing changes its bytes after the last line of its log.
+    place = Place(host.store)
+    in_engine = disk(place.home) if engine else sizes.count(place.home, place.log, partial(count, place.home))[1]
     programs = own_programs(host.store, sizes)
     sizes.save()
     if as_json:

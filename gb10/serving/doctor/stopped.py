@@ -31,7 +31,8 @@ def stopped_starts(
             (log, rank, one)
             for log, scan in waiting.items()
             for rank, one in scan.start.ranks.items()
-            if _is_last(scan, one)
+            # The API server, which waits for the other processes, says nothing for minutes.
+            if one.index >= FIRST or all(other.index < FIRST for other in scan.start.ranks.values())
         ),
         key=lambda one: one[2].index,
     )
@@ -50,11 +51,6 @@ def stopped_starts(
             stage=reached.stage,
         )
     ]
-
-
-def _is_last(scan: Scan, one: Reached) -> bool:
-    """Whether a rank is not only the process that waits for the others (the API server says nothing for minutes)."""
-    return one.index >= FIRST or all(other.index < FIRST for other in scan.start.ranks.values())
 
 
 def _is_done(scan: Scan, begun: Mapping[str, Scan]) -> bool:

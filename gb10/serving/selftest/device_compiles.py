@@ -97,16 +97,6 @@ def _kernels(path: Path) -> set[str]:
     return {str(one) for one in path.rglob("*") if one.suffix in KERNELS} if path.is_dir() else set()
 
 
-def own_caches(folder: Path) -> dict[str, str]:
-    """Variables that give a server empty caches below a folder."""
-    return {variable: str(folder / name) for variable, name in CACHES.items()}
-
-
-def cache_folders(folder: Path) -> dict[str, Path]:
-    """The same, by name."""
-    return {name: folder / name for name in CACHES.values()}
-
-
 def judge_compiles(first: Compiles, second: Compiles, promised: Sequence[str] | None) -> list[str]:
     """What is wrong: a second request that compiles, or a first one though the image promised its kernels. Pure.
 

@@ -28,7 +28,7 @@ from gb10.serving.run.fleet import open_fleet
 from gb10.serving.run.prepare_service import PreparedService, ServiceRequest, prepare_service
 from gb10.serving.run.service import ContainerSettings
 from gb10.serving.run.service_nodes import nodes_named
-from gb10.serving.selftest.device_compiles import cache_folders, own_caches
+from gb10.serving.selftest.device_compiles import CACHES
 from gb10.serving.selftest.folder import Folder, cleaner_of
 from gb10.serving.selftest.machine_steps import machine_facts
 from gb10.serving.selftest.outcome import ImageFacts, NotCheckedError
@@ -166,7 +166,7 @@ def _find_servers(scene: Scene) -> None:
         if asked.model is not None:
             scene.estimated_weights = _weights(local_model(asked.model, str(asked.model)), Launch(engine="vllm"))
         scene.launcher = _by_command(scene, asked.launch.replace(MARK, ""), "server", {})
-        scene.caches = cache_folders(scene.work / "caches")
+        scene.caches = {name: scene.work / "caches" / name for name in CACHES.values()}
         template = asked.launch
         scene.other = lambda parameters: _by_command(scene, template.replace(MARK, ""), "other", parameters)
         if asked.against and MARK in template:
@@ -194,7 +194,7 @@ def _find_servers(scene: Scene) -> None:
 
 def _by_command(scene: Scene, template: str, name: str, parameters: Mapping[str, str]) -> Launcher:
     """A server that is a process of this machine, with empty caches of its own."""
-    caches = own_caches(scene.work / "caches")
+    caches = {variable: str(scene.work / "caches" / name) for variable, name in CACHES.items()}
     command = Command(
         template=template,
         parameters={**{f"{ENV}{name}": value for name, value in caches.items()}, **parameters},

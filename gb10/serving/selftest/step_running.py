@@ -71,11 +71,6 @@ def _checked(step: Step, done: Mapping[str, StepReport]) -> bool:
     return step.id in done and done[step.id].outcome.result is not Result.UNCHECKED
 
 
-def _serves(step: Step, steps: Sequence[Step], done: Mapping[str, StepReport]) -> bool:
-    """Whether a later step still has to run, and goes on with what this one does: the server, its answers."""
-    return any(step.id in one.after and not _checked(one, done) for one in steps)
-
-
 def _note_sms(scene: Scene, done: Mapping[str, StepReport]) -> None:
     """What an earlier run measured of the machine itself."""
     for step in done.values():
@@ -139,7 +134,8 @@ def run_steps(
             budget = step.budget(quick=quick)
             if step.id in STARTS:
                 budget += spare
-            if _checked(step, done) and not _serves(step, steps, done):
+            # A later step that still has to run may go on with what this one does: the server, its answers.
+            if _checked(step, done) and not any(step.id in one.after and not _checked(one, done) for one in steps):
                 before = done[step.id]
                 found.append(before)
                 if show:

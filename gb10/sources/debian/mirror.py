@@ -41,7 +41,11 @@ def mirror_url(env: Mapping[str, str], apt: Path | None = None) -> str:
         return env[SETTING].rstrip("/")
     for source in apt_sources(apt):
         for uri in source.uris:
-            if _is_debian(source, uri):
+            known = ARCHIVE_KEYRING in source.signed_by or (
+                not source.signed_by and uri.rstrip("/").endswith("/debian")
+            )
+            security = "-security" in uri or any("security" in suite for suite in source.suites)
+            if known and not security and "main" in source.components and uri.startswith(("http://", "https://")):
                 return uri.rstrip("/")
     raise UsageError(
         "no Debian mirror is known",
@@ -76,12 +80,6 @@ def apt_sources(apt: Path = APT) -> Iterator[AptSource]:
                 where="a continuation line follows no field" if isinstance(error, KeyError) else str(error),
                 hint=f"correct it, as `apt-get update` reports it, or set {SETTING} to a Debian mirror",
             ) from error
-
-
-def _is_debian(source: AptSource, uri: str) -> bool:
-    known = ARCHIVE_KEYRING in source.signed_by or (not source.signed_by and uri.rstrip("/").endswith("/debian"))
-    security = "-security" in uri or any("security" in suite for suite in source.suites)
-    return known and not security and "main" in source.components and uri.startswith(("http://", "https://"))
 
 
 def _deb822(text: str) -> Iterator[AptSource]:
