@@ -559,11 +559,13 @@ class _Account:
             empty.pop(place, None)
             folders.pop(place, None)
             if kind in ("cache", "tmpfs") and "from" not in parts:
-                rights = _rights_of_mount(parts) if kind == "cache" else ("1777", "")
-                if rights is None:
-                    lost[place] = "a mount whose rights are not known here"
+                mode, user, group = parts.get("mode", "755"), parts.get("uid", "0"), parts.get("gid", "0")
+                if kind == "tmpfs":
+                    empty[place] = ("1777", "")
+                elif MOUNT_MODE.fullmatch(mode) and ID.fullmatch(user) and ID.fullmatch(group):
+                    empty[place] = (mode, "" if (user, group) == ("0", "0") else f"{user}:{group}")
                 else:
-                    empty[place] = rights
+                    lost[place] = "a mount whose rights are not known here"
             elif kind == "bind" and "from" not in parts:
                 source = self._expand(parts.get("source") or parts.get("src") or ".", self.image.values) or ""
                 try:
@@ -575,14 +577,6 @@ class _Account:
             else:
                 lost[place] = f"it reads {'stage ' + parts['from'] if 'from' in parts else kind} by a mount"
         return Mounts(lost=lost, empty=empty, folders=folders)
-
-
-def _rights_of_mount(parts: Mapping[str, str]) -> tuple[str, str] | None:
-    """Mode and owner of the folder that a cache begins with; None when one is none."""
-    mode, user, group = parts.get("mode", "755"), parts.get("uid", "0"), parts.get("gid", "0")
-    if not (MOUNT_MODE.fullmatch(mode) and ID.fullmatch(user) and ID.fullmatch(group)):
-        return None
-    return mode, "" if (user, group) == ("0", "0") else f"{user}:{group}"
 
 
 def _rights(owner: str, mode: str, found: Mapping[str, BuildFile], where: str) -> tuple[list[str], list[str]]:

@@ -312,14 +312,14 @@ class RunReader:
                 replace(line, verdict="not-taken", why=why, need="lost") if line.text in texts else line
                 for line in found
             ]
-        if any(kept.real for kept in self.kept) and self.image.user:
+        if self._has_commands and self.image.user:
             why = f"it runs as {self.image.user}: the commands of a mod run as root"
             self.image.left = True
             return [
                 replace(line, verdict="not-taken", why=why) if line.verdict == "mod" or index in states else line
                 for index, line in enumerate(found)
             ]
-        if any(kept.real for kept in self.kept):
+        if self._has_commands:
             self._write(commands)
             found = [
                 replace(line, verdict="mod", why="beside the commands of the mod") if index in states else line
@@ -425,6 +425,11 @@ class RunReader:
             return _line(command, "not-taken", "it reads a file that what is not taken may make", "lost")
         self._keep(command.text)
         return _line(command, "no-effect", "it only prepares the commands beside it", "lost")
+
+    @property
+    def _has_commands(self) -> bool:
+        """Whether the mod has a command, and not only states of its shell."""
+        return any(kept.real for kept in self.kept)
 
     def _in_background(self) -> bool:
         """Whether a command of the mod goes on beside those after it."""
@@ -604,7 +609,7 @@ class RunReader:
 
     def _apt(self, command: Command, verb: str, packages: Sequence[str | None]) -> Line:
         if verb in APT_QUIET:
-            if any(kept.real for kept in self.kept) and verb != "update":
+            if self._has_commands and verb != "update":
                 self._keep(command.text)
             return _line(command, "no-effect", "lists of packages, which an image does not keep", "lost")
         if verb in ("upgrade", "dist-upgrade", "full-upgrade"):
@@ -807,7 +812,7 @@ class RunReader:
     def _as_patches(self, command: Command) -> dict[str, bytes] | None:
         """The diffs of ``git apply`` or ``patch``; None when the order or the options of the command must be kept."""
         words = [word or "" for word in without_prefix(command.words)]
-        if self.image.drafts or any(kept.real for kept in self.kept) or "" in words or command.stdin is not None:
+        if self.image.drafts or self._has_commands or "" in words or command.stdin is not None:
             return None
         values = dict[str, str]()
         files = [path for path in command.reads if path]
@@ -875,7 +880,7 @@ class RunReader:
         scripts = "\n".join(
             [*(one.text for draft in self.image.drafts for one in draft.blocks), *(kept.text for kept in self.kept)]
         )
-        made = bool(self.image.drafts) or any(kept.real for kept in self.kept)
+        made = bool(self.image.drafts) or self._has_commands
         open_ones = dict[int, str]()
         for index, place in named.items():
             known = (*self.image.overlay, *self.image.added)
