@@ -21,8 +21,9 @@ from gb10.image.moe.file_verdict import (
 )
 from gb10.image.moe.input_files import Batch, Sizes, input_file, read_input_files
 from gb10.image.moe.release_lookups import SITE, EngineAnswer, Judge, ask, open_judge
-from gb10.image.moe.row_rules import LIMIT, moe_bytes
+from gb10.image.moe.row_rules import moe_bytes
 from gb10.image.plan.catalog import ROOT
+from gb10.image.recipe.arch import SHARED_MEMORY
 from tests.integration.moe_mistakes import Laid, mistakes
 
 pytestmark = pytest.mark.integration
@@ -107,7 +108,7 @@ def test_files_that_upstream_ships_for_a_gb10_are_good(judge: Judge) -> None:
     folders = tuple(path.relative_to(site).as_posix() for path in site.rglob("triton_*"))
     found = judge_files(judge, Batch(files, folders, "image"), Sizes())
     assert [(one.verdict, one.good, differing_verdicts([one])) for one in found] == [("found", True, {})] * len(files)
-    assert all(row.shared and row.shared <= LIMIT for one in found for row in one.rows)
+    assert all(row.shared and row.shared <= SHARED_MEMORY for one in found for row in one.rows)
 
 
 def test_the_files_of_both_gemms_lie_together(ctx: Context) -> None:

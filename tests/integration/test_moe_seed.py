@@ -11,9 +11,9 @@ from gb10.image.context import Context
 from gb10.image.moe.child.question import Question
 from gb10.image.moe.expected import nearest
 from gb10.image.moe.release_lookups import Judge, ask, open_judge
-from gb10.image.moe.row_rules import LIMIT
 from gb10.image.moe.seeding import Model, Seed, about, check_read, make_seed
 from gb10.image.plan.catalog import ROOT
+from gb10.image.recipe.arch import SHARED_MEMORY
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -105,7 +105,7 @@ def test_rows_of_seeds_fit(ctx: Context, tmp_path: Path) -> None:
     later = open_judge(ctx, ROOT, "sglang", "0.5.23", None)
     for number, kind in enumerate(KINDS[:2]):
         _, made = seed_of(judge, later, tmp_path / str(number), (128, 768), kind)
-        assert all((span.shared or 0) <= LIMIT for span in made.spans if span.kept)
+        assert all((span.shared or 0) <= SHARED_MEMORY for span in made.spans if span.kept)
 
 
 @pytest.mark.parametrize("version", ["0.5.3.post3", "0.5.4.post2", "0.5.9"])

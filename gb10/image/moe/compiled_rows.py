@@ -22,8 +22,8 @@ from gb10.errors import FetchError, LockStaleError, UsageError
 from gb10.image.moe.file_verdict import FileVerdict
 from gb10.image.moe.input_files import Batch, Sizes
 from gb10.image.moe.release_lookups import SITE, Judge
-from gb10.image.moe.row_rules import LIMIT
 from gb10.image.moe.tuned_name import DEVICE, Family
+from gb10.image.recipe.arch import SHARED_MEMORY
 from gb10.image.recipe.locked import LockedWheel
 from gb10.sources.index.client import fetch_all
 
@@ -119,7 +119,9 @@ class CompiledRow(BaseModel):
         most = max((kernel.shared for kernel in self.kernels), default=0)
         if self.error:
             return f"it does not compile: {self.error}"
-        return f"it needs {most:,} bytes of shared memory; a GB10 has {LIMIT:,}" if most > LIMIT else None
+        return (
+            f"it needs {most:,} bytes of shared memory; a GB10 has {SHARED_MEMORY:,}" if most > SHARED_MEMORY else None
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -191,7 +193,7 @@ def _compile(
         "engine": judge.engine,
         "family": verdict.family,
         "device": DEVICE,
-        "shared": LIMIT,
+        "shared": SHARED_MEMORY,
         "rows": [{**row, "topk": sizes.topk, "hidden": sizes.hidden, "group": sizes.group} for row in asked],
     }
     with judge.host.store.folder("moe") as work:

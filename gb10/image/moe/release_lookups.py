@@ -17,11 +17,11 @@ from gb10.core.installation import PACKAGE
 from gb10.core.proc import SILENT, CommandFailedError, capture_while_active
 from gb10.errors import UsageError
 from gb10.image.moe.child.question import Question
-from gb10.image.moe.row_rules import LIMIT
 from gb10.image.moe.tuned_name import DEVICE, SPELLED, TABLE, EngineTable, Family, read_table
 from gb10.image.patches.release_files import Library, open_release
 from gb10.image.patches.releases import load_releases
 from gb10.image.patches.source_tree import Tree
+from gb10.image.recipe.arch import SHARED_MEMORY
 
 SITE: Final = "site"
 COMPILES_121: Final = Version("3.5")
@@ -174,7 +174,7 @@ def _request(judge: Judge, questions: Sequence[Question]) -> Mapping[str, Any]:
     return {
         "limits": LIMITS,
         "device": DEVICE,
-        "shared": LIMIT,
+        "shared": SHARED_MEMORY,
         "sources": {path: str(site / path) for path in paths if (site / path).is_file()},
         "modules": modules,
         "kernels": {

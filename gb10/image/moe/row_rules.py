@@ -6,9 +6,8 @@ from itertools import product
 from typing import Any, Final
 
 from gb10.image.moe.tuned_name import Family
+from gb10.image.recipe.arch import SHARED_MEMORY
 
-LIMIT: Final = 101_376
-"""Bytes that one block may have on compute capability 12.x: CUDA C++ programming guide, table of capabilities."""
 STAGES, WARPS = 3, 4
 """Triton's own, where a row has none."""
 SIZES: Final[Mapping[str | None, int]] = {None: 2, "float32": 4, "fp8_w8a8": 1, "int8_w8a8": 1}
@@ -106,8 +105,8 @@ def judge_row(
     # at most, for a row of the dense FP8 kernel with block scales
     dense = family == "dense"
     shared = (moe_bytes("fp8_w8a8", [128, 128], whole) or 0) if dense else moe_bytes(shape["dtype"], block, whole)
-    if shared is not None and shared > LIMIT:
-        problems.append(f"it needs {shared:,} bytes of shared memory; a GB10 has {LIMIT:,}")
+    if shared is not None and shared > SHARED_MEMORY:
+        problems.append(f"it needs {shared:,} bytes of shared memory; a GB10 has {SHARED_MEMORY:,}")
     sums = accumulators(whole)
     remarks = (f"each thread has {sums} sums: most such kernels spill",) if sums >= SPILLING else ()
     return RowJudgement(shared, tuple(problems), remarks)
@@ -164,7 +163,7 @@ def candidates(engine: str, shape: Mapping[str, Any]) -> tuple[dict[str, int], .
     for row in upstream_space():
         whole = dict(clamped(engine, block, {**row, "GROUP_SIZE_M": 1}))
         shared = moe_bytes(shape["dtype"], block, whole)
-        if shared is None or shared > LIMIT or (block and whole["BLOCK_SIZE_K"] > block[1]):
+        if shared is None or shared > SHARED_MEMORY or (block and whole["BLOCK_SIZE_K"] > block[1]):
             continue
         if accumulators(whole) <= MOST_SUMS:
             found[tuple(whole.values())] = whole

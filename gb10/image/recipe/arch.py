@@ -17,6 +17,8 @@ FLASHINFER_PLAIN: Final = {"12.0": "12.0f", "12.1": "12.1a"}
 MINIMUM_CUDA: Final = {("12.0", ""): "12.8", ("12.0", "a"): "12.8"}
 PLATFORMS: Final = {"12.1": "linux/arm64", "12.0": "linux/amd64"}
 SPELLING: Final = re.compile(r"12[._]?([01])([af]?)")
+SHARED_MEMORY: Final = 101_376
+"""Bytes that one block may have on compute capability 12.x: CUDA C++ programming guide, table of capabilities."""
 
 
 @dataclass(frozen=True, order=True, slots=True)

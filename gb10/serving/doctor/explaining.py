@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from gb10.image.recipe.arch import SHARED_MEMORY
 from gb10.serving.doctor.diagnosis import Finding
 from gb10.serving.doctor.engine_releases import Releases
 from gb10.serving.doctor.error_case import ENGINES, distribution_of
@@ -17,8 +18,8 @@ TYPE: Final = re.compile(r"(?P<type>[\w.]{2,160}): (?P<message>.*)", re.DOTALL)
 WRAPPED: Final = re.compile(r"(?P<kind>Value error|Assertion failed), (?P<message>[^\[]{3,2000})")
 WRAPPED_AS: Final = {"Value error": "ValueError", "Assertion failed": "AssertionError"}
 CHIP: Final[Mapping[int, str]] = {
-    101_376: "what a block of a GB10 may have of shared memory",
-    102_400: "more shared memory than the 101,376 B of a block of a GB10",
+    SHARED_MEMORY: "what a block of a GB10 may have of shared memory",
+    102_400: f"more shared memory than the {SHARED_MEMORY:,} B of a block of a GB10",
     48: "the SMs of a GB10",
     121: "the compute capability of a GB10",
     65_536: "the registers of an SM",

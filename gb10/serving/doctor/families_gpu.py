@@ -9,12 +9,12 @@ from typing import Final, Literal
 
 from packaging.version import InvalidVersion, Version
 
+from gb10.image.recipe.arch import SHARED_MEMORY
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
 from gb10.serving.doctor.log_exceptions import Frame
 from gb10.serving.doctor.option_names import option_of_this_part
 
-SHARED: Final = 101_376
 SMS: Final = 48
 REGISTERS: Final = 65_536
 NUMBER: Final = r"(?P<number>\d[\d,]{0,12})(?: ?(?P<unit>[KM]i?B|bytes|B)\b)?"
@@ -167,15 +167,15 @@ def beyond_shared_memory(case: Case) -> Verdict | None:
     ):
         return None
     sizes = [size for found in NUMBERS.finditer(text) if (size := _bytes(found, text))]
-    asked = sorted(size for size in sizes if SHARED < size <= 8 << 20 and size != REGISTERS)
-    knows_limit = SHARED in sizes or any(one in (99 * 1024, 100 * 1024) for one in sizes)
+    asked = sorted(size for size in sizes if SHARED_MEMORY < size <= 8 << 20 and size != REGISTERS)
+    knows_limit = SHARED_MEMORY in sizes or any(one in (99 * 1024, 100 * 1024) for one in sizes)
     if not asked or (not knows_limit and asked[0] > 256 * 1024):
         return None
     other = _sms(case)
     return Verdict(
         code="beyond-shared-memory",
         meaning=(
-            f"A kernel asks for {asked[0]:,} B of shared memory a block; a GB10 has 101,376 B (99 "
+            f"A kernel asks for {asked[0]:,} B of shared memory a block; a GB10 has {SHARED_MEMORY:,} B (99 "
             f"KiB). {other}It was tuned for a GPU with 163 KiB or more."
         ),
         action=_top_k(case)

@@ -18,6 +18,7 @@ from gb10.core.ssh import HERE
 from gb10.errors import UncheckedError, VerifyError
 from gb10.image.context import Context
 from gb10.image.gemm.gemm_benchmarks import published_gemms
+from gb10.image.recipe.arch import SHARED_MEMORY
 from gb10.serving.checkup.collect import collect_host
 from gb10.serving.doctor.diagnosing import Evidence, diagnose
 from gb10.serving.doctor.host_checks import unseen
@@ -224,7 +225,6 @@ def _mapped(number: int, size: int) -> None:
             bytes(content[at : at + CHUNK])
 
 
-SHARED_MEMORY: Final = 101_376
 SM_COUNT: Final = 48
 
 

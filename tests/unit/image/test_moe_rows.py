@@ -3,7 +3,8 @@
 import pytest
 
 from gb10.image.moe.child.cut import Cut, Module
-from gb10.image.moe.row_rules import LIMIT, accumulators, clamped, judge_row, moe_bytes
+from gb10.image.moe.row_rules import accumulators, clamped, judge_row, moe_bytes
+from gb10.image.recipe.arch import SHARED_MEMORY
 
 
 def row(m: int, n: int, k: int, warps: int = 4, stages: int = 3, **more: object) -> dict[str, int]:
@@ -73,7 +74,7 @@ def test_problems_of_rows(engine: str, block: list[int] | None, tile: object, pr
 def test_a_row_at_the_limit_fits() -> None:
     found = judge_row("vllm", "moe", SHAPE, row(32, 64, 256, 4, 4), PARAMETERS, grouped=128)
     assert found.shared == 73_728
-    assert found.shared <= LIMIT
+    assert found.shared <= SHARED_MEMORY
     assert found.problems == ()
 
 

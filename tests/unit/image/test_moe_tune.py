@@ -12,7 +12,7 @@ import pytest
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError, VerifyError
 from gb10.image.moe.child.launching import grouped
-from gb10.image.moe.row_rules import LADDER, LIMIT, candidates, kernel_count, moe_bytes, upstream_space
+from gb10.image.moe.row_rules import LADDER, candidates, kernel_count, moe_bytes, upstream_space
 from gb10.image.moe.tile_findings import Choice, Finding, Machine, Screened, Timed, choose, finished, read_line, spread
 from gb10.image.moe.tuning import (
     Job,
@@ -24,6 +24,7 @@ from gb10.image.moe.tuning import (
     run,
     worker_files,
 )
+from gb10.image.recipe.arch import SHARED_MEMORY
 
 DATA = Path(__file__).parents[1] / "data/moe"
 FP8 = {"E": 128, "N": 768, "dtype": "fp8_w8a8", "block": None, "per_channel": False, "down": False}
@@ -108,7 +109,7 @@ def test_fewer_kernels_than_upstream_and_none_of_another_shape() -> None:
     rows = candidates("vllm", FP8)
     assert (len(list(upstream_space())), len(rows)) == (1920, 342)
     assert (kernel_count(rows), kernel_count(upstream_space())) == (684, 3840)
-    assert all((moe_bytes("fp8_w8a8", None, row) or LIMIT + 1) <= LIMIT for row in rows)
+    assert all((moe_bytes("fp8_w8a8", None, row) or SHARED_MEMORY + 1) <= SHARED_MEMORY for row in rows)
     blocked = candidates("vllm", {**FP8, "block": [128, 128]})
     assert {row["BLOCK_SIZE_K"] for row in blocked} == {64, 128}
     assert len(blocked) == len({json.dumps(row) for row in blocked}) == 262
