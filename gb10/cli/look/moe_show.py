@@ -18,8 +18,8 @@ from gb10.image.moe.asked_names import AskedName, Comparison, asked_names
 from gb10.image.moe.compiled_rows import Compiled
 from gb10.image.moe.file_verdict import FileVerdict, TunedRow, differing_verdicts
 from gb10.image.moe.release_lookups import Judge, open_judge
-from gb10.image.moe.row_rules import LIMIT
 from gb10.image.moe.tuned_name import SPELLED, TITLES, TunedName
+from gb10.image.recipe.arch import SHARED_MEMORY
 
 TAKEN = {"cuda": "the engine's CUDA kernel takes these, not Triton", "default": "the engine's default"}
 FIELDS = {"BLOCK_SIZE_M": "M", "BLOCK_SIZE_N": "N", "BLOCK_SIZE_K": "K", "GROUP_SIZE_M": "group"}
@@ -38,7 +38,7 @@ def as_document(
         "engine": judge.engine,
         "version": judge.version,
         "triton": judge.triton or None,
-        "limit": LIMIT,
+        "limit": SHARED_MEMORY,
         "files": [{**asdict(verdict), "good": verdict.good} for verdict in verdicts],
         "compiled": [{**asdict(row), "found": row.found.model_dump()} for row in compiled],
         "asked": [{**asdict(one), "good": one.good} for one in names],
@@ -151,7 +151,7 @@ def _summary(rows: Sequence[TunedRow]) -> str:
     bad = sum(bool(row.problems) for row in rows)
     skipped = sum(row.last - row.first + 1 for row in rows if row.use == "cuda")
     parts = [f"{len(used)} rows for Triton"]
-    parts += [f"at most {most:,} of {LIMIT:,} bytes of shared memory"] if most is not None else []
+    parts += [f"at most {most:,} of {SHARED_MEMORY:,} bytes of shared memory"] if most is not None else []
     parts += [f"{skipped} batch sizes not used by Triton"] if skipped else []
     return "; ".join((*parts, f"{bad} rows with a problem"))
 
