@@ -55,7 +55,13 @@ def import_launch(launches: Launches, file: str, wanted: ImportChoices) -> Impor
 def choose(launches: Launches, file: str, wanted: ImportChoices) -> ContainerLaunch:
     """The launch that starts a server; ``--variant NAME`` names one of several. Raises UsageError."""
     servers = [one for one in launches.servers if wanted.variant in (None, one.name)]
-    names = ", ".join(one.name for one in launches.servers) or "none"
+    names = ", ".join(one.name for one in launches.servers)
+    if not launches.servers:
+        raise import_error(
+            file,
+            "no launch in it starts a server by its own words (vllm serve, python3 -m sglang.launch_server)",
+            "if a script of the image starts it: write the command that its log or `docker top` shows behind the image",
+        )
     if len(servers) != 1:
         found = f"{len(servers)} of its launches start a server" if wanted.variant is None else "it has none so named"
         raise import_error(file, found, f"name one: --variant NAME; servers: {names}")

@@ -216,7 +216,12 @@ def abi_of_another_torch(case: Case) -> Verdict | None:
     )
     return Verdict(
         code="mixed-wheels",
-        meaning=f"{who} was built against another release of {what}: it needs {name} ({found['symbol']}).",
+        meaning=(
+            f"{who} was built against another release of {what}: it needs {name} ({found['symbol']})."
+            if owner
+            else f"{who} needs {name} ({found['symbol']}), and nothing that is loaded has it: it was built against "
+            "another release of a library that it links, or without a part of its own. The name does not say which."
+        ),
         action=(
             f"Take wheels that were built together: {who} and {what} of one release and one index. "
             f"LD_LIBRARY_PATH may also put an older library before the wheel's own."

@@ -429,7 +429,7 @@ def test_of_several_servers_one_is_named(tmp_path: Path, capsys: pytest.CaptureF
     [
         (f"docker run $IMAGE {COMMAND}", "is a variable"),
         (f"docker run {IMAGE} vllm serve --port 1", "names no model"),
-        ("docker run redis", "0 of its launches start a server"),
+        ("docker run redis", "no launch in it starts a server"),
     ],
 )
 def test_what_becomes_no_recipe_has_one_sentence(
