@@ -17,6 +17,7 @@ from gb10.image.request.recipe_mods import load_file
 from gb10.models.issue import lines_of
 from gb10.models.lint.engine_words import own_releases
 from gb10.models.lint.fit import ServedModel, requests_of, served_model
+from gb10.models.lint.served import unknown_image
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.memory.cache import UNSIZED
 from gb10.models.memory.engines.budget import Budget, Machine, gib
@@ -113,7 +114,7 @@ def memory(
             raise
         # a family that is not known, or a type of the cache
         raise UncheckedError(error.message, where=error.where, hint=error.hint) from error
-    unchecked = in_order((*_left_out(model, found), *served.unchecked))
+    unchecked = in_order((*_left_out(model, found, unknown_image(loaded)), *served.unchecked))
     if as_json:
         print_json(document(loaded, found, machine) | {"unchecked": documents_of(unchecked)})
     else:
@@ -130,8 +131,9 @@ def memory(
     refuse_unchecked(unchecked, allowed=allow_unchecked)
 
 
-def _left_out(model: Model, found: Estimate) -> Iterator[NotChecked]:
-    """What the figures stand on although nobody looked: an assumed format of the weights, a draft of assumed size."""
+def _left_out(model: Model, found: Estimate, image: str) -> Iterator[NotChecked]:
+    """What the figures stand on although nobody looked: an assumed format of the weights, a draft of assumed size, the
+    release of an ``image`` that names none."""
     if model.known == "assumed" and model.notes:
         yield NotChecked(what="weights", reason=model.notes[0])
     if found.launch.quantized and model.scheme is not None and not model.scheme.rules:
@@ -145,8 +147,11 @@ def _left_out(model: Model, found: Estimate) -> Iterator[NotChecked]:
             f"the sizes of {drafts.model or 'the draft model'} are not known here: 1.5 GiB without a cache of its own"
         )
         yield NotChecked(what="draft", reason=reason)
-    if not found.launch.release and found.launch.engine in ("vllm", "sglang"):
-        yield NotChecked(what="engine", reason="the image names no release: counted as the newest")
+    if found.launch.engine in ("vllm", "sglang") and (image or not found.launch.release):
+        name = f"the image {ascii(image)[1:-1][:80]}" if image else "the image"
+        yield NotChecked(
+            what="engine", reason=f"{name} names no release: counted as {found.launch.release or 'the newest'}"
+        )
 
 
 def _on_nodes(recipe: ModelRecipe, request: RenderRequest, nodes: int | None) -> ServedModel:

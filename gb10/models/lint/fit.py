@@ -39,8 +39,8 @@ from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import render_recipe
 
 MOST_RANKS: Final = 64
-OWN_LAYER: Final = ("mtp", "nextn", "eagle_mtp", "dspark")
-"""Parts of the names of methods that draft with the model's own layer."""
+FROM_THE_TEXT: Final = ("ngram", "ngram_gpu", "suffix")
+"""Methods that draft without a model: vLLM 0.33.0, config/speculative.py; SGLang 0.5.23, NGRAM."""
 OUR_IMAGES: Final = "gb10/"
 PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     "--tensor-parallel-size": ("tensor_parallel",),
@@ -88,9 +88,9 @@ def model_of_rendered(recipe: ModelRecipe, rendered: RenderedRecipe, releases: M
     words = words_of(command, engine)
     options, _ = options_of(words)
     release = release_of(recipe, engine, releases)
-    launch = launch_of(_engine(engine, rendered), release, options, rendered)
-    launch = replace(launch, fork=is_fork(engine or "", release, options))
     model = model_name(recipe, options, words if engine == "vllm" else ())
+    launch = launch_of(_engine(engine, rendered), release, options, rendered, model)
+    launch = replace(launch, fork=is_fork(engine or "", release, options))
     unchecked = uncounted_options(engine or "", release, options)
     return ServedModel(model=model, launch=launch, issues=rendered.issues, unchecked=unchecked)
 
@@ -139,7 +139,9 @@ def launch_of_case(case: LintCase) -> Launch | None:
         parameters=case.parameters,
         environment={name: str(value) for name, value in case.recipe.env.items()},
     )
-    launch = launch_of("sglang" if case.engine == "sglang" else "vllm", case.release, case.options, rendered)
+    model = model_name(case.recipe, case.options, case.first if case.engine == "vllm" else ())
+    engine: Engine = "sglang" if case.engine == "sglang" else "vllm"
+    launch = launch_of(engine, case.release, case.options, rendered, model)
     return replace(launch, fork=is_fork(case.engine, case.release, case.options))
 
 
@@ -167,13 +169,15 @@ def is_fork(engine: str, release: str, options: Options) -> bool:
     return words is not None and any(declared(words, name) is None for name in options if name.startswith("--"))
 
 
-def launch_of(engine: Engine, release: str, options: Options, rendered: RenderedRecipe) -> Launch:
-    """The launch; raises UsageError for a value that is no number."""
+def launch_of(engine: Engine, release: str, options: Options, rendered: RenderedRecipe, model: str) -> Launch:
+    """The launch of a model; raises UsageError for a value that is no number."""
     own = (rendered.image or "").startswith(OUR_IMAGES)
     if engine == "vllm":
-        return _vllm(options, release, rendered.environment, own_image=own)
+        return replace(
+            _vllm(options, release, rendered.environment, own_image=own), drafts=_vllm_drafts(options, model)
+        )
     if engine == "sglang":
-        return _sglang(options, release, own_image=own)
+        return replace(_sglang(options, release, own_image=own), drafts=_sglang_drafts(options, model))
     return _by_parameters(engine, release, rendered.parameters)
 
 
@@ -183,7 +187,7 @@ def _vllm(options: Options, release: str, environment: Mapping[str, str], *, own
     fraction = fixed / total if fixed else share(options, "--gpu-memory-utilization")
     fraction = fraction or share(options, "--device-memory-utilization")
     limits = json_object(next(iter(options.get("--limit-mm-per-prompt", ())), ""))
-    drafts, logits, jobs = vllm_drafts(options), environment.get(INDEXER_LOGITS, ""), environment.get("MAX_JOBS", "")
+    logits, jobs = environment.get(INDEXER_LOGITS, ""), environment.get("MAX_JOBS", "")
     ranks = _ranks(options, experts="--enable-expert-parallel" in options)
     prefill_ranks = whole(options, "--prefill-context-parallel-size") or 1
     tier = _connector(options)[0]
@@ -210,7 +214,6 @@ def _vllm(options: Options, release: str, environment: Mapping[str, str], *, own
         cache_type=word(options, "--kv-cache-dtype"),
         graphs="--enforce-eager" not in options,
         graph_batch=whole(options, "--max-cudagraph-capture-size"),
-        drafts=None if drafts is None else _drafts(drafts.tokens, drafts.method, drafts.model),
         loader=word(options, "--load-format"),
         loader_limit=_extra(options).get("memory_limit"),
         mapped=word(options, "--safetensors-load-strategy") != "eager",
@@ -326,7 +329,6 @@ def _sglang(options: Options, release: str, *, own_image: bool) -> Launch:
         graphs="--disable-cuda-graph" not in options,
         graph_batch=whole(options, "--cuda-graph-max-bs-decode", "--cuda-graph-max-bs"),
         states=whole(options, "--max-mamba-cache-size"),
-        drafts=_sglang_drafts(options),
         loader=word(options, "--load-format"),
         loader_limit=_extra(options).get("memory_limit") or _extra(options).get("num_threads"),
         mapped="--weight-loader-disable-mmap" not in options,
@@ -372,21 +374,29 @@ def _ranks(options: Options, *, experts: bool) -> Ranks:
     return Ranks(tensor=tensor, stages=stages, expert_copies=copies)
 
 
-def _sglang_drafts(options: Options) -> Drafts | None:
+def _vllm_drafts(options: Options, served: str) -> Drafts | None:
+    found = vllm_drafts(options)
+    return None if found is None else _drafts(found.tokens, found.method, found.model, served)
+
+
+def _sglang_drafts(options: Options, served: str) -> Drafts | None:
     method = word(options, "--speculative-algorithm")
     if method == "auto":
         return None
     steps = whole(options, "--speculative-num-steps")
     tokens = whole(options, "--speculative-num-draft-tokens") or (steps + 1 if steps else 4)
-    return _drafts(tokens, method, word(options, "--speculative-draft-model-path", "--speculative-draft-model"))
+    drafter = word(options, "--speculative-draft-model-path", "--speculative-draft-model")
+    return _drafts(tokens, method, "" if drafter == "auto" else drafter, served)
 
 
-def _drafts(tokens: int, method: str, model: str) -> Drafts:
-    """A draft without a model of its own is the model's layer."""
-    named = model not in ("", "auto")
-    own = not named or any(part in method.lower() for part in OWN_LAYER)
-    sizes = known_model(model) if named and not own else None
-    return Drafts(tokens=tokens, own=own, model="" if own else model, size=sizes.total if sizes else None)
+def _drafts(tokens: int, method: str, drafter: str, served: str) -> Drafts:
+    """Drafts from the text alone, of a model of its own, or of the served model's layer, as where none is named."""
+    if method.lower() in FROM_THE_TEXT:
+        return Drafts(tokens=tokens, own=False, size=0)
+    if drafter in ("", served):
+        return Drafts(tokens=tokens, own=True)
+    sizes = known_model(drafter)
+    return Drafts(tokens=tokens, own=False, model=drafter, size=sizes.total if sizes else None)
 
 
 CODE = "does-not-fit"

@@ -65,7 +65,7 @@ SERVE: Final[Mapping[str, re.Pattern[str]]] = {
 }
 SHELL: Final = re.compile(r"\s*(?:\S*/)?(?:ba|da|z)?sh\s+-\w*c\b")
 """``bash -c``, ``/bin/sh -lc``."""
-RELEASE: Final = re.compile(r"(?:[:/]v?|-v|-(?=0\.))(\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)(?=[-_]|$)")
+RELEASE: Final = re.compile(r"(?:[:/]v?|-v|-(?=0\.))(\d+\.\d+(?:\.\d+)?(?:rc\d+|\.post\d+)?)(?=[-_]|$)")
 """Behind a dash a model's version stands, too: ``vllm-glm-4.7`` is of no release, ``spark-vllm-0.33.0`` is."""
 EUGR: Final = "vllm-node"
 PLAIN_BUILDS: Final = (EUGR, f"{EUGR}-tf5")

@@ -62,12 +62,14 @@ class CacheLayer:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PagedLayer:
     """What a layer of DeepSeek-V4 keeps of one kind: a page of ``size`` bytes holds ``block`` tokens; of ``window``
-    tokens, 0 for all of them. vLLM 0.33.0: models/deepseek_v4/attention.py and compressor.py,
+    tokens, 0 for all of them. A ``ring`` is one page of a request, whatever its length. vLLM 0.33.0:
+    models/deepseek_v4/attention.py and compressor.py, the same of deepseek_v41, and
     v1/attention/backends/mla/sparse_swa.py."""
 
     block: int
     window: int
     size: int
+    ring: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,12 +118,14 @@ class Kept:
     """How numbers are kept: bytes of one, ``per_head`` bytes beside keys and beside values, and of a number of a state.
 
     ``heads_over``: ranks that divide the key heads, where it is not all tensor ranks. ``state`` is None for the
-    config's type.
+    config's type. ``unshared``: a layer that reads another's cache has room of its own all the same, as in SGLang
+    0.5.23, whose model_executor/pool_configurator.py counts all layers.
     """
 
     number: float
     per_head: int = 0
     heads_over: int | None = None
+    unshared: bool = False
     state: int | None = None
 
 
@@ -157,6 +161,8 @@ def merge_caches(found: Iterable[Cache]) -> Cache:
 
 
 def _layer(fields: Fields, layer: Layer, tensor: int, kept: Kept) -> Cache:
+    if fields.shares_cache(layer.number) and not kept.unshared:
+        return Cache()
     if layer.mixer in ("full", "window"):
         return _grouped(fields, layer, kept.heads_over or tensor, kept)
     if layer.mixer == "latent":
@@ -213,7 +219,7 @@ def _compressed(fields: Fields, layer: Layer, number: float) -> Cache:
     ratio = ratio_of(fields, layer)
     window = ((float(SMALL_LATENT), fields.number("sliding_window", default=128)),)
     newer = fields.kind == "deepseek_v41"
-    pages = () if newer else tuple(_pages_of(fields, ratio))
+    pages = tuple(_newer_pages(fields, ratio, number) if newer else _pages_of(fields, ratio))
     if not ratio:
         return Cache(windows=window, pages=pages)
     index = fields.number("index_head_dim") + 4 if ratio == 4 or newer else 0
@@ -238,6 +244,22 @@ def _pages_of(fields: Fields, ratio: int) -> Iterator[PagedLayer]:
     for width, entry in sizes:
         yield PagedLayer(block=COMPRESSED_BLOCK, window=0, size=_up(max(COMPRESSED_BLOCK // ratio, 1) * entry))
         yield PagedLayer(block=block, window=halves * ratio, size=_up(block * 2 * halves * width * 4))
+
+
+RING: Final = 8
+"""Rows of a ring of DeepSeek-V4.1: with more than six drafts they are twice as many, which no sum here shows."""
+
+
+def _newer_pages(fields: Fields, ratio: int, number: float) -> Iterator[PagedLayer]:
+    """DeepSeek-V4.1: smaller pages for the window; entries and their index in the layers that others read; and in a
+    ring the keys and scores of tokens that are not yet compressed."""
+    yield PagedLayer(block=32, window=fields.number("sliding_window", default=128), size=_up(32 * SMALL_LATENT))
+    if not ratio:
+        return
+    for entry in (FOUR_BIT_LATENT if number < 1 else SMALL_LATENT, fields.number("index_head_dim") + 4):
+        yield PagedLayer(block=COMPRESSED_BLOCK, window=0, size=_up(max(COMPRESSED_BLOCK // ratio, 1) * entry))
+    if ratio > 1:
+        yield PagedLayer(block=RING, window=0, size=RING * 2 * fields.number("head_dim", default=512) * 4, ring=True)
 
 
 def _up(size: int) -> int:

@@ -13,7 +13,7 @@ Engine = Literal["vllm", "sglang", "trtllm", "llama-cpp"]
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Drafts:
     """Speculative decoding: ``tokens`` are proposed at once. ``own`` is the model's own layer; else ``model`` names
-    a model of its own, whose ``size`` in bytes may be unknown."""
+    a model of its own, whose ``size`` in bytes may be unknown; 0 where drafts are taken from the text."""
 
     tokens: int
     own: bool

@@ -102,6 +102,7 @@ class Model:
         kept = replace(
             kept_as(launch.cache_type, self.scheme.width if self.scheme else 2, self.file_type, launch.state_type),
             heads_over=heads_over,
+            unshared=launch.engine == "sglang",
         )
         found = _cache_on(self, launch.ranks, stage, kept, own=drafts is not None and drafts.own)
         draft = known_model(drafts.model) if drafts is not None and not drafts.own else None

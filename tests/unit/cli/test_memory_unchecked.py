@@ -20,18 +20,24 @@ CONFIG = {
     "tie_word_embeddings": True,
     "torch_dtype": "bfloat16",
 }
+IMAGE = "vllm/vllm-openai:v0.33.0"
 RECIPE = """model: {model}
-container: vllm/vllm-openai:v0.33.0
+container: {image}
 command: |
   vllm serve {{model}} --max-model-len 4096 {more}
 """
 
 
 def asked(
-    folder: Path, capsys: pytest.CaptureFixture[str], *words: str, model: str = "org/m", more: str = ""
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    *words: str,
+    model: str = "org/m",
+    more: str = "",
+    image: str = IMAGE,
 ) -> tuple[int, str, str]:
     (folder / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
-    (folder / "x.yaml").write_text(RECIPE.format(model=model, more=more), encoding="utf-8")
+    (folder / "x.yaml").write_text(RECIPE.format(model=model, more=more, image=image), encoding="utf-8")
     code = main(["recipe", "memory", str(folder / "x.yaml"), *words])
     return code, *capsys.readouterr()
 
@@ -56,6 +62,21 @@ def test_a_draft_model_of_unknown_size_is_a_row(tmp_path: Path, capsys: pytest.C
     code, out, _ = asked(tmp_path, capsys, "--weights", str(tmp_path / "config.json"), "--json", more=drafts)
     (row,) = json.loads(out)["unchecked"]
     assert (code, row["what"], "org/draft" in row["reason"]) == (13, "draft", True)
+
+
+@pytest.mark.parametrize(
+    ("image", "code"), [("somebody/vllm:fast", 13), ("vllm/vllm-openai:v0.19.2rc1", 0), ("vllm/vllm-openai", 0)]
+)
+def test_an_image_that_names_no_release_is_a_row(
+    image: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--weights", str(tmp_path / "config.json"), "--json")
+    found, out, _ = asked(tmp_path, capsys, *words, image=image)
+    rows = json.loads(out)["unchecked"]
+    assert (found, [f"{image} names no release: counted as 0.33.0" in row["reason"] for row in rows]) == (
+        code,
+        [True] * bool(code),
+    )
 
 
 def test_sizes_that_are_not_known_were_not_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from gb10.models.render.rendered import RenderedRecipe
 
 def launch(engine: Engine, command: str, image: str = "x/y:1") -> Launch:
     rendered = RenderedRecipe(runtime=engine, image=image, script=None, serve=command, parameters={})
-    return launch_of(engine, "1.0", options_of(command.split())[0], rendered)
+    return launch_of(engine, "1.0", options_of(command.split())[0], rendered, "org/m")
 
 
 def changed(engine: Engine, command: str) -> dict[str, Any]:

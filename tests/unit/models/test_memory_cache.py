@@ -84,6 +84,20 @@ def test_windows_are_kept_apart_from_whole_layers() -> None:
     assert found.of_request(1000, block=64) == 1024 * 24_576 + 128 * 24_576
 
 
+def test_layers_that_read_anothers_cache_keep_none_in_vllm_and_have_room_in_sglang() -> None:
+    config = {
+        **{"model_type": "gemma4_text", "hidden_size": 1536, "num_hidden_layers": 6, "num_attention_heads": 8},
+        **{"num_key_value_heads": 1, "head_dim": 256, "global_head_dim": 512, "sliding_window": 512},
+        **{"num_kv_shared_layers": 3, "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2},
+    }
+    fields = Fields(config)
+    shared, unshared = (
+        cache_of(fields, layer_plan(fields), 1, Kept(number=2.0, unshared=one)) for one in (False, True)
+    )
+    assert (shared.token, unshared.token) == (2048, 4096)
+    assert unshared.windowed == 2 * shared.windowed
+
+
 def test_llama4_keeps_chunks() -> None:
     llama4 = {**LLAMA_8B, "model_type": "llama4_text", "num_hidden_layers": 4, "attention_chunk_size": 8192}
     found = cache(llama4)

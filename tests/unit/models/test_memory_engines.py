@@ -179,6 +179,26 @@ def test_drafts_of_the_model_and_of_another_one() -> None:
             "drafts",
             Drafts(tokens=2, own=False, model="a/b"),
         ),
+        (  # a method of the model's own layers, with those of another repository
+            """vllm serve {model} -sc '{"method":"dspark","model":"a/b","num_speculative_tokens":5}'""",
+            "drafts",
+            Drafts(tokens=5, own=False, model="a/b"),
+        ),
+        (
+            """vllm serve {model} -sc '{"method":"mtp","model":"openai/gpt-oss-120b","num_speculative_tokens":1}'""",
+            "drafts",
+            Drafts(tokens=1, own=True),
+        ),
+        (
+            """vllm serve {model} --speculative-config '{"method":"ngram","num_speculative_tokens":4}'""",
+            "drafts",
+            Drafts(tokens=4, own=False, size=0),
+        ),
+        (
+            "sglang serve --model-path {model} --speculative-algorithm NGRAM",
+            "drafts",
+            Drafts(tokens=4, own=False, size=0),
+        ),
         ("sglang serve --model-path {model} --mem-fraction-static=0.7", "fraction", 0.7),
         ("sglang serve --model-path {model} --tp-size 4 --pp-size 2", "ranks", Ranks(tensor=4, stages=2)),
         ("sglang serve --model-path {model} --disable-cuda-graph", "graphs", False),

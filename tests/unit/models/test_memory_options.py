@@ -82,7 +82,7 @@ VALUES = {
     "--safetensors-load-strategy": "eager",
     "--moe-backend": "marlin",
     "--moe-runner-backend": "marlin",
-    "--spec-method": "mtp",
+    "--spec-method": "ngram",
     "--speculative-num-steps": "5",
     "--ple-offload-backend": "file",
     "--quantization": "fp8",

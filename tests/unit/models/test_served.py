@@ -85,6 +85,7 @@ def test_the_nodes_that_a_recipe_asks_for(keys: dict[str, object], nodes: int) -
         ("vllm/vllm-openai:v0.33.0", "0.33.0"),
         ("vllm/vllm-openai:v0.33.0-cu130", "0.33.0"),
         ("lmsysorg/sglang:0.5.23.post1", "0.5.23.post1"),
+        ("vllm/vllm-openai:v0.19.2rc1", "0.19.2rc1"),
         ("vllm/vllm-openai:latest", "9.9"),
         (None, "9.9"),
     ],

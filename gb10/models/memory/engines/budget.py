@@ -254,7 +254,7 @@ def weight_items(model: Model, launch: Launch, stage: int) -> tuple[Item, ...]:
         own = Item(name="draft layer", size=parts["draft"], known=model.known, source=model.source)
         items.append(own)
     drafts = launch.drafts
-    if drafts is not None and not drafts.own:
+    if drafts is not None and not drafts.own and drafts.size != 0:
         known: Known = "computed" if drafts.size is not None else "assumed"
         source = f"files of {drafts.model}" if drafts.size is not None else f"{drafts.model}: a draft of 1.5 GiB"
         items.append(Item(name="draft model", size=drafts.size or 3 * GIB // 2, known=known, source=source))

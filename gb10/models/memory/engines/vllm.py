@@ -81,21 +81,31 @@ def _packed_bytes(pages: tuple[PagedLayer, ...], launch: Launch, length: int, ba
 
     vLLM 0.33.0: v1/core/kv_cache_planning.py, _get_packed_kv_cache_groups; v1/kv_cache_interface.py.
     """
-    buckets: dict[tuple[int, int], Counter[int]] = {}
+    buckets: dict[PagedLayer, Counter[int]] = {}
     for page in pages:
-        buckets.setdefault((page.block, page.window), Counter())[page.size] += 1
-    balanced = {key: max(sizes.values()) for key, sizes in buckets.items() if len(set(sizes.values())) == 1}
-    least = max((count for key, count in balanced.items() if len(buckets[key]) > 1), default=0)
+        buckets.setdefault(replace(page, size=0), Counter())[page.size] += 1
+    balanced = {kind: max(sizes.values()) for kind, sizes in buckets.items() if len(set(sizes.values())) == 1}
+    least = max((count for kind, count in balanced.items() if len(buckets[kind]) > 1), default=0)
     widths = range(least, max(balanced.values(), default=0) + 1) if least else ()
     repeats = min(widths, key=lambda width: (sum(-count % width for count in balanced.values()), -width), default=0)
-    flying = batched * _steps(launch)
-    largest, blocks = 0, 0
-    for (block, window), sizes in buckets.items():
-        groups = ceil(balanced[block, window] / repeats) if repeats and (block, window) in balanced else 1
-        largest = max(largest, sum(size * ceil(count / groups) for size, count in sizes.items()))
-        kept = min(window - 1 + flying, length)
-        blocks += groups * (ceil(kept / block) + 1 if window else ceil(length / block))
-    return largest * blocks
+    groups = {kind: ceil(balanced[kind] / repeats) if repeats and kind in balanced else 1 for kind in buckets}
+    # Without such a pattern, windows and rings may be split down to a layer a group: they never make a block larger.
+    apart = {kind for kind in buckets if kind.ring or (kind.window and not repeats)}
+    block = max(
+        sum(size * (1 if kind in apart else ceil(count / groups[kind])) for size, count in sizes.items())
+        for kind, sizes in buckets.items()
+    )
+    groups |= {kind: ceil(buckets[kind].total() / (block // max(buckets[kind]))) for kind in apart}
+    return block * sum(groups[kind] * _packed_pages(kind, launch, length, batched) for kind in buckets)
+
+
+def _packed_pages(kind: PagedLayer, launch: Launch, length: int, batched: int) -> int:
+    """Blocks that a group of such layers takes for one request."""
+    if kind.ring:
+        return 1
+    if not kind.window:
+        return ceil(length / kind.block)
+    return ceil(min(kind.window - 1 + batched * _steps(launch), length) / kind.block) + 1
 
 
 def padding_share(cache: Cache, launch: Launch) -> float:

@@ -169,6 +169,11 @@ class Fields:
         names = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
         return self.number(*names, default=0, largest=16)
 
+    def shares_cache(self, number: int) -> bool:
+        """Whether a layer reads the cache of one before it, as the last ones of Gemma's small models do."""
+        shared = self.number("num_kv_shared_layers", default=0, largest=MOST_LAYERS)
+        return self.layers - shared <= number < self.layers
+
     def per_layer(self) -> Iterator[int]:
         """The numbers of the layers."""
         return iter(range(self.layers))

@@ -242,6 +242,8 @@ def feed_forward(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
     if layer.feed in ("dense", "both"):
         sizes = ("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size")
         size = fields.number(*(("shared_intermediate_size",) if fields.kind == "granitemoehybrid" else sizes))
+        if fields.flag("use_double_wide_mlp") and fields.shares_cache(layer.number):
+            size *= 2
         yield from _matrices(fields, f"{at}.{_below(fields, 'mlp')}", fields.hidden, size)
     if layer.feed in ("experts", "both"):
         yield from _experts(fields, at)
