@@ -14,7 +14,7 @@ from gb10.image.adopt.adopted import Adopted, Block, Line, Need, Verdict
 from gb10.image.adopt.build_files import AbsentError, BuildFile, BuildFiles
 from gb10.image.adopt.dockerfile import Dockerfile, Instruction, Stage, expand, too_long
 from gb10.image.adopt.hiding import HIDDEN, LOGIN, hidden, holds_secret, is_secret, is_secret_file
-from gb10.image.adopt.ignore_file import read_rules
+from gb10.image.adopt.ignore_file import exclude_rules
 from gb10.image.adopt.run_lines import Image, Mounts, RunReader, finished, first_folders, is_shell, quoted
 from gb10.image.adopt.shell import Command, parse_commands
 from gb10.image.patches.owners import SITE
@@ -432,10 +432,11 @@ class _Account:
         if not places:
             return {}
         patterns = [self._expand(value, self.image.values) for name, value in one.options if name == "exclude"]
-        if None in patterns:
+        known = [one for one in patterns if one is not None]
+        if len(known) < len(patterns):
             raise AbsentError("--exclude has no value here: --build-arg NAME=VALUE")
         try:
-            without = read_rules("\n".join(one for one in patterns if one).encode(), "--exclude")
+            without = exclude_rules(known)
         except UsageError as error:
             raise AbsentError(error.message) from error
         parents = any(name == "parents" and value in ("", "true") for name, value in one.options)

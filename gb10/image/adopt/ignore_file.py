@@ -5,7 +5,7 @@ folders. ``!`` takes a path back in, the last rule that matches decides, and a r
 """
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,20 +35,31 @@ def read_rules(content: bytes, name: str) -> tuple[Rule, ...]:
         line = row.strip()
         if row.startswith("#") or not line:
             continue
-        back = line.startswith("!")
         text = line.removeprefix("!").strip()
         if not text:
             raise UsageError(f"{name}:{number}: {line!r} names no path, and Docker refuses it")
-        try:
-            # As Go's filepath.Clean, without the slash at the beginning.
-            cleaned = posixpath.normpath(text)
-            cleaned = cleaned.lstrip("/") if len(cleaned) > 1 else cleaned
-            found.append(Rule(linear("".join(_expression(cleaned))), back))
-        except LinearError as error:
-            raise UsageError(f"{name}:{number}: {text[:80]!r} is no pattern of Docker's", where=str(error)) from error
+        found.append(_rule(_cleaned(text).lstrip("/") or "/", f"{name}:{number}", back=line.startswith("!")))
     if len(found) > MOST_RULES:
         raise UsageError(f"{name} has more than {MOST_RULES:,} rules")
     return tuple(found)
+
+
+def exclude_rules(patterns: Iterable[str]) -> tuple[Rule, ...]:
+    """The rules of ``COPY --exclude``. They know no comments, and one that begins with a slash means nothing: paths
+    below what is copied have none. Raises UsageError."""
+    rows = [one.strip() for one in patterns if one.strip()]
+    if len(rows) > MOST_RULES or sum(map(len, rows)) > MOST_BYTES:
+        raise UsageError("--exclude has more patterns than a person writes")
+    if "!" in rows:
+        raise UsageError("--exclude: '!' names no path, and Docker refuses it")
+    return tuple(_rule(_cleaned(row.removeprefix("!")), "--exclude", back=row.startswith("!")) for row in rows)
+
+
+def _rule(path: str, where: str, *, back: bool) -> Rule:
+    try:
+        return Rule(linear("".join(_expression(path))), back)
+    except LinearError as error:
+        raise UsageError(f"{where}: {path[:80]!r} is no pattern of Docker's", where=str(error)) from error
 
 
 def is_left_out(path: str, rules: tuple[Rule, ...]) -> bool:
@@ -60,6 +71,12 @@ def is_left_out(path: str, rules: tuple[Rule, ...]) -> bool:
         if rule.back == out and any(rule.pattern.fullmatch(one) for one in paths):
             out = not rule.back
     return out
+
+
+def _cleaned(text: str) -> str:
+    """As Go's ``filepath.Clean``."""
+    cleaned = posixpath.normpath(text.strip())
+    return f"/{cleaned.lstrip('/')}" if cleaned.startswith("/") else cleaned
 
 
 def _expression(pattern: str) -> Iterator[str]:
