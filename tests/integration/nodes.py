@@ -42,6 +42,8 @@ http: {{addr: "127.0.0.1:{port}"}}
 HTPASSWD = """\
 auth: {{htpasswd: {{realm: test, path: "{path}"}}}}
 """
+USERS = "me:$2b$04$sIKvyKvAqmaN8LfJbX7HMeOF3GMxiJXKKdHxh/.3qC0t8Ji9KsWnC\n"
+PASSWORD = "secret-word"  # noqa: S105 - of the line above, by bcrypt
 MANIFESTS = ", ".join(
     (
         "application/vnd.docker.distribution.manifest.v2+json",

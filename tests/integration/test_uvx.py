@@ -1,8 +1,10 @@
-"""gb10 without a checkout: the wheel that a release publishes, taken from an index by `uvx gb10` and `pipx install`."""
+"""gb10 without a checkout: the wheel that a release publishes, taken from an index by `uvx gb10` and `pipx install`.
+
+The steps of release.yml build it and bring it into the index.
+"""
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,11 +21,13 @@ from gb10 import __version__
 from gb10.core.proc import capture
 from gb10.image.plan.catalog import ROOT
 from tests.integration.nodes import build_py
+from tests.integration.package_index import package_index
 from tests.unit.project.test_workflows import run_step
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 UV = Path(sys.executable).with_name("uv")
 LIBRARY = ROOT / "tests/unit/data/scan"
+PUBLISH = ("release", "index", "Publish")
 
 
 class Silent(SimpleHTTPRequestHandler):
@@ -35,15 +39,21 @@ class Silent(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An index with the wheel alone, built by the step of release.yml; the rest comes from the user's index."""
+    """An index with the wheel alone, built and published by the steps of a release; the rest is of the user's index."""
     folder = tmp_path_factory.mktemp("index")
-    project = folder / "simple/gb10"
     ran = run_step(("release", "wheel", "Build"), folder)
     assert ran.returncode == 0, ran.stderr
-    shutil.copytree(folder / "dist", project)
-    (wheel,) = project.glob("*.whl")
+    with package_index(folder) as found:
+        without = {name: value for name, value in found.env.items() if not name.startswith("ACTIONS_ID_TOKEN")}
+        refused = run_step(PUBLISH, folder, **without)
+        assert (refused.returncode != 0, [*found.project.iterdir()]) == (True, []), "a job without the right id-token"
+        ran = run_step(PUBLISH, folder, **found.env)
+        assert ran.returncode == 0, ran.stderr
+    built = {path.name: path.read_bytes() for path in (folder / "dist").glob("gb10-*")}
+    assert {path.name: path.read_bytes() for path in found.project.iterdir()} == built
+    (wheel,) = found.project.glob("*.whl")
     assert wheel.name == f"gb10-{__version__}-py3-none-any.whl"
-    (project / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>', encoding="utf-8")
+    (found.project / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>', encoding="utf-8")
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Silent, directory=str(folder)))
     Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/simple"

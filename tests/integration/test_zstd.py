@@ -24,7 +24,7 @@ from gb10.image.proof.scans import Record
 from gb10.image.publish import compressing, publishing, retries
 from gb10.image.publish.publishing import publish
 from gb10.image.publish.pulling import pull_everywhere
-from tests.integration.nodes import Registry, another_engine, free_port, random_image, registry
+from tests.integration.nodes import PASSWORD, USERS, Registry, another_engine, free_port, random_image, registry
 from tests.integration.own_store import spoil
 from tests.integration.proxy import Fault, bad_line
 from tests.integration.test_pipeline import ctx as ctx  # noqa: PLC0414 - a fixture
@@ -37,8 +37,6 @@ ZSTD = "application/vnd.oci.image.layer.v1.tar+zstd"
 MOVING = "0.1-cu130-sm121f"
 KEYED = f"{MOVING}-0123456789ab"
 IMAGE = f"gb10/zstd:{KEYED}"
-USERS = "me:$2b$04$sIKvyKvAqmaN8LfJbX7HMeOF3GMxiJXKKdHxh/.3qC0t8Ji9KsWnC\n"
-PASSWORD = "secret-word"  # noqa: S105 - of the line above, by bcrypt
 HELPER = f"""\
 #!/bin/sh
 read registry

@@ -225,6 +225,65 @@ def test_the_gate_asks_sglang_for_no_drafts(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+UNIT, WHOLE = "tests/unit/project/test_workflows.py", "tests/integration/test_workflow.py"
+UVX, SPARK = "tests/integration/test_uvx.py", "tests/integration/test_spark_pull.py"
+IMAGE_JOB = f"{WHOLE}::test_the_image_is_built_proven_pushed_by_key_and_signed"
+NEXT_RELEASE = f"{WHOLE}::test_the_next_release_is_proposed_once"
+BY_CI = ".ci/run, which is what this repository is tested by"
+RAN_BY = {
+    ("check", "check", "Check"): BY_CI,
+    ("check", "test", "Test"): BY_CI,
+    ("nightly", "check", "Check"): BY_CI,
+    ("release", "wheel", "Check"): BY_CI,
+    ("images", "image", "Settings"): IMAGE_JOB,
+    ("images", "image", "Plan"): IMAGE_JOB,
+    ("images", "image", "Build and prove"): IMAGE_JOB,
+    ("images", "image", "Summary"): IMAGE_JOB,
+    ("images", "image", "Push under the tag with the key"): IMAGE_JOB,
+    ("tag", "tag", "Move the tag"): IMAGE_JOB,
+    ("images", "same", "One digest from either machine"): f"{UNIT}::test_images_of_both_machines_are_compared",
+    ("nightly", "upgrade", "The engine's next release"): NEXT_RELEASE,
+    ("nightly", "upgrade", "Pull request"): NEXT_RELEASE,
+    ("release", "wheel", "The tag is the version"): f"{UNIT}::test_a_release_has_the_version_of_its_tag",
+    ("release", "wheel", "Build"): f"{UVX}::test_uvx_runs_it_as_the_checkout_does",
+    ("release", "wheel", "Run it as users do"): f"{UVX}::test_the_step_of_a_release_that_runs_it_as_users_do",
+    ("release", "index", "Publish"): f"{UVX}::test_uvx_runs_it_as_the_checkout_does",
+    ("spark", "selftest", "Pull"): f"{SPARK}::test_an_image_is_pulled_by_its_digest_and_no_token_stays",
+    ("spark", "selftest", "Selftest"): f"{SPARK}::test_what_was_pulled_is_tested_and_judged",
+    ("spark", "selftest", "Gate"): f"{UNIT}::test_the_gate_of_the_spark",
+}
+"""The test that runs the script of each step as it stands in the workflow, against counterparts on one machine."""
+RAN_NOWHERE = {
+    ("check", "check", "Workflows"): "`actionlint`",
+    ("images", "image", "Make room"): "`sudo`",
+    ("check", "test", "Debian's keys"): "`sudo`",
+    ("images", "image", "Debian's keys"): "`sudo`",
+    ("nightly", "upgrade", "Debian's keys"): "`sudo`",
+}
+"""The word by which docs/publish.md says so."""
+
+
+def test_the_commands_of_every_step_run_in_a_test_or_docs_say_that_they_run_nowhere() -> None:
+    found = {
+        (path.stem, name, one["name"])
+        for path in WORKFLOWS
+        for name, job in workflow(path.stem)["jobs"].items()
+        for one in job.get("steps", ())
+        if "run" in one
+    }
+    assert sorted(found) == sorted({*RAN_BY, *RAN_NOWHERE})
+    assert not RAN_BY.keys() & RAN_NOWHERE.keys()
+    for place, test in RAN_BY.items():
+        file, _, name = test.partition("::")
+        known = (ROOT / file).read_text(encoding="utf-8") if name else ""
+        assert f"def {name}(" in known or script(*place) in ("make check", SCRIPT_OF_CI), place
+        assert not name or f'"{place[0]}", "{place[1]}"' in known, f"{file} does not run a step of {place[:2]}"
+    page = " ".join((ROOT / "docs/publish.md").read_text(encoding="utf-8").split())
+    sentence = page.partition("What ran nowhere: ")[2].partition(". ")[0]
+    assert [word for word in {*RAN_NOWHERE.values(), "`uses:`"} if word not in sentence] == []
+
+
+SCRIPT_OF_CI = 'sudo --preserve-env=GB10_DEBIAN_MIRROR env "PATH=$PATH" .ci/run'
 VERSION: Mapping[str, int] = {f"v{__version__}": 0, "v0.0.1": 1, __version__: 1}
 
 
