@@ -3,14 +3,15 @@
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 Architecture = Literal["amd64", "arm64"]
 ARCHITECTURES: Final[tuple[Architecture, ...]] = ("amd64", "arm64")
@@ -20,10 +21,15 @@ DEEPEST: Final = 16
 """Parentheses in the marker of a requirement."""
 
 
+PINNED: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)==[0-9]+(\.[0-9]+)*(\.post[0-9]+)?")
+"""The plainest requirement, which is read without a parser of requirements."""
+
+
 @lru_cache(maxsize=4096)
 def requirement_name(text: str) -> str:
-    """The canonical project name of a requirement."""
-    return str(canonicalize_name(Requirement(text).name))
+    """The canonical project name of a requirement; raises InvalidRequirement."""
+    plain = PINNED.fullmatch(text)
+    return str(canonicalize_name(plain[1] if plain else parse_requirement(text).name))
 
 
 Errors = type[Exception] | tuple[type[Exception], ...]
@@ -44,11 +50,19 @@ def accepted(read: Callable[[str], object], error: Errors, complaint: str) -> Af
     return AfterValidator(check)
 
 
-def parse_requirement(text: str) -> Requirement:
+def parse_requirement(text: str) -> "Requirement":
     """A requirement; raises InvalidRequirement, also for one that nests too deeply."""
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - a kept plan is read without
+
     if text.count("(") > DEEPEST:  # packaging parses them by recursion
         raise InvalidRequirement(f"it has more than {DEEPEST} parentheses")
     return Requirement(text)
+
+
+def _specifiers(text: str) -> None:
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - as above
+
+    SpecifierSet(text)
 
 
 def _pinned(text: str) -> str:
@@ -98,7 +112,7 @@ def unique(what: str, identity: Callable[[Any], str]) -> AfterValidator:
 
 def _project(text: str) -> str:
     """One project may be required twice only under different markers."""
-    marker = Requirement(text).marker
+    marker = parse_requirement(text).marker
     return requirement_name(text) + (f" ; {marker}" if marker else "")
 
 
@@ -114,13 +128,11 @@ Folder = Annotated[str, AfterValidator(_below)]
 PoolPath = Annotated[str, StringConstraints(pattern=r"^[^/\s:][^\s:]*$", max_length=1000), AfterValidator(_below)]
 Size = Annotated[int, Field(ge=0, le=1 << 50)]
 Cuda = Annotated[str, StringConstraints(pattern=r"^(none|\d+\.\d+)$")]
-RequirementText = Annotated[
-    str, accepted(parse_requirement, InvalidRequirement, "{text} is not a requirement: {reason}")
-]
+RequirementText = Annotated[str, accepted(parse_requirement, ValueError, "{text} is not a requirement: {reason}")]
 Release = Annotated[str, accepted(Version, InvalidVersion, "{text} is not a release: write for example '0.24.0'")]
 Releases = Annotated[
     str,
-    accepted(SpecifierSet, InvalidSpecifier, "{text} is not a range of releases: write for example '>=0.24,<0.34'"),
+    accepted(_specifiers, ValueError, "{text} is not a range of releases: write for example '>=0.24,<0.34'"),
 ]
 Pinned = Annotated[str, AfterValidator(_pinned)]
 IndexUrl = Annotated[str, AfterValidator(_index_url)]

@@ -150,14 +150,18 @@ class Store:
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
-    def write_text(self, path: Path, text: str) -> None:
-        """Write a file of an entry aside and rename it: a reader sees the old text or the new one, never a half."""
+    def write_bytes(self, path: Path, content: bytes) -> None:
+        """Write a file of an entry aside and rename it: a reader sees the old file or the new one, never a half."""
         aside = self._aside(path.name)
         aside.parent.mkdir(parents=True, exist_ok=True)
         aside.touch(mode=0o644)  # no other user may write it, whatever the umask: see files.read_state_file
-        aside.write_text(text, encoding="utf-8")
+        aside.write_bytes(content)
         path.parent.mkdir(parents=True, exist_ok=True)
         aside.replace(path)
+
+    def write_text(self, path: Path, text: str) -> None:
+        """The same for a text."""
+        self.write_bytes(path, text.encode())
 
     @contextmanager
     def locked(self, name: str, waiting: Waiting = lambda _: nullcontext()) -> Iterator[None]:

@@ -108,8 +108,9 @@ def _bound(needed: Needs) -> str:
 
 def _print_table(ctx: Context, plan: Plan, found: CacheStatus, each: Mapping[str, StepBytes]) -> None:
     """A row per step. A narrow terminal gets fewer numbers, at last none; keys and names are never cut."""
+    seconds = step_seconds(ctx, plan, (step for step in plan.steps if not found.cached[step.name]))
     rows = [
-        dict(zip(COLUMNS, _row(ctx, plan, step, each[step.name], hit=found.cached[step.name]), strict=True))
+        dict(zip(COLUMNS, _row(plan, step, each[step.name], seconds.get(step.name)), strict=True))
         for step in plan.steps
     ]
     width = terminal(ctx.env, stderr=False).width
@@ -127,12 +128,13 @@ def _print_table(ctx: Context, plan: Plan, found: CacheStatus, each: Mapping[str
     print_table(ctx.env, table, least)
 
 
-def _row(ctx: Context, plan: Plan, step: Step, moved: StepBytes, *, hit: bool) -> tuple[str, ...]:
-    seconds = "" if hit else f"{step_seconds(ctx, plan, step):.0f}"
+def _row(plan: Plan, step: Step, moved: StepBytes, seconds: float | None) -> tuple[str, ...]:
+    """``seconds`` that it takes; None for a hit."""
     megabytes = asdict(moved)
     sizes = (f"{megabytes[name] / 1e6:,.0f}" if step.files else "" for name in MEGABYTES)
     files = str(len(step.files) or "")
-    return step.name, step.key[:12], "hit" if hit else "miss", files, *sizes, seconds, _about(plan, step)
+    state, takes = ("hit", "") if seconds is None else ("miss", f"{seconds:.0f}")
+    return step.name, step.key[:12], state, files, *sizes, takes, _about(plan, step)
 
 
 def _about(plan: Plan, step: Step) -> str:

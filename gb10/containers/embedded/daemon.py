@@ -39,8 +39,7 @@ def daemons(programs: Iterable[Path], run: Path) -> dict[int, str]:
         with suppress(OSError):
             # By inode: the path that /proc shows is another one from inside a chroot or a mount namespace.
             program = files.get(_identity(PROC / str(pid) / "exe"))
-            arguments = (PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace")
-            if program and str(run) in arguments:
+            if program and str(run) in (PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace"):
                 found[pid] = program
     return found
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from packaging.version import Version
-from pydantic import TypeAdapter, ValidationError
 
 from gb10.core.files import digest
 from gb10.core.forecast import Speed
@@ -196,9 +195,6 @@ class Rates:
     schema: str = SCHEMA
 
 
-RECORD: Final = TypeAdapter(Rates)
-
-
 def known_speed(ctx: Context) -> tuple[Speed, str]:
     """How fast this machine is by its last builds, and in words whose figures the estimates are."""
     kept = _read(ctx.store, _machine(ctx)).rates
@@ -230,12 +226,13 @@ def _is_likely(factor: float, held: float) -> bool:
 def _read(store: Store, machine: str) -> Rates:
     """What is kept of a machine; what cannot be read, or cannot be, is passed over."""
     try:
-        found = RECORD.validate_json(_path(store, machine).read_text(encoding="utf-8"))
-    except (OSError, ValidationError, ValueError):
+        found = json.loads(_path(store, machine).read_text(encoding="utf-8"))
+        if (found["schema"], found["machine"]) != (SCHEMA, machine):
+            return Rates(machine=machine)
+        builds = [Rate(**{name: float(value) for name, value in one.items()}) for one in found["rates"]]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return Rates(machine=machine)
-    if (found.schema, found.machine) != (SCHEMA, machine):
-        return Rates(machine=machine)
-    likely = tuple(one for one in found.rates if _is_likely(one.factor, one.held) and one.seconds > 0)
+    likely = tuple(one for one in builds if _is_likely(one.factor, one.held) and one.seconds > 0)
     return Rates(machine=machine, rates=likely[-MOST:])
 
 

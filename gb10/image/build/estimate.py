@@ -146,9 +146,10 @@ def _slimmed(plan: Plan, step: Step) -> float:
     )
 
 
-def step_seconds(ctx: Context, plan: Plan, step: Step) -> float:
-    """Seconds that a step takes alone here, without downloads."""
-    return known_speed(ctx)[0].whole * _reference_seconds(ctx, plan, step)
+def step_seconds(ctx: Context, plan: Plan, steps: Iterable[Step]) -> Mapping[str, float]:
+    """Seconds that each step takes alone here, without downloads."""
+    whole = known_speed(ctx)[0].whole
+    return {step.name: whole * _reference_seconds(ctx, plan, step) for step in steps}
 
 
 def _reference_seconds(ctx: Context, plan: Plan, step: Step) -> float:

@@ -6,11 +6,9 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from gb10.core.document import parse_document
 from gb10.core.files import digest
 from gb10.core.installation import ROOT, package_of
 from gb10.errors import UsageError
@@ -97,6 +95,8 @@ class Catalog:
         path = self.root / ALLOWANCES
         if not path.exists():
             return Allowances()
+        from gb10.core.document import parse_document  # noqa: PLC0415 - YAML, which a kept plan is read without
+
         return parse_document(
             path.read_text(encoding="utf-8"), Allowances, where=ALLOWANCES, what="list of what checks allow"
         )
@@ -118,6 +118,8 @@ class Catalog:
     @cached_property
     def toolkit(self) -> Toolkit:
         """The inputs of keys: digests of ``contents``, template texts, kernel sets, rules, rehearsals."""
+        from importlib.metadata import version  # noqa: PLC0415 - with the library for mail, which a kept plan spares
+
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in self.contents.items()}
         return Toolkit(
             digests=digests,

@@ -3,7 +3,6 @@
 import datetime
 from typing import Annotated, Final, Literal, Self
 
-from packaging.requirements import Requirement
 from pydantic import Field, StringConstraints, model_validator
 
 from gb10.core.fields import (
@@ -23,6 +22,7 @@ from gb10.core.fields import (
     Sentence,
     Target,
     Variable,
+    parse_requirement,
     requirement_name,
     unique,
 )
@@ -362,7 +362,7 @@ class Recipe(Model):
         if twice:
             raise ValueError(f"two sources are for the project {twice}: rename the git source")
         pins = [text for text in self.requirements if requirement_name(text) == self.engine]
-        if pins and str(Requirement(pins[0]).specifier) != f"=={self.version}":
+        if pins and str(parse_requirement(pins[0]).specifier) != f"=={self.version}":
             raise ValueError(f"version is {self.version}, but requirements pin {pins[0]}: image tags would be wrong")
         rests = [layer.name for layer in self.layers if layer.rest]
         if len(rests) > 1:
@@ -390,5 +390,5 @@ class Layout(Model):
         return self
 
 
-PLAIN: Final = Layout()
+PLAIN: Final = Layout.model_construct()
 """Nothing is installed, and every archive has the repository's paths."""

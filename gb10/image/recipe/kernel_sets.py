@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from gb10.core.document import check_value
 from gb10.core.fields import Model
 from gb10.errors import UsageError
 from gb10.models.memory.shapes.config_fields import (
@@ -133,6 +132,8 @@ def _read(path: str, content: bytes) -> KernelSet:
         found = tomllib.loads(content.decode())
     except ValueError as error:
         raise UsageError(f"cannot read the kernel set recipes/{path}", where=str(error)) from error
+    from gb10.core.document import check_value  # noqa: PLC0415 - YAML, which a kept plan is read without
+
     check_value(_tuples(found), SetFile, where=f"recipes/{path}", what="kernel set")
     if not _name_of(path).endswith(f"-{found['name']}"):
         raise UsageError(

@@ -4,12 +4,10 @@ from functools import cache
 from operator import attrgetter
 from typing import Annotated, Final, Literal
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import parse_wheel_filename
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from gb10.core.document import parse_document
-from gb10.core.fields import Model, accepted, requirement_name, unique
+from gb10.core.fields import Model, accepted, parse_requirement, requirement_name, unique
 from gb10.image.recipe.locked import LockedWheel
 
 RULES: Final = "recipes/slim.yaml"
@@ -31,7 +29,7 @@ def _bounded(pattern: str) -> str:
 
 Pattern = Annotated[str, StringConstraints(max_length=256), AfterValidator(_bounded)]
 Release = Annotated[
-    str, accepted(Requirement, InvalidRequirement, "{text} is not a distribution with releases: {reason}")
+    str, accepted(parse_requirement, ValueError, "{text} is not a distribution with releases: {reason}")
 ]
 Text = Annotated[str, StringConstraints(min_length=10, max_length=1000)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{1,40}$")]
@@ -113,6 +111,8 @@ class RuleFile(Model):
 
 def read_rules(text: str) -> RuleFile:
     """The rules; raises UsageError for a file that is not valid."""
+    from gb10.core.document import parse_document  # noqa: PLC0415 - YAML, which a kept plan is read without
+
     return parse_document(text, RuleFile, where=RULES, what="list of slimming rules")
 
 
@@ -124,4 +124,4 @@ def fits(release: str, wheel: LockedWheel) -> bool:
 @cache
 def _contains(release: str, filename: str) -> bool:
     """Each rule is asked of each wheel, in each plan."""
-    return Requirement(release).specifier.contains(parse_wheel_filename(filename)[1], prereleases=True)
+    return parse_requirement(release).specifier.contains(parse_wheel_filename(filename)[1], prereleases=True)

@@ -1,7 +1,8 @@
 """Plans that are shown may be kept ones: the same plan, of the same files and settings, or it is made anew."""
 
-import json
+import io
 import os
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from gb10.image.context import Context, open_context
 from gb10.image.plan.values import Plan
 from gb10.image.recipe.arch import ARCHES
 from gb10.image.request import kept_plan
-from gb10.image.request.kept_plan import LARGEST, ROOM, planned
+from gb10.image.request.kept_plan import LARGEST, ROOM, Values, planned
 from gb10.image.request.planning import Request, make_plan
 
 PLAIN = Request(engine="vllm", arch="12.1f")
@@ -68,26 +69,52 @@ def test_it_is_made_once_and_what_builds_makes_it_anew(ctx: Context, maker: Make
     assert maker.made == 2
 
 
-@pytest.mark.parametrize("damage", ["empty", "cut", "changed", "of other inputs", "no plan", "huge"])
+class Acts:
+    """What a pickle of others would do when it is read."""
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return os.mkdir, ("made-by-a-kept-plan",)
+
+
+@pytest.mark.parametrize(
+    "damage", ["empty", "cut", "changed", "of other inputs", "no pickle", "no plan", "a pickle that acts", "huge"]
+)
 def test_a_damaged_one_is_made_anew(ctx: Context, maker: Maker, damage: str) -> None:
     plan = planned(ctx, PLAIN, shown=True)
     (place,) = kept(ctx)
-    whole = place.read_text(encoding="utf-8")
-    head, _, text = whole.partition("\n")
-    place.write_text(
+    whole = place.read_bytes()
+    head, _, content = whole.partition(b"\n")
+    others = {"no pickle": b"{}", "no plan": pickle.dumps(plan.steps), "a pickle that acts": pickle.dumps(Acts())}
+    place.write_bytes(
         {
-            "empty": "",
+            "empty": b"",
             "cut": whole[:-100],
-            "changed": f"{head}\n{text.replace(plan.key, 'f' * 64)}",
-            "of other inputs": f"{'0' * 64}{head[64:]}\n{text}",
-            "no plan": "\n".join((kept_plan._head(head.partition(" ")[0], b"{}"), "{}")),
-            "huge": whole + " " * LARGEST,
-        }[damage],
-        encoding="utf-8",
+            "changed": head + b"\n" + content.replace(plan.key.encode(), b"f" * 64),
+            "of other inputs": b"0" * 64 + head[64:] + b"\n" + content,
+            "huge": whole + b" " * LARGEST,
+            **{name: kept_plan._head(head[:64].decode(), other) + other for name, other in others.items()},
+        }[damage]
     )
     assert planned(ctx, PLAIN, shown=True) == plan
     assert maker.made == 2
-    assert place.read_text(encoding="utf-8") == whole
+    assert place.read_bytes() == whole
+    assert not Path("made-by-a-kept-plan").exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("os", "system"),
+        ("builtins", "eval"),
+        ("gb10.image.context", "open_context"),
+        ("gb10.core.files", "os.system"),
+        ("gb10.core.files", "Path"),
+        ("gb10.errors", "UsageError"),
+    ],
+)
+def test_a_kept_plan_names_only_values_of_ours(module: str, name: str) -> None:
+    with pytest.raises(pickle.UnpicklingError):
+        Values(io.BytesIO()).find_class(module, name)
 
 
 def test_another_setting_and_another_file_make_it_anew(
@@ -201,7 +228,7 @@ def test_a_full_disk_only_costs_time(ctx: Context, maker: Maker, monkeypatch: py
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(type(ctx.store), "write_text", full)
+    monkeypatch.setattr(type(ctx.store), "write_bytes", full)
     assert planned(ctx, PLAIN, shown=True).key == planned(ctx, PLAIN, shown=True).key
     assert maker.made == 2
 
@@ -210,4 +237,3 @@ def test_a_kept_one_is_small(ctx: Context) -> None:
     planned(ctx, PLAIN, shown=True)
     (place,) = kept(ctx)
     assert place.stat().st_size < LARGEST / 16
-    assert json.loads(place.read_text(encoding="utf-8").partition("\n")[2])["key"]

@@ -1,5 +1,6 @@
 """The speed of earlier builds: kept by processor, bounded, and named by a plan; without it whose figures those are."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,13 +50,13 @@ def test_later_plans_use_what_builds_took_here(ctx: Context) -> None:
     made = plan(ctx)
     absent = {step.name: False for step in made.steps}
     before, wheel = needs(ctx, made, absent, None), made.step("flashinfer-jit-cache")
-    alone = step_seconds(ctx, made, wheel)
+    alone = step_seconds(ctx, made, [wheel])[wheel.name]
     for factor in (2.0, 2.1, 1.9):
         build(ctx, factor)
     after = needs(ctx, made, absent, None)
     assert after.compile_seconds == pytest.approx(2 * before.compile_seconds)
     assert after.longest_seconds == pytest.approx(2 * before.longest_seconds)
-    assert step_seconds(ctx, made, wheel) == pytest.approx(2 * alone)
+    assert step_seconds(ctx, made, [wheel])[wheel.name] == pytest.approx(2 * alone)
     assert not after.foreign
     assert after.rates == "this machine: the last 3 builds took 2.0 times as long as on two idle x86-64 cores"
 
@@ -81,12 +82,16 @@ def test_what_no_compile_of_this_machine_takes_is_not_kept(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"machine": "x"}', '{"machine": 1, "rates": [{"factor": "fast"}]}', "\x00\xff"]
+    "rates",
+    ["", "{", "[]", "7", '"fast"', "[7]", '[{"factor": "fast"}]', '[{"speed": 2}]', f"[{'9' * 500}]", "\x00\xff"],
 )
-def test_a_damaged_file_is_passed_over(ctx: Context, text: str) -> None:
+@pytest.mark.parametrize("whole", [True, False], ids=["the file", "its rates"])
+def test_a_damaged_file_is_passed_over(ctx: Context, rates: str, whole: bool) -> None:
     build(ctx, 2.0)
     (path,) = (ctx.store.root / costs.ROOM).iterdir()
-    path.write_text(text, encoding="latin-1")
+    machine = json.loads(path.read_text(encoding="utf-8"))["machine"]
+    own = f'{{"schema": "{costs.SCHEMA}", "machine": "{machine}", "rates": {rates}}}'
+    path.write_text(rates if whole else own, encoding="latin-1")
     assert known_speed(ctx) == (Speed(), REFERENCE)
     build(ctx, 2.0)
     assert known_speed(ctx)[0].factor == 2.0
