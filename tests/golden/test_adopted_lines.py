@@ -61,6 +61,8 @@ if [ -e /x ]; then touch /y; fi
 for one in 1 2; do touch /$one; done
 for one in 1 2; do pip install $one; done
 for one in 1 2; do apt-get install -y $one; done
+for one in 1 2; do apt install -y $one; done
+echo "apt-get install -y git" | sh
 for one in 1 2; do pip uninstall -y $one; done
 for one in 1 2; do cmake --build $one; done
 for one in 1 2; do git clone https://h/$one; done

@@ -108,9 +108,9 @@ class _Looks:
 def _judged(
     looks: _Looks, given: InputFile, place: Path | None, answer: EngineAnswer | None, sizes: Sizes
 ) -> FileVerdict:
-    family = given.meant.family if given.meant else None
-    if given.meant is None or family is None or place is None or answer is None:
-        return _unasked(looks.judge, given, family)
+    if given.meant is None or place is None or answer is None:
+        return _unasked(looks.judge, given, given.meant.family if given.meant else None)
+    family = given.meant.family
     look, root = looks.of(family)
     expected = expected_verdict(look, given.meant, place.relative_to(root).as_posix())
     rows = (

@@ -39,6 +39,14 @@ def test_debians_python_has_its_own_folders() -> None:
     }
 
 
+def test_what_an_image_sets_is_kept_and_what_it_does_not_set_is_empty() -> None:
+    files = [*DEBIAN, *package(DIST, "vllm", "0.33.0")]
+    plain = base(files)
+    assert (plain.workdir, plain.user, plain.entrypoint, plain.command) == ("/", "", (), ())
+    one = base(files, WorkingDir="/work", User="me", Entrypoint=["a", "b"], Cmd=["c"])
+    assert (one.workdir, one.user, one.entrypoint, one.command) == ("/work", "me", ("a", "b"), ("c",))
+
+
 def test_dockers_python_in_usr_local_comes_before_the_systems() -> None:
     site = "usr/local/lib/python3.13/site-packages"
     one = base(DEBIAN, [*python("usr/local", "3.13"), *package(site, "sglang", "0.5.9")])

@@ -6,9 +6,10 @@ import pytest
 
 from gb10.cli.look.moe_show import print_names, read_asked, refuse_names
 from gb10.errors import UsageError, VerifyError
-from gb10.image.moe.asked_names import ADVICE, MOST, AskedName, asked_names, compare_names
+from gb10.image.moe.asked_names import ADVICE, MOST, AskedName, Comparison, asked_names, compare_names
 from gb10.image.moe.file_verdict import FileVerdict, TunedRow
 from gb10.image.moe.left_out_rows import left_out
+from gb10.image.moe.tuned_name import TITLES
 
 PLAIN = "E=256,N=512,device_name=NVIDIA_GB10.json"
 FP8 = "E=256,N=512,device_name=NVIDIA_GB10,dtype=fp8_w8a8,block_shape=[128,128].json"
@@ -134,3 +135,13 @@ def test_rows_that_were_not_weighed_and_files_that_were_not_compiled_are_rows() 
         "--compile has no kernel of Mamba state update"
     ]
     assert [row.what for row in left_out([], None, ())] == ["log"]
+
+
+def test_a_name_that_was_found_or_is_of_no_family_is_compared_with_nothing() -> None:
+    found = asked_names([LINES["a file that was used"][0], LINES["an engine's own words"][0]])
+    other = AskedName(path="/x/other.json", outcome="not there", line=3)
+    assert compare_names([*found, other], [f"/b/{PLAIN}"]) == (
+        Comparison(asked=found[0], family=TITLES["moe"], there=""),
+        Comparison(asked=found[1], family=TITLES["moe"], there=f"/b/{PLAIN}"),
+        Comparison(asked=other, family="", there=""),
+    )

@@ -341,6 +341,14 @@ def test_context_parallelism_that_vllm_refuses(name: str, changes: dict[str, obj
     assert problems(model, replace(launch, fork=True))["context-parallel"].warning  # a fork may have it
 
 
+@pytest.mark.parametrize("shared", [1, 2, 4])
+def test_prefill_ranks_may_share_tokens_with_none_each_other_or_all(shared: int) -> None:
+    """Two ranks of the model, two of prefill: the same tokens on one, two or all four."""
+    launch = replace(VLLM, ranks=Ranks(tensor=2), prefill_ranks=2, sequence_ranks=shared)
+    found = problems(sizes("Qwen/Qwen3-0.6B"), launch).get("context-parallel")
+    assert found is None or "prefill ranks" not in found.text
+
+
 def test_sglangs_ranks_that_share_tokens_hold_the_same_heads() -> None:
     """One of eight ranks of eight heads holds one; in pairs two, of half the tokens: the same pool, as many tokens."""
     glm = sizes("nvidia/GLM-4.7-NVFP4")

@@ -160,6 +160,10 @@ def test_the_users_own_options_win(checkout: Path) -> None:
         Request(engine="vllm", arch="12.1f", refs={"vllm": "0.28.0"}, model="my/m"), RecipeFile(path), print
     )
     assert (asked.refs, asked.model) == ({"vllm": "0.28.0"}, "my/m")
+    said = list[str]()
+    own = with_model_recipe(Request(engine="vllm", arch="12.1f", model="my/m"), RecipeFile(path), said.append)
+    assert own.model == "my/m"
+    assert not any("org/m" in line for line in said)
     with pytest.raises(UsageError, match="is for vllm"):
         with_model_recipe(Request(engine="sglang", arch="12.1f"), RecipeFile(path), print)
 
