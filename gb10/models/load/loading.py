@@ -9,7 +9,7 @@ from typing import Final
 from packaging.version import InvalidVersion, Version
 
 from gb10.models.issue import Issue, Level, in_order
-from gb10.models.load.host_access import host_request
+from gb10.models.load.host_access import READERS, host_request
 from gb10.models.load.known_keys import EXECUTOR, KNOWN, NOT_SUPPORTED, SPARKRUN_READ, closest
 from gb10.models.load.model_recipe import ModelRecipe, Step, check_own_section
 from gb10.models.load.safe_yaml import SafeDocument, UnreadableError, mapping_of, read_yaml
@@ -45,7 +45,10 @@ def _keys(recipe: ModelRecipe) -> Iterator[Issue]:
         elif key not in KNOWN:
             yield _unknown(recipe, key, closest(key, KNOWN), key)
     for key in recipe.section("executor_config"):
-        if key not in EXECUTOR:
+        if key in READERS and key not in EXECUTOR:
+            text = f"sparkrun does not read {key!r}; gb10 gives it to the containers"
+            yield _issue(recipe, "warning", "unknown-key", text, "write it below `gb10: host:`", "executor_config", key)
+        elif key not in EXECUTOR:
             yield _unknown(recipe, key, closest(key, EXECUTOR), "executor_config", key)
 
 

@@ -261,9 +261,11 @@ def _refused(recipe: ModelRecipe, request: RenderRequest, issues: tuple[Issue, .
     return RenderedRecipe(runtime=runtime, image=recipe.container, script=None, issues=issues)
 
 
-def refused(recipe: ModelRecipe, issues: Sequence[Issue]) -> UsageError:
+MENDED: Final = "./build.py recipe fix mends some of them; --lenient PEER renders what that launcher renders"
+
+
+def refused(recipe: ModelRecipe, issues: Sequence[Issue], hint: str = MENDED) -> UsageError:
     """The error of a recipe that is not rendered: every mistake with its line and fix."""
     errors = errors_of(issues)
     count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
-    hint = "./build.py recipe fix mends some of them; --lenient PEER renders what that launcher renders"
     return UsageError(f"{recipe.file} is not rendered: {count}", where="\n".join(lines_of(errors)), hint=hint)

@@ -284,7 +284,7 @@ def prepare_recipe(
     fit = fit_of(recipe, request.render, sized, sizes=source.sizes)
     issues = fit.issues(lenient=request.even_if_too_large)
     if errors_of(issues):
-        raise refused(recipe, issues)
+        raise refused(recipe, issues, "run --even-if-too-large starts it all the same: the estimate may be wrong")
     for line in lines_of(issues):
         reporter.say(line)
     if made and made != recipe.container:

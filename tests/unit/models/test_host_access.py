@@ -80,6 +80,15 @@ def test_every_other_key() -> None:
     assert [one.value for one in host_request(recipe).asked] == [f"{long}:/b"]
 
 
+def test_a_key_that_sparkrun_lacks_is_said_to_be_read_here_alone() -> None:
+    text = yaml.safe_dump({**PLAIN, "executor_config": {"hostname": "x", "colour": "red"}}, sort_keys=False)
+    found = [issue.text for issue in load_model_recipe(text, "x.yaml").issues if issue.code == "unknown-key"]
+    assert found == [
+        "sparkrun does not read 'hostname'; gb10 gives it to the containers",
+        "unknown key 'colour'; nothing reads it",
+    ]
+
+
 def test_the_same_folder_in_two_sections_is_one_and_two_folders_at_one_place_are_a_mistake() -> None:
     both = asked(executor_config={"volumes": ["/a:/b"]}, gb10={"host": {"volumes": ["/a:/b", "/c:/d"]}})
     assert [mount.source for mount in both.mounts] == ["/a", "/c"]

@@ -49,7 +49,9 @@ def test_a_model_that_does_not_fit_is_started_when_the_user_says_so(capsys: pyte
     """It has the cap and the guard, and no limit of its container: what was estimated may be wrong."""
     large = ("run", "deepseek-v4-flash", "--dry-run", "--set", "tensor_parallel=1")
     assert main(large) == 2
-    assert "does not fit into a node's memory" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "does not fit into a node's memory" in told
+    assert "hint: run --even-if-too-large" in told
     assert main((*large, "--even-if-too-large")) == 0
     call, said = capsys.readouterr()
     assert "its model does not fit by our estimate, so its containers have no limit" in said
