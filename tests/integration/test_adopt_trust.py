@@ -340,8 +340,8 @@ def test_what_a_hostile_command_leaves_is_named_and_not_followed(base: str, tmp_
         "RUN mkfifo /opt/pipe && mknod /opt/device c 1 3\n"
         "RUN cp /usr/bin/env /opt/env && chmod 4755 /opt/env\n"
         "RUN touch /opt/$'a\\nb' /opt/$'\\x80' && truncate -s 1G /opt/large\n"
-        "RUN (setsid sh -c 'sleep 5; touch /opt/late' >/dev/null 2>&1 &) ; yes | head -c 50M\n"
-        "RUN python3 -c 'import time; time.sleep(8)'\n"
+        "RUN (setsid sh -c 'sleep 40; touch /opt/late' >/dev/null 2>&1 &) ; yes | head -c 50M\n"
+        "RUN python3 -c 'import time; time.sleep(45)'\n"
     )
     code, document, said = adopted(tmp_path, tmp_path / "mine.yaml")
     assert code == 0, said
