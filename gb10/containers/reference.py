@@ -13,6 +13,8 @@ DIGEST = re.compile(r"sha256:[a-f0-9]{64}")
 NAME_LENGTH = 255
 """The grammar: github.com/distribution/reference, reference.go and normalize.go."""
 HINT = "write [REGISTRY[:PORT]/]NAME[:TAG], the name in lower case: my/vllm, registry.example:5000/vllm:gb10"
+NAMESPACE = "io.github.gb10"
+"""Of the labels of our images, and of the containers that run."""
 
 
 def check_reference(tag: str) -> str:

@@ -13,6 +13,7 @@ from gb10.containers.connection import Engine
 from gb10.containers.emulation import PROGRAMS, emulated, fetch_emulator
 from gb10.containers.image_programs import TIMED_OUT, run_once
 from gb10.containers.images import ImageInfo, find_image, read_folders, refuse_triggers
+from gb10.containers.reference import NAMESPACE
 from gb10.errors import EngineError, FetchError, UsageError, VerifyError
 from gb10.image.build.bases import Bases
 from gb10.image.build.contexts import build_context, scanner_files
@@ -24,7 +25,7 @@ from gb10.image.moe.input_files import Sizes
 from gb10.image.plan.catalog import DEFAULT_ENGINE
 from gb10.image.plan.plan_record import SLIM, RecordedPlan
 from gb10.image.plan.render import part_dockerfile
-from gb10.image.plan.values import NAMESPACE, Plan, Step
+from gb10.image.plan.values import Plan, Step
 from gb10.image.proof.check import Facts
 from gb10.image.proof.reading import ImageScan
 from gb10.image.proof.scans import PLAN, SCANS, kept_image, known_image, known_layers, own_changes, own_plan

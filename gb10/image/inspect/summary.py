@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from gb10.containers.reference import NAMESPACE
 from gb10.image.plan.plan_record import RecordedPlan
-from gb10.image.plan.values import NAMESPACE
 from gb10.image.proof.arch_match import Verdict
 from gb10.image.recipe.base_image import BaseImage
 

@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gb10.core.files import digest
 from gb10.core.installation import ROOT, package_of
 from gb10.errors import UsageError
-from gb10.image.plan.values import Toolkit
-from gb10.image.recipe.allowances import ALLOWANCES, Allowances
-from gb10.image.recipe.kernel_sets import COSTS, UNITS, read_sets
-from gb10.image.recipe.rehearsals import ANSWERS, FOLDER, Rehearsal, read_rehearsals
-from gb10.image.recipe.slim_rules import RULES, RuleFile, read_rules
+
+if TYPE_CHECKING:  # models of files: loaded when a file is read
+    from gb10.image.plan.values import Toolkit
+    from gb10.image.recipe.allowances import Allowances
+    from gb10.image.recipe.rehearsals import Rehearsal
+    from gb10.image.recipe.slim_rules import RuleFile
 
 __all__ = ["DEFAULT_ENGINE", "ROOT", "Catalog", "module_path", "tree_digest"]
 
@@ -80,23 +81,28 @@ class Catalog:
     @cached_property
     def kernel_costs(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """What kernels were measured to cost: a row per family, and of some families a row per unit."""
+        from gb10.image.recipe.kernel_sets import COSTS, UNITS  # noqa: PLC0415
+
         families, units = ((self.root / "recipes" / name).read_text(encoding="utf-8") for name in (COSTS, UNITS))
         return tomllib.loads(families), tomllib.loads(units)
 
     @cached_property
-    def slim(self) -> RuleFile:
+    def slim(self) -> "RuleFile":
         """The rules for what images leave out; none where the checkout has no such file."""
+        from gb10.image.recipe.slim_rules import RULES, RuleFile, read_rules  # noqa: PLC0415
+
         path = self.root / RULES
         return read_rules(path.read_text(encoding="utf-8")) if path.exists() else RuleFile()
 
     @cached_property
-    def allowances(self) -> Allowances:
+    def allowances(self) -> "Allowances":
         """What the checks of an image allow; nothing where the checkout has no such file."""
+        from gb10.core.document import parse_document  # noqa: PLC0415
+        from gb10.image.recipe.allowances import ALLOWANCES, Allowances  # noqa: PLC0415
+
         path = self.root / ALLOWANCES
         if not path.exists():
             return Allowances()
-        from gb10.core.document import parse_document  # noqa: PLC0415 - YAML, which a kept plan is read without
-
         return parse_document(
             path.read_text(encoding="utf-8"), Allowances, where=ALLOWANCES, what="list of what checks allow"
         )
@@ -108,17 +114,22 @@ class Catalog:
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
     @cached_property
-    def rehearsals(self) -> Mapping[str, Rehearsal]:
+    def rehearsals(self) -> "Mapping[str, Rehearsal]":
         """What is known for the rehearsal of each engine that has one."""
+        from gb10.image.recipe.rehearsals import ANSWERS, FOLDER, read_rehearsals  # noqa: PLC0415
+
         folders = (self.root / FOLDER, self.root / ANSWERS)
         names = [path.name for path in sorted(folders[0].glob("*.toml"))]
         texts = {name: [(folder / name).read_text(encoding="utf-8") for folder in folders] for name in names}
         return read_rehearsals({Path(name).stem: (own, answers) for name, (own, answers) in texts.items()})
 
     @cached_property
-    def toolkit(self) -> Toolkit:
+    def toolkit(self) -> "Toolkit":
         """The inputs of keys: digests of ``contents``, template texts, kernel sets, rules, rehearsals."""
-        from importlib.metadata import version  # noqa: PLC0415 - with the library for mail, which a kept plan spares
+        from importlib.metadata import version  # noqa: PLC0415 - with the library for mail
+
+        from gb10.image.plan.values import Toolkit  # noqa: PLC0415
+        from gb10.image.recipe.kernel_sets import read_sets  # noqa: PLC0415
 
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in self.contents.items()}
         return Toolkit(

@@ -11,9 +11,10 @@ from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from gb10.containers.reference import NAMESPACE
 from gb10.core.fields import ARCHITECTURES, Architecture, requirement_name
 from gb10.image.plan.options import Options, PatchUse
-from gb10.image.plan.values import NAMESPACE, SCHEMA, Plan, Step, build_tools, on_each_machine, wheel_inputs
+from gb10.image.plan.values import SCHEMA, Plan, Step, build_tools, on_each_machine, wheel_inputs
 from gb10.image.recipe.base_image import BaseImage
 from gb10.image.recipe.image_recipe import Base, BasePackages, Recipe, Source
 from gb10.image.recipe.kernel_sets import content

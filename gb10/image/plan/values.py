@@ -34,8 +34,6 @@ PLACES: Final[Mapping[Kind, str]] = {
 }
 """The store's room for the result of a step."""
 SCHEMA: Final = "gb10/plan/v1"
-NAMESPACE: Final = "io.github.gb10"
-"""Of the labels of our images, and of the containers that run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from gb10.containers.connection import Engine
-from gb10.containers.reference import split_digest
+from gb10.containers.reference import NAMESPACE, split_digest
 from gb10.containers.registry.referrers import CREATED, Artifact, Descriptor, open_referrers
 from gb10.core.host import Host
 from gb10.core.proc import CommandFailedError, capture
 from gb10.errors import UsageError, VerifyError
-from gb10.image.plan.values import NAMESPACE
 
 WHEELS: Final = "gb10-wheels"
 IMAGES: Final = "gb10-images"

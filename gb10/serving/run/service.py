@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from gb10.containers.container_options import ContainerOptions, HostAccess
+from gb10.containers.reference import NAMESPACE
 from gb10.core.files import digest
 from gb10.errors import UsageError
-from gb10.image.plan.values import NAMESPACE
 from gb10.models.memory.estimating import capped
 from gb10.models.render.nodes import api_port
 from gb10.models.render.rendered import CACHE, NodeContainer, RenderedRecipe, node_container

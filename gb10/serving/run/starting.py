@@ -21,7 +21,7 @@ from gb10.containers.docker_containers import (
     start_container,
 )
 from gb10.containers.images import ImageInfo, find_image
-from gb10.containers.reference import registry_of
+from gb10.containers.reference import NAMESPACE, registry_of
 from gb10.core.folder_files import Files
 from gb10.core.machine import ARCHITECTURES
 from gb10.core.proc import last_lines
@@ -31,7 +31,6 @@ from gb10.errors import EngineError, Gb10Error, ServeError, UsageError
 from gb10.image.context import Context
 from gb10.image.mods.read import FoundMod
 from gb10.image.plan.options import short_label
-from gb10.image.plan.values import NAMESPACE
 from gb10.image.publish.pulling import LOCAL, pull_everywhere
 from gb10.serving.doctor.log_judging import remedy_of
 from gb10.serving.run.fleet import Fleet, on_all_nodes, on_all_nodes_collect_errors
