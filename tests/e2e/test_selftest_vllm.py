@@ -14,6 +14,7 @@ from tests.integration.services import called, containers
 pytestmark = pytest.mark.e2e
 SCHEMA = json.loads((ROOT / "docs/schemas/selftest-v1.schema.json").read_text(encoding="utf-8"))
 STEPS = ("drafts", "switches", "against")
+FAULTS = ("batches", *STEPS)
 
 
 def test_each_other_server_has_one_change(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,3 +47,41 @@ def test_each_other_server_has_one_change(store: Store, tmp_path: Path, monkeypa
     assert "question 1 parts" in steps["against"]["why"]
     for path in (tmp_path / "r").iterdir():
         assert machine.address not in path.read_text(encoding="utf-8"), path.name
+
+
+@pytest.mark.parametrize(
+    ("planted", "other", "code", "result"),
+    [("", "never", 0, "holds"), ("batch drafts switch", "always", 9, "does not hold")],
+    ids=["a right engine", "a fault for each step"],
+)
+def test_faults_that_are_planted_into_the_engine_are_found(  # noqa: PLR0917 - a row
+    planted: str,
+    other: str,
+    code: int,
+    result: str,
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong tokens for five requests at once, for drafts of three and more, by the switch, and under other settings.
+
+    The model copies its prompt: canaries are right, and n-grams draft them.
+    """
+    with vllm_cpu.two_machines(store, tmp_path) as found:
+        machine = found.machines[0]
+        vllm_cpu.give_copier(machine.engine, tmp_path)
+        monkeypatch.setenv("PATH", found.env["PATH"])
+        recipe = vllm_cpu.copier_recipe(tmp_path, planted)
+        wanted = [word for step in FAULTS for word in ("--step", step)]
+        served = ("--recipe", str(recipe), "--nodes", machine.host, "--no-gpus", "--most", "5")
+        words = (*served, "--against", f"env.PLANTED={other}", *wanted, "--out", str(tmp_path / "r"), "--json")
+        ended, printed, said = called("selftest", *words)
+        assert containers(machine.engine) == []
+    print(said, printed)
+    steps = {one["id"]: one for one in json.loads(printed)["steps"]}
+    assert (ended, {name: steps[name]["result"] for name in FAULTS}) == (code, dict.fromkeys(FAULTS, result))
+    assert steps["drafts"]["claims"]["drafts.right"] == {"value": not planted}
+    if planted:
+        assert "5 at once" in steps["batches"]["why"] and "4 at once" not in steps["batches"]["why"]
+        assert "3 at once" in steps["drafts"]["why"] and "one at a time" not in steps["drafts"]["why"]
+        assert "GB10_CUTLASS_MOE=0: question 1 parts" in steps["switches"]["why"]

@@ -11,6 +11,7 @@ from gb10.containers.connection import Engine, client
 from gb10.core.store import Store
 from gb10.image.rootfs.unpack import write_rootfs
 from gb10.models.render.rendered import CACHE
+from tests.e2e.copy_model import write_copy_model
 from tests.e2e.word_model import write_word_model
 from tests.integration.machines import Pair, machines
 from tests.integration.nodes import debs
@@ -21,7 +22,10 @@ HERE: Final = Path(__file__).parent
 IMAGE: Final = "gb10/vllm-cpu:1"
 TALKER: Final = "gb10/vllm-cpu:talker"
 """The same with a model that talks."""
+COPIER: Final = "gb10/vllm-cpu:copier"
+"""The same with a model that copies, and with faults that a variable plants."""
 MODEL: Final = "opt/words"
+COPY_MODEL: Final = "opt/copier"
 PACKAGES: Final = ("bash", "coreutils", "util-linux", "python3", "libgomp1", "libnuma1", "libstdc++6", "procps")
 PLATFORMS: Final = " ".join(f"manylinux_2_{minor}_x86_64" for minor in range(36, 4, -1)) + " manylinux2014_x86_64"
 MAKE_TALKER: Final = HERE / "inside/safetensors_model.py"
@@ -146,4 +150,35 @@ def ray_recipe(folder: Path) -> Path:
     """A recipe whose nodes meet by the real Ray; vLLM has no Ray on a CPU, so a stand-in serves."""
     path = folder / "ray.yaml"
     path.write_text(RAY_RECIPE.format(image=IMAGE), encoding="utf-8")
+    return path
+
+
+def give_copier(engine: Engine, folder: Path) -> None:
+    """An image with the model that copies, and with faults that a variable plants into vLLM."""
+    write_copy_model(folder / "copier")
+    faults = HERE / "inside/planted_faults.py"
+    about = {
+        "METADATA": "Metadata-Version: 2.1\nName: planted-faults\nVersion: 1\n",
+        "entry_points.txt": f"[vllm.general_plugins]\n{faults.stem} = {faults.stem}:plant\n",
+    }
+    name, _, tag = COPIER.partition(":")
+    with closing(client(engine)) as sdk, io.BytesIO() as content:
+        with tarfile.open(fileobj=content, mode="w") as tar:
+            tar.add(folder / "copier", Path(COPY_MODEL).name)
+            tar.add(faults, f"faults/{faults.name}")
+            for file, text in about.items():
+                member = tarfile.TarInfo(f"faults/{faults.stem}-1.dist-info/{file}")
+                member.size = len(text.encode())
+                tar.addfile(member, io.BytesIO(text.encode()))
+        container = sdk.containers.create(IMAGE, ["true"])
+        container.put_archive("/opt", content.getvalue())
+        container.commit(name, tag, changes=[f"ENV PYTHONPATH=/opt/faults:{CACHE[1]}"])
+        container.remove()
+
+
+def copier_recipe(folder: Path, planted: str) -> Path:
+    """A recipe that serves the model that copies, with these faults."""
+    path = folder / "copier.yaml"
+    text = RECIPE.format(model=COPY_MODEL, image=COPIER, nodes=1)
+    path.write_text(text.replace("env:\n", f'env:\n  PLANTED: "{planted}"\n'), encoding="utf-8")
     return path

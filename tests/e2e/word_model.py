@@ -7,7 +7,7 @@ if every rank of a tensor-parallel server adds its part of the embedding and of 
 import json
 import struct
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 TEXT = (
@@ -20,6 +20,7 @@ WORDS = ("<unk>", "<end>", "<answer>", *TEXT.split())
 SIZE = 128
 LAYERS, HEADS, SHARED, WIDTH = 2, 4, 2, 32
 """Layers; heads of queries, of keys and values, and their width."""
+ROPE = 10000.0
 TEMPLATE = (
     "{% for message in messages %}{{ message['content'] }} {% endfor %}<answer>"
     "{% if enable_thinking is defined and not enable_thinking %} Granite{% endif %}"
@@ -38,7 +39,7 @@ CONFIG = {
     "hidden_act": "silu",
     "max_position_embeddings": 2048,
     "rms_norm_eps": 1e-6,
-    "rope_theta": 10000.0,
+    "rope_theta": ROPE,
     "tie_word_embeddings": False,
     "attention_bias": False,
     "bos_token_id": None,
@@ -49,44 +50,51 @@ SURE = 8.0
 """How much the right next word stands out."""
 
 
-def write_word_model(folder: Path) -> Path:
-    """The folder with the model in it, as transformers reads one."""
-    assert len(set(WORDS)) == len(WORDS) <= SIZE
-    folder.mkdir(parents=True, exist_ok=True)
-    added = [_special(number) for number in range(3)]
-    tokenizer = {
-        "version": "1.0",
-        "added_tokens": added,
-        "pre_tokenizer": {"type": "WhitespaceSplit"},
-        "model": {"type": "WordLevel", "vocab": {word: at for at, word in enumerate(WORDS)}, "unk_token": WORDS[0]},
-    }
-    settings = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "unk_token": WORDS[0],
-        "eos_token": WORDS[1],
-        "clean_up_tokenization_spaces": False,
-        "chat_template": TEMPLATE,
-    }
-    for name, content in (("config", CONFIG), ("tokenizer", tokenizer), ("tokenizer_config", settings)):
-        (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
-    (folder / "model.safetensors").write_bytes(_safetensors(_weights()))
-    return folder
-
-
-def _special(number: int) -> dict[str, object]:
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    return {"id": number, "content": WORDS[number], "special": True, **flags}
-
-
 Tensor = tuple[tuple[int, ...], bytes]
 """Shape and content."""
 
 
+def write_word_model(folder: Path) -> Path:
+    """The folder with the model in it."""
+    assert len(set(WORDS)) == len(WORDS) <= SIZE
+    return write_model(folder, CONFIG, WORDS, TEMPLATE, _weights())
+
+
+def write_model(
+    folder: Path, config: Mapping[str, object], words: Sequence[str], template: str, weights: Mapping[str, Tensor]
+) -> Path:
+    """A folder as transformers reads one. Each word is a token; the first three are "unknown", the end and a mark."""
+    folder.mkdir(parents=True, exist_ok=True)
+    added = [_special(number, words[number]) for number in range(3)]
+    tokenizer = {
+        "version": "1.0",
+        "added_tokens": added,
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "model": {"type": "WordLevel", "vocab": {word: at for at, word in enumerate(words)}, "unk_token": words[0]},
+    }
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "unk_token": words[0],
+        "eos_token": words[1],
+        "clean_up_tokenization_spaces": False,
+        "chat_template": template,
+    }
+    for name, content in (("config", config), ("tokenizer", tokenizer), ("tokenizer_config", settings)):
+        (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    (folder / "model.safetensors").write_bytes(_safetensors(weights))
+    return folder
+
+
+def _special(number: int, word: str) -> dict[str, object]:
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {"id": number, "content": word, "special": True, **flags}
+
+
 def _weights() -> dict[str, Tensor]:
     found: dict[str, Tensor] = {
-        "model.embed_tokens.weight": _matrix(SIZE, SIZE, {at: at for at in range(SIZE)}),
-        "model.norm.weight": _ones(SIZE),
-        "lm_head.weight": _matrix(SIZE, SIZE, _next(), SURE),
+        "model.embed_tokens.weight": matrix(SIZE, SIZE, {at: at for at in range(SIZE)}),
+        "model.norm.weight": ones(SIZE),
+        "lm_head.weight": matrix(SIZE, SIZE, _next(), SURE),
     }
     for layer in range(LAYERS):
         found |= {f"model.layers.{layer}.{name}": tensor for name, tensor in _layer().items()}
@@ -105,25 +113,32 @@ def _layer() -> dict[str, Tensor]:
     spread = {at: at % SIZE for at in range(SIZE)}
     names = ("input_layernorm", "post_attention_layernorm")
     return {
-        **{f"{name}.weight": _ones(SIZE) for name in names},
-        **{f"self_attn.{name}_norm.weight": _ones(WIDTH) for name in "qk"},
-        "self_attn.q_proj.weight": _matrix(queries, SIZE, spread),
-        "self_attn.k_proj.weight": _matrix(keys, SIZE, {at: at for at in range(keys)}),
-        "self_attn.v_proj.weight": _matrix(keys, SIZE, {at: at for at in range(keys)}),
-        "self_attn.o_proj.weight": _matrix(SIZE, queries, {}),
-        "mlp.gate_proj.weight": _matrix(SIZE, SIZE, spread),
-        "mlp.up_proj.weight": _matrix(SIZE, SIZE, spread),
-        "mlp.down_proj.weight": _matrix(SIZE, SIZE, {}),
+        **{f"{name}.weight": ones(SIZE) for name in names},
+        **{f"self_attn.{name}_norm.weight": ones(WIDTH) for name in "qk"},
+        "self_attn.q_proj.weight": matrix(queries, SIZE, spread),
+        "self_attn.k_proj.weight": matrix(keys, SIZE, {at: at for at in range(keys)}),
+        "self_attn.v_proj.weight": matrix(keys, SIZE, {at: at for at in range(keys)}),
+        "self_attn.o_proj.weight": matrix(SIZE, queries, {}),
+        "mlp.gate_proj.weight": matrix(SIZE, SIZE, spread),
+        "mlp.up_proj.weight": matrix(SIZE, SIZE, spread),
+        "mlp.down_proj.weight": matrix(SIZE, SIZE, {}),
     }
 
 
-def _ones(count: int) -> Tensor:
-    return (count,), (array("f", [1.0]) * count).tobytes()
+def ones(count: int, value: float = 1.0) -> Tensor:
+    """A vector of one value."""
+    return (count,), (array("f", [value]) * count).tobytes()
 
 
-def _matrix(rows: int, columns: int, ones: Mapping[int, int], value: float = 1.0) -> Tensor:
+def matrix(rows: int, columns: int, ones: Mapping[int, int], value: float = 1.0) -> Tensor:
+    """Zeros but for one column in each row that is named."""
+    return filled(rows, columns, dict.fromkeys(ones.items(), value))
+
+
+def filled(rows: int, columns: int, values: Mapping[tuple[int, int], float]) -> Tensor:
+    """Zeros but for these places."""
     found = array("f", [0.0]) * (rows * columns)
-    for row, column in ones.items():
+    for (row, column), value in values.items():
         found[row * columns + column] = value
     return (rows, columns), found.tobytes()
 

@@ -7,6 +7,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
 
 import httpx2
@@ -223,11 +224,17 @@ def _client(env: Mapping[str, str], bounds: Bounds, count: int, *, direct: bool)
     bundle = ca_bundle(env)
     timeout = httpx2.Timeout(bounds.silent, connect=bounds.connect, pool=None)
     return httpx2.AsyncClient(
-        verify=ssl.create_default_context(cafile=str(bundle) if bundle else None),
+        verify=_trusting(str(bundle) if bundle else None),
         timeout=timeout,
         trust_env=not direct,
         limits=httpx2.Limits(max_connections=max(1, count)),
     )
+
+
+@cache
+def _trusting(bundle: str | None) -> ssl.SSLContext:
+    """Certificates are read once, not for each batch of requests."""
+    return ssl.create_default_context(cafile=bundle)
 
 
 async def _ask(

@@ -20,7 +20,7 @@ OF_A_KERNEL: Final = frozenset({"nvcc", "cicc", "ptxas", "ptxas-blackwell", "nvl
 """Those that make code for the GPU."""
 LOOK: Final = 0.01
 YOUNG: Final = 6
-"""Looks at a new process: its name changes when it becomes the compiler."""
+"""Looks at a new process: its name changes when it becomes the compiler. It may have a number before it is listed."""
 CACHES: Final[Mapping[str, str]] = {
     "TRITON_CACHE_DIR": "triton",
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
@@ -98,6 +98,11 @@ def _processes(proc: Path) -> set[str]:
     return {name for name in os.listdir(proc) if name.isdecimal()}  # noqa: PTH208 - names alone, a hundred times a second
 
 
+def _newest(proc: Path) -> str:
+    """The number that was given to a process or thread last: while it stays, there is no new one to list."""
+    return (proc / "loadavg").read_text(encoding="ascii").split()[-1]
+
+
 def places_of(proc: Path, name: str) -> set[str]:
     """Where a process belongs: its own number, those of its ancestors and their sessions, its container."""
     found = set[str]()
@@ -116,13 +121,15 @@ def _watch(ran: list[tuple[str, set[str]]], ended: threading.Event, proc: Path) 
     old = _processes(proc)
     young: dict[str, int] = {}
     counted: set[str] = set()
-    over = False
+    over, newest, quiet = False, "", 0
     while not over:  # once more after the end: what runs then was started before
         over = ended.wait(LOOK)
-        now = _processes(proc)
-        for name in now - old:
-            young[name] = 0
-        old = now
+        before, newest = newest, _newest(proc)
+        quiet = quiet + 1 if newest == before else 0
+        if quiet < YOUNG or over:
+            now = _processes(proc)
+            young |= dict.fromkeys(now - old, 0)
+            old = now
         for name in [one for one, looks in young.items() if looks < YOUNG]:
             young[name] += 1
             try:

@@ -26,6 +26,7 @@ from gb10.serving.doctor.host_state import CUDA
 from gb10.serving.doctor.rule_files import load_doctor_rules
 from gb10.serving.selftest.outcome import (
     Figure,
+    ImageFacts,
     MachineFacts,
     NotCheckedError,
     Outcome,
@@ -129,21 +130,24 @@ def image(scene: Scene) -> Outcome:
     """The image's proof: every file read now, and its tag names the plan that its label has."""
     if scene.image is None:
         raise NotCheckedError("no image: ./build.py pull REF, or ./build.py image; then --image REF")
-    facts = scene.image
     code, found = own_verb(scene, "image", "verify", scene.image_reference)
-    error = found.get("error") or {}
-    claims = {"image.proof": Figure(code == 0)}
+    return image_outcome(scene.image, code, (found.get("error") or {}).get("message"))
+
+
+def image_outcome(facts: ImageFacts, code: int, message: str | None) -> Outcome:
+    """What an image's labels and tag, and the exit of verify, say of its proof. Pure."""
     tagged = re.search(r"-([0-9a-f]{12})$", facts.tag or "")
+    said = "verify finds nothing wrong" if code == 0 else str(message or f"verify exits with {code}")
     if facts.plan is None:
-        known = "verify finds nothing wrong" if code == 0 else error.get("message", f"verify exits with {code}")
-        return unchecked(f"not built by gb10, it has no label with a plan; {known}", claims)
+        return unchecked(f"not built by gb10, it has no label with a plan; {said}")
+    wrong = {"image.proof": Figure(False)}
     if tagged and not facts.plan.startswith(tagged[1]):
-        return broken(f"the tag names plan {tagged[1]}, the label has {facts.plan[:12]}", claims)
+        return broken(f"the tag names plan {tagged[1]}, the label has {facts.plan[:12]}", wrong)
     if code == UncheckedError.code:
-        return unchecked("verify had to leave a part out", claims)
+        return unchecked("verify had to leave a part out")
     if code != 0:
-        return broken(str(error.get("message") or f"verify exits with {code}"), claims)
-    return holds(f"verify finds nothing wrong; plan {facts.plan[:12]}", claims)
+        return broken(said, wrong)
+    return holds(f"{said}; plan {facts.plan[:12]}", {"image.proof": Figure(True)})
 
 
 CHUNK: Final = 16 << 20

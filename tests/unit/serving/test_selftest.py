@@ -440,6 +440,18 @@ def test_long_evidence_keeps_its_beginning_and_its_end(tmp_path: Path) -> None:
 # what figures say: each with the fault that it must find
 
 
+def test_the_page_names_tests_that_exist_for_every_planted_fault() -> None:
+    page = (ROOT / "docs/selftest.md").read_text(encoding="utf-8")
+    files = {
+        short: (ROOT / path).read_text(encoding="utf-8") for short, path in re.findall(r"\b([UIE]):\s+`([^`]+)`", page)
+    }
+    rows = [row.split("|")[3] for row in page.partition("| planted fault |")[2].splitlines() if row.startswith("| ")]
+    assert set(files) == {"U", "I", "E"} and len(rows) > len(files)
+    named = [re.findall(r"([UIE]) `(test_\w+)`", row) for row in rows]
+    assert all(named), rows
+    assert [test for row in named for short, test in row if f"def {test}(" not in files[short]] == []
+
+
 def result(outcome: Outcome) -> tuple[Result, str]:
     return outcome.result, outcome.why
 
@@ -454,6 +466,21 @@ def test_a_machine_that_is_stuck_at_low_power_is_found() -> None:
     claim = next(one for subject in load_claims() for one in subject.claims if one.id == "power.clock")
     assert claim.must.least == machine_steps.LOW_MHZ
     assert machine_steps.power_outcome({**GOOD_POWER, "use": 3}, {}, low=1000).result is Result.UNCHECKED
+
+
+def test_an_image_under_the_tag_of_another_plan_is_found() -> None:
+    facts = ImageFacts(reference="gb10/vllm:1", tag="1-cu130-sm121f-2e56cb2083e5", engine="vllm", plan="2e56cb2083e5ab")
+    assert machine_steps.image_outcome(facts, 0, None).claims == {"image.proof": Figure(True)}
+    moved = machine_steps.image_outcome(replace(facts, plan="0123456789abcd"), 0, None)
+    assert moved.result is Result.BROKEN and "the tag names plan 2e56cb2083e5, the label has 0123456789ab" in moved.why
+    broken = machine_steps.image_outcome(facts, 9, "a file is not the proven one")
+    assert (broken.result, broken.why) == (Result.BROKEN, "a file is not the proven one")
+    assert moved.claims == broken.claims == {"image.proof": Figure(False)}
+    for unknown in (
+        machine_steps.image_outcome(facts, 13, None),
+        machine_steps.image_outcome(replace(facts, plan=None), 0, ""),
+    ):
+        assert (unknown.result, unknown.claims) == (Result.UNCHECKED, {})
 
 
 def library(name: str, counts: dict[str, int], wrong: list[dict[str, Any]]) -> dict[str, Any]:
