@@ -348,10 +348,13 @@ def adopt(
         ctx.reporter.say(f"wrote {count} of {len(fates)} diffs to {write}")
     with reported(as_json):
         if found := series_troubles(fates):
+            by_release = any(fate.hunks and not fate.fits for fate in fates)
             raise PatchError(
-                f"{len(found)} parts do not apply",
+                "1 part does not apply" if len(found) == 1 else f"{len(found)} parts do not apply",
                 where="\n".join(found[:TROUBLES]),
-                hint="make the diff again for this release by hand; conflicts/ of --write has both sides",
+                hint="make the diff again for this release by hand; conflicts/ of --write has both sides"
+                if by_release
+                else "mend or leave out what is named here; the release was not the reason",
             )
 
 

@@ -201,7 +201,7 @@ class _Account:
         for one in self.file.before:
             if one.name != "ARG":
                 verdict: Verdict = "unread" if not one.name else "not-taken"
-                yield _line(one, verdict, "it stands before FROM" if one.name else "our grammar cannot read it")
+                yield _line(one, verdict, one.unread or "it stands before FROM")
                 continue
             for word in one.words:
                 name, equals, value = word.partition("=")
@@ -240,7 +240,7 @@ class _Account:
         if taken:
             self._compiled_in(stage)
         for one in (stage.start, *stage.instructions):
-            yield _line(one, "other-stage" if one.name else "unread", why if one.name else "our grammar cannot read it")
+            yield _line(one, "unread" if one.unread else "other-stage", one.unread or why)
 
     def _begin(self, stage: Stage) -> Line:
         """FROM: the image of others, or the stage below."""
@@ -277,8 +277,8 @@ class _Account:
 
     def _setting(self, one: Instruction) -> Iterator[Line]:
         """What an image says of itself, and what our grammar cannot read."""
-        if not one.name:
-            yield _line(one, "unread", "our grammar cannot read it")
+        if one.unread:
+            yield _line(one, "unread", one.unread)
         elif one.name == "SHELL":
             self.image.shell = one.words
             yield _line(one, "taken" if is_shell(one.words) else "not-taken", "the shell of the commands after it")

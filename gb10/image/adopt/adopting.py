@@ -222,10 +222,13 @@ def unchecked_error(found: Adopted, place: Path) -> UncheckedError | None:
         return None
     lines = [f"line {rows_of(line)}: {line.why}" for line in found.unchecked]
     more = [f"and {len(lines) - SOME} more"] if len(lines) > SOME else []
+    hint = "give what is missing: --context DIR, --build-arg NAME=VALUE"
+    if all(line.need == "trial" for line in found.unchecked):
+        hint = "without --trust these commands become a mod, which runs when the image is built"
+    elif all(line.verdict == "unread" for line in found.unchecked):
+        hint = "mend these lines, or leave them out and do by hand what they did"
     return UncheckedError(
         f"{place}: {'1 line is' if len(lines) == 1 else f'{len(lines)} lines are'} not checked",
         where="\n".join([*lines[:SOME], *more]),
-        hint="without --trust these commands become a mod, which runs when the image is built"
-        if all(line.need == "trial" for line in found.unchecked)
-        else "give what is missing: --context DIR, --build-arg NAME=VALUE",
+        hint=hint,
     )

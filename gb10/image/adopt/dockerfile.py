@@ -72,6 +72,14 @@ class Instruction:
         """The value of ``--name=VALUE``; empty without one."""
         return next((value for known, value in self.options if known == name), "")
 
+    @property
+    def unread(self) -> str:
+        """Why it has no name; empty when it has one."""
+        if self.name:
+            return ""
+        word = (self.text.split(None, 1) or [""])[0]
+        return "our grammar cannot read it" if KEYWORD.match(f"{word} ") else f"{word[:40]} is no instruction we know"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stage:

@@ -108,13 +108,18 @@ class Growing(Changed):
 def adopt_diffs(library: Library, place: Path, refs: Mapping[str, Version]) -> tuple[DiffFate, ...]:
     """The fate of a diff, or of each diff of a folder in its order, on these releases; each on what those before left.
 
-    A release is one of a source, or of any project of the package index. Raises FetchError when it cannot be had.
+    A release is one of a source, or of any project of the package index. Raises FetchError when it cannot be had, and
+    PatchError for a file that is no diff at all: nothing is fetched for it.
     """
+    found_diffs = find_diffs(place)
+    if found_diffs == (place,) and stat.S_ISREG(place.lstat().st_mode):
+        check_size(place.stat().st_size, place.name)
+        check_diff(place.read_bytes(), place.name)
     releases, opened = open_projects(library, load_releases(library.root), refs)
     trees = {source: Growing(one.tree) for source, one in opened.items()}
     versions = {source: one.version for source, one in opened.items()}
     found = list[DiffFate]()
-    for path in find_diffs(place):
+    for path in found_diffs:
         found += judged_diff(path, releases, versions, trees)
     return tuple(found)
 
@@ -182,7 +187,9 @@ def _fates(
         return
     except (PatchError, UsageError) as error:
         where = (error.where or "").splitlines()[:1]
-        yield DiffFate(name=path.name, title=path.stem, problem=": ".join([error.message, *where])), {}
+        problem = ": ".join([error.message.removeprefix(f"{path.name}: "), *where])
+        problem += f" ({error.hint})" if error.hint else ""
+        yield DiffFate(name=path.name, title=path.stem, problem=problem), {}
         return
     for part in divided.parts:
         title = _title(text, path)
