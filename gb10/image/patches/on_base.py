@@ -79,7 +79,9 @@ def place_diff(text: bytes, name: str, on: OnBase, releases: Releases, named: st
         source = source or named
         inside = placed(path, releases.layouts[source], wheel=True) if source in releases.layouts else path
         inside = SOURCES.sub("", inside, count=1) if source is None else inside
-        by_place = f"-packages/{diff.path}".encode("utf-8", "surrogateescape") in text
+        path_bytes = diff.path.encode("utf-8", "surrogateescape")
+        header = rb"^(?:---|\+\+\+|rename to) \S*-packages/%b(?=\s)" % re.escape(path_bytes)
+        by_place = re.search(header, text, re.MULTILINE) is not None
         if source in releases.layouts:
             there = installed(path, releases.layouts[source])
         else:

@@ -12,6 +12,8 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Final
 
+import pydantic
+
 from gb10.core.fields import Model
 from gb10.core.files import DoubtedFileError, digest, read_state_file
 from gb10.core.inputs_digest import inputs_digest
@@ -23,6 +25,8 @@ from gb10.image.request.image_request import Request
 ROOM: Final = "plans"
 LARGEST: Final = 16 << 20
 """Bytes of a kept plan; vLLM's has 400 kB."""
+OF_PLANS: Final = ("gb10.core.", "gb10.image.", "gb10.sources.")
+"""Packages whose values a plan has."""
 PLAIN: Final = frozenset({"engine", "arch", "platform", "kernels", "targets", "without", "without_patches", "slim"})
 """What a request may have for its plan to be made of the checkout alone."""
 
@@ -39,7 +43,8 @@ def planned(ctx: Context, request: Request, *, shown: bool) -> Plan:
     by_checkout = not other and ctx.catalog.root == ROOT and request.engine in ctx.catalog.engines()
     if not shown or not by_checkout:
         return _made(ctx, request)
-    words = ("plan", os.uname().machine, str(sys.implementation.cache_tag), json.dumps(asdict(request)))
+    libraries = (str(sys.implementation.cache_tag), pydantic.VERSION)  # whose values are in the file as they are
+    words = ("plan", os.uname().machine, *libraries, json.dumps(asdict(request)))
     inputs = inputs_digest(words, ctx.env)
     if inputs is None:
         return _made(ctx, request)
@@ -59,15 +64,15 @@ def planned(ctx: Context, request: Request, *, shown: bool) -> Plan:
 
 
 class Values(pickle.Unpickler):
-    """Reads values of ours and nothing that acts. It takes a tenth of the time of a check against every model's schema,
-    which this plan passed when it was made: the file is this user's alone to write, as the programs beside it are.
+    """Reads values of this package. It takes a tenth of the time of a check against every model's schema, which this
+    plan passed when it was made: the file is this user's alone to write, as the programs beside it are.
     """
 
     def find_class(self, module: str, name: str) -> type:
-        """A dataclass or a model of this package, or a date; raises UnpicklingError for anything else."""
+        """A dataclass or a model of what makes plans, or a date; raises UnpicklingError for anything else."""
         if (module, name) == ("datetime", "date"):
             return datetime.date
-        found = super().find_class(module, name) if module.startswith("gb10.") and "." not in name else None
+        found = super().find_class(module, name) if module.startswith(OF_PLANS) and "." not in name else None
         if isinstance(found, type) and found.__module__ == module and (is_dataclass(found) or issubclass(found, Model)):
             return found
         raise pickle.UnpicklingError(f"{module}.{name} is no value of a plan")
@@ -87,8 +92,10 @@ def _read(place: Path, inputs: str) -> Plan | None:
             return None
         found = Values(io.BytesIO(content)).load()
         return found if isinstance(found, Plan) else None
-    except (OSError, DoubtedFileError, pickle.UnpicklingError):  # none yet, or one to doubt: the plan is made anew
+    except (OSError, DoubtedFileError):  # none yet, or one that others can write: the plan is made anew
         return None
+    except (pickle.UnpicklingError, EOFError, ImportError, AttributeError, TypeError, ValueError, LookupError):
+        return None  # of another version of a library: the plan is made anew
 
 
 def _head(inputs: str, content: bytes) -> bytes:

@@ -40,7 +40,8 @@ from gb10.models.render.rendering import render_recipe
 
 MOST_RANKS: Final = 64
 FROM_THE_TEXT: Final = ("ngram", "ngram_gpu", "suffix")
-"""Methods that draft without a model: vLLM 0.33.0, config/speculative.py; SGLang 0.5.23, NGRAM."""
+"""Methods that draft without a model, also written as a model and as ``[ngram]``: vLLM 0.33.0, config/speculative.py;
+SGLang 0.5.23, NGRAM."""
 OUR_IMAGES: Final = "gb10/"
 PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     "--tensor-parallel-size": ("tensor_parallel",),
@@ -386,14 +387,14 @@ def _sglang_drafts(options: Options, served: str) -> Drafts | None:
     steps = whole(options, "--speculative-num-steps")
     tokens = whole(options, "--speculative-num-draft-tokens") or (steps + 1 if steps else 4)
     drafter = word(options, "--speculative-draft-model-path", "--speculative-draft-model")
-    return _drafts(tokens, method, "" if drafter == "auto" else drafter, served)
+    return _drafts(tokens, method, drafter, served)
 
 
 def _drafts(tokens: int, method: str, drafter: str, served: str) -> Drafts:
     """Drafts from the text alone, of a model of its own, or of the served model's layer, as where none is named."""
-    if method.lower() in FROM_THE_TEXT:
+    if {name.lower().strip("[]") for name in (method, drafter)} & set(FROM_THE_TEXT):
         return Drafts(tokens=tokens, own=False, size=0)
-    if drafter in ("", served):
+    if drafter in ("", "auto", served):
         return Drafts(tokens=tokens, own=True)
     sizes = known_model(drafter)
     return Drafts(tokens=tokens, own=False, model=drafter, size=sizes.total if sizes else None)

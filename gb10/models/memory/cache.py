@@ -156,7 +156,7 @@ def merge_caches(found: Iterable[Cache]) -> Cache:
         windows=tuple((each, window) for window, each in windows.items()),
         state=sum(part.state for part in parts),
         layers=tuple(layer for part in parts for layer in part.layers) if alike else (),
-        pages=tuple(page for part in parts for page in part.pages),
+        pages=tuple(page for part in parts for page in part.pages if page.size),
     )
 
 

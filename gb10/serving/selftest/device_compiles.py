@@ -120,6 +120,9 @@ def _watch(ran: list[tuple[str, set[str]]], ended: threading.Event, proc: Path) 
     """Each compiler that starts until the end, with where it belongs."""
     old = _processes(proc)
     young: dict[str, int] = {}
+    places: dict[
+        str, set[str]
+    ] = {}  # when it was new: it, or its parent, may have ended when it is known as a compiler
     counted: set[str] = set()
     over, newest, quiet = False, "", 0
     while not over:  # once more after the end: what runs then was started before
@@ -132,6 +135,8 @@ def _watch(ran: list[tuple[str, set[str]]], ended: threading.Event, proc: Path) 
             old = now
         for name in [one for one, looks in young.items() if looks < YOUNG]:
             young[name] += 1
+            if name not in places:
+                places[name] = places_of(proc, name)
             try:
                 program = (proc / name / "comm").read_text(encoding="utf-8", errors="replace").strip()
             except OSError:  # it has ended
@@ -139,7 +144,7 @@ def _watch(ran: list[tuple[str, set[str]]], ended: threading.Event, proc: Path) 
                 continue
             if program in COMPILERS and name not in counted:
                 counted.add(name)
-                ran.append((program, places_of(proc, name)))
+                ran.append((program, places[name] | places_of(proc, name)))
 
 
 def _kernels(path: Path) -> set[str]:

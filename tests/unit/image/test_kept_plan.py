@@ -77,14 +77,26 @@ class Acts:
 
 
 @pytest.mark.parametrize(
-    "damage", ["empty", "cut", "changed", "of other inputs", "no pickle", "no plan", "a pickle that acts", "huge"]
+    "damage",
+    [
+        *("empty", "cut", "changed", "of other inputs", "no pickle", "no plan", "a pickle that acts", "huge"),
+        *("ends at once", "a module that is gone", "a class that is gone", "a class with other fields"),
+    ],
 )
 def test_a_damaged_one_is_made_anew(ctx: Context, maker: Maker, damage: str) -> None:
     plan = planned(ctx, PLAIN, shown=True)
     (place,) = kept(ctx)
     whole = place.read_bytes()
     head, _, content = whole.partition(b"\n")
-    others = {"no pickle": b"{}", "no plan": pickle.dumps(plan.steps), "a pickle that acts": pickle.dumps(Acts())}
+    others = {
+        "no pickle": b"{}",
+        "no plan": pickle.dumps(plan.steps),
+        "a pickle that acts": pickle.dumps(Acts()),
+        "ends at once": b"",
+        "a module that is gone": b"cgb10.image.gone\nPlan\n.",
+        "a class that is gone": b"cgb10.image.plan.values\nGone\n.",
+        "a class with other fields": b"cgb10.image.plan.values\nPlan\n(I1\ntR.",
+    }
     place.write_bytes(
         {
             "empty": b"",
@@ -110,6 +122,7 @@ def test_a_damaged_one_is_made_anew(ctx: Context, maker: Maker, damage: str) -> 
         ("gb10.core.files", "os.system"),
         ("gb10.core.files", "Path"),
         ("gb10.errors", "UsageError"),
+        ("gb10.cli.app", "App"),
     ],
 )
 def test_a_kept_plan_names_only_values_of_ours(module: str, name: str) -> None:

@@ -92,6 +92,15 @@ def test_a_new_file_lies_beside_its_package() -> None:
     assert applied(VLLM, {f"{SITE}/vllm/a.py": OLD}, text)[f"{SITE}/vllm/b.py"] == b"new\n"
 
 
+def test_a_place_that_only_the_message_of_a_diff_names_is_none() -> None:
+    for text in (
+        b"of site-packages/csrc/a.cu\n" + diff("csrc/a.cu"),
+        diff(f"{SITE[1:]}/csrc/a.cuh") + diff("csrc/a.cu"),
+    ):
+        with pytest.raises(PatchError, match=r"fix\.diff changes csrc/a\.cu"):
+            place_diff(text, "fix.diff", VLLM, RELEASES)
+
+
 def new_file(path: str) -> bytes:
     return f"--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+new\n".encode()
 

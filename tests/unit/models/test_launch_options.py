@@ -117,6 +117,23 @@ def test_options_of_sglang(command: str, wanted: dict[str, Any]) -> None:
     assert changed("sglang", command) == wanted
 
 
+@pytest.mark.parametrize(
+    ("fields", "own", "size"),
+    [
+        ('"method":"mtp","model":"auto"', True, None),
+        ('"method":"mtp","model":"org/m"', True, None),
+        ('"model":"ngram"', False, 0),
+        ('"model":"[ngram]"', False, 0),
+        ('"method":"[ngram]"', False, 0),
+        ('"model":"a/b"', False, None),
+    ],
+)
+def test_which_model_makes_drafts(fields: str, own: bool, size: int | None) -> None:
+    drafts = launch("vllm", f'--speculative-config {{"num_speculative_tokens":2,{fields}}}').drafts
+    assert drafts
+    assert (drafts.own, drafts.size) == (own, size)
+
+
 def test_memory_in_gib_is_a_share_of_the_machine() -> None:
     found = launch("vllm", "--gpu-memory-utilization-gb 64").fraction
     assert found

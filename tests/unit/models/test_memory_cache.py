@@ -1,7 +1,10 @@
 """The cache of a token, of a window and of a state, for published configs; sizes as the engines' makers state them."""
 
+import json
+
 import pytest
 
+from gb10.core.installation import ROOT
 from gb10.errors import UsageError
 from gb10.models.memory.cache import Cache, CacheLayer, Kept, cache_of, number_size
 from gb10.models.memory.shapes.config_fields import Fields, layer_plan
@@ -184,6 +187,14 @@ def test_deepseek_v4_keeps_one_entry_for_each_ratio() -> None:
     assert found.windows == ((3 * 584.0, 128),)
     assert found.layers == ()
     assert cache({**v4, "sliding_window": 64}).windows == ((3 * 584.0, 64),)
+
+
+def test_a_layer_that_keeps_nothing_has_no_page() -> None:
+    file = ROOT / "recipes/models/configs/deepseek-ai--DeepSeek-V4.1-Flash.json"
+    v41 = json.loads(file.read_text(encoding="utf-8"))["config"]
+    assert any(page.ring for page in cache(v41).pages)
+    assert not any(page.ring for page in cache({**v41, "head_dim": 0}).pages)
+    assert all(page.size for page in cache({**v41, "head_dim": 0}).pages)
 
 
 def test_an_index_of_blocks_stands_in_sparse_layers_only() -> None:
