@@ -76,8 +76,8 @@ ONLY_FOR: Final = re.compile(
 NOT_FOR: Final = re.compile(
     (
         r"(?:unsupported|not supported|no (?:valid )?kernel|does not support|invalid|unknown|not implemented|"
-        r"cannot find).{0,60}?(?P<arch>\bsm_?1[02]\d[af]?\b|SM ?1[02]\d|capability ?:? ?12(?:\.?[01])?\b|\(12, "
-        r"?[01]\)|12\.1|\b121\b)"
+        r"cannot find).{0,60}?(?P<arch>\bsm_?1[02]\d[af]?\b|SM ?1[02]\d|capability ?:? ?12(?:\.?[01])?\b(?!\.\d)|"
+        r"\(12, ?[01]\)|(?<![\d.])12\.1(?!\d|\.\d)|\b121\b)"
         r"|(?P<arch2>\bsm_?12[01][af]?\b|SM ?12[01]|compute capability ?:? ?12\.[01]|GB10).{0,60}?(?:is not "
         r"supported|not supported|unsupported|not implemented|no kernel)"
     ),

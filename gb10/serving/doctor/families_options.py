@@ -1,7 +1,7 @@
 """The last family: options of the engine that a message is about, by their own names. Pure."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Final
 
@@ -70,11 +70,13 @@ FEATURES: Final = (
 """How messages call a feature, in words and in short, and the option of vLLM and of SGLang that is about it."""
 OF_A_KERNEL: Final = re.compile(r"\.(?:cu|cuh|cpp|cc|hpp|h):\d|Check failed")
 """A check of compiled code: its words are about tensors, not about features."""
+NUMBER: Final = r"\d{1,3}(?:,\d{3}){1,3}|\d{1,9}"
 LIMIT: Final = re.compile(
-    r"(?P<name>[a-z]\w{2,60})[ =:]{0,3}\(?(?P<now>\d{1,9})\)? (?:exceeds?|is (?:larger|greater|more|higher) than"
-    r"|must (?:not exceed|be (?:at most|less than or equal to|<=)))[^\d\n]{1,90}?\(?(?P<most>\d{1,9})\b"
+    rf"(?P<name>[a-z]\w{{2,60}})[ =:]{{0,3}}\(?(?P<now>{NUMBER})\)? (?:exceeds?|is (?:larger|greater|more|higher) than"
+    r"|must (?:not exceed|be (?:at most|less than or equal to|<=)))[^\d\n]{1,90}?"
+    rf"(?<![\w.,*/+-])(?<![*/+-] )(?P<most>{NUMBER})\b(?![.,]\d| ?%| ?[*/+] ?[\w(]| ?- ?\d| times\b)"
 )
-"""A setting with its number, and the largest that goes here."""
+"""A setting with its number, and the largest that goes here: a whole number, no part or multiple of something else."""
 EXCEPTIONS: Final = frozenset(
     (
         "ValidationError",
@@ -101,13 +103,7 @@ def options_in_the_message(case: Case) -> Verdict | None:
         return None
     drafts = "" if any("speculative" in name for name in names) else _of_drafts(case)
     given = [f"{name}{_value(case, name)}" for name in names[:5]]
-    limit = LIMIT.search(case.text)
-    most = ""
-    if limit and (option := f"--{limit['name'].replace('_', '-')}") in names:
-        most = (
-            f"Set {option} to {limit['most']} or less (now {limit['now']}, given or by default), or give what it is "
-            "counted against more room (memory for the cache: --gpu-memory-utilization; a shorter --max-model-len). "
-        )
+    most = _at_most(case, names)
     about = "" if most and len(names) == 1 else f"It is about {', '.join(given)}: change or leave out one of them."
     reason = next((line.strip() for line in case.text.splitlines() if REFUSES.search(line)), case.text[:300])
     others = "".join(
@@ -125,6 +121,21 @@ def options_in_the_message(case: Case) -> Verdict | None:
             f"out are chosen to fit.{drafts} A newer release may have lifted it.",
         ),
         evidence="the engine's own check; its options by recipes/flags",
+    )
+
+
+def _at_most(case: Case, names: Sequence[str]) -> str:
+    """What to set, where the message has an option's number and the largest that goes here."""
+    limit = LIMIT.search(case.text)
+    option = f"--{limit['name'].replace('_', '-')}" if limit else ""
+    if limit is None or option not in names:
+        return ""
+    now, most = (int(limit[part].replace(",", "")) for part in ("now", "most"))
+    if not 0 < most < now:
+        return ""
+    return (
+        f"Set {option} to {most} or less (now {now}, given or by default), or give what it is counted against more "
+        "room (memory for the cache: --gpu-memory-utilization; a shorter --max-model-len). "
     )
 
 

@@ -151,8 +151,12 @@ def no_driver_in_the_container(case: Case) -> Verdict | None:
     )
 
 
-OF_A_CHIP: Final = re.compile(r"sm_?\d{2,3}[af]?|hopper|blackwell|ampere", re.IGNORECASE)
-"""A part of a function's name that says for which GPUs it is."""
+OF_A_CHIP: Final = re.compile(
+    r"(?:(?<![A-Za-z])sm|(?<![A-Z])S[Mm])_?\d{2,3}(?!\d)(?:[af](?![a-z\d]))?"
+    r"|(?:(?<![A-Za-z])(?:hopper|blackwell|ampere)|(?<![A-Z])(?:Hopper|Blackwell|Ampere|HOPPER|BLACKWELL|AMPERE))"
+    r"(?![a-z])"
+)
+"""A word of a function's name, in snake case or camel case, that says for which GPUs it is."""
 
 
 def abi_of_another_torch(case: Case) -> Verdict | None:

@@ -29,6 +29,8 @@ DEVICE: Final = re.compile(r"\([^)]*\)")
 SHAPE: Final = 120
 MOST_UNKNOWN: Final = 12
 """Kinds of unknown errors that are shown: those that came first."""
+MOST_EACH: Final = 8
+"""Causes of one code, each told by a number or name of its own, that are shown one by one: those that came first."""
 MOST_KINDS: Final = 400
 """Kinds of lines of trouble that families look at, in each log."""
 NEAR: Final = 60
@@ -166,6 +168,7 @@ def judge_logs(
     kinds: dict[str, list[_Event]] = {}
     for event in own:
         kinds.setdefault(event.kind, []).append(event)
+    kinds = _with_few_of_a_code(kinds)
     known = [kind for kind in kinds if not kind.startswith("?")]
     unknown = list(islice((kind for kind in kinds if kind.startswith("?")), MOST_UNKNOWN))
     chosen = {*known, *unknown}
@@ -178,6 +181,35 @@ def judge_logs(
     if stages is not None:
         found += stopped_starts(scans, stages, {one.where for one in found if one.level == "error"}, live)
     return tuple(found)
+
+
+def _with_few_of_a_code(kinds: Mapping[str, list[_Event]]) -> dict[str, list[_Event]]:
+    """The kinds of events; of each code only the first causes stay apart, and the rest are one kind with its count."""
+    few: dict[str, list[_Event]] = {}
+    causes: dict[str, int] = {}
+    for kind, events in kinds.items():
+        rule = events[0].rule
+        if not isinstance(rule, Verdict) or not rule.each:
+            few[kind] = events
+            continue
+        of_code = f"{rule.code} ({rule.level})"
+        causes[of_code] = causes.get(of_code, 0) + 1
+        few.setdefault(kind if causes[of_code] <= MOST_EACH else of_code, []).extend(events)
+    for of_code, count in causes.items():
+        if count > MOST_EACH:
+            first, *others = few[of_code]
+            few[of_code] = [replace(first, rule=_rest(first.rule, count - MOST_EACH)), *others]
+    return few
+
+
+def _rest(rule: DoctorRule | Verdict | None, count: int) -> DoctorRule | Verdict | None:
+    """What is said of the causes of a code that are not shown one by one."""
+    if not isinstance(rule, Verdict):
+        return rule
+    meaning = (
+        f"And {count} more of this kind, each with another number or name; they are counted here, from this line on."
+    )
+    return replace(rule, meaning=meaning, action="Mend those that are shown first, then look at the whole log.")
 
 
 def _repeats_alone(scans: Mapping[str, Scan]) -> Iterator[Finding]:

@@ -156,9 +156,9 @@ def _say_phases(reporter: Reporter, service: Service, watched: Watched, first_an
 
 
 def _last_line(watched: Watched) -> str:
-    """The newest line of the head's log, for the progress."""
+    """The newest line of the head's log, for the progress; without secrets, before it is cut."""
     found = _lines(watched, 1)
-    return found[-1].strip()[:100] if found else ""
+    return watched.without_secrets(found[-1].strip())[:100] if found else ""
 
 
 def _lines(watched: Watched, count: int) -> list[str]:
@@ -186,13 +186,14 @@ def _check_answer(ctx: Context, service: Service, watched: Watched) -> None:
             answers, judgement = first_answer(service, ctx.env)
     except EndpointError as error:
         raise _failed(watched, f"{service.name} is healthy and does not answer; it is stopped", error.where) from error
+    why = watched.without_secrets(judgement.why)
     if judgement.verdict.bad:
         message = f"{service.name} is healthy, but its first answer is {judgement.verdict}; it is stopped"
         if judgement.verdict in (Verdict.ERROR, Verdict.CUT):  # as a server does that dies meanwhile
-            raise _failed(watched, message, judgement.why)
-        raise ServeError(message, where=judgement.why, hint=OTHER)
-    if judgement.why:
-        ctx.reporter.say(f"{service.name}: the first answer is {judgement.verdict}: {judgement.why}")
+            raise _failed(watched, message, why)
+        raise ServeError(message, where=why, hint=OTHER)
+    if why:
+        ctx.reporter.say(f"{service.name}: the first answer is {judgement.verdict}: {why}")
     if answers != service.answers:
         ctx.reporter.say(f"{service.name}: it writes no text, and answers /v1/{answers}")
         watched.service = replace(service, answers=answers)
@@ -205,5 +206,5 @@ def _failed(watched: Watched, message: str, why: str | None) -> ServeError:
         if death:
             return died(watched.name, watched.explained(death), watched.end())
         time.sleep(1)
-    cause = watched.without_secrets(cause_of(_lines(watched, LINES)) or "")
-    return ServeError(message, where="\n".join(filter(None, (why, cause))) or None, hint=OTHER)
+    where = "\n".join(filter(None, (why, cause_of(_lines(watched, LINES)))))
+    return ServeError(message, where=watched.without_secrets(where) or None, hint=OTHER)

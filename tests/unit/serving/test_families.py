@@ -17,6 +17,7 @@ from gb10.serving.doctor.families import verdict_of
 from gb10.serving.doctor.families_gpu import refused
 from gb10.serving.doctor.image_record import ImageRecord
 from gb10.serving.doctor.log_exceptions import Raised
+from gb10.serving.doctor.log_judging import MOST_EACH
 from gb10.serving.doctor.log_scan import Scanner
 from gb10.serving.doctor.rule_files import (
     is_tool_error,
@@ -826,6 +827,65 @@ def test_the_largest_number_that_a_message_allows_is_what_to_set() -> None:
     assert "leave out one of them" not in spoken(one)
 
 
+@pytest.mark.parametrize(
+    ("refused", "wanted"),
+    [
+        (
+            "max_model_len 262144 exceeds the limit of 131,072 tokens",
+            "Set --max-model-len to 131072 or less (now 262144",
+        ),
+        ("max_model_len (262,144) exceeds the limit of 131072.", "Set --max-model-len to 131072 or less (now 262144"),
+        ("max_num_seqs=512 exceeds 300 - lower it", "Set --max-num-seqs to 300 or less (now 512"),
+        ("max_num_seqs=512 must be at most the 300-slot limit", "Set --max-num-seqs to 300 or less (now 512"),
+        ("max_num_seqs=512 exceeds the limit of 300 - 1", ""),
+        ("max_num_seqs (1024) exceeds 0.5 of the blocks (512)", ""),
+        ("max_num_seqs (1024) exceeds the limit of 50% of the blocks (512)", ""),
+        ("max_num_seqs (1024) exceeds the limit of 2 * blocks (512)", ""),
+        ("max_num_seqs (1024) exceeds the slots of fp8 caches", ""),
+        ("max_num_seqs (1024) exceeds the limit of 131,0725", ""),
+        ("max_num_seqs (1024) exceeds the number of slots (0)", ""),
+        ("max_num_seqs (256) is larger than what goes here (512)", ""),
+    ],
+)
+def test_a_part_of_a_number_is_not_what_to_set(refused: str, wanted: str) -> None:
+    (one,) = found(f"ValueError: {refused}\n")
+    assert one.code == "settings-do-not-agree"
+    assert wanted in spoken(one)
+    assert ("or less (now" in spoken(one)) is bool(wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "chip"),
+    [
+        *(("wasm32_init", ""), ("prism100_gemm", ""), ("PRISM100_GEMM", ""), ("shopperHash", ""), ("gemm_sm1001", "")),
+        *(("amperemeter", ""), ("cutlass_moe_mm_sm100", "sm100"), ("sm_120a_gemm", "sm_120a"), ("fp8sm90", "sm90")),
+        *(("runSm90Gemm", "Sm90"), ("gemmSM100a", "SM100a"), ("sm100fGemm", "sm100f"), ("sm90add", "sm90")),
+        *(("isHopper", "Hopper"), ("blackwell_fmha", "blackwell"), ("hopperGemm", "hopper"), ("ON_AMPERE", "AMPERE")),
+    ],
+)
+def test_a_chip_is_a_word_of_a_function_s_name(name: str, chip: str) -> None:
+    (one,) = found(f"ImportError: /v/site-packages/vllm/_moe_C.abi3.so: undefined symbol: {name}\n")
+    assert one.code == ("built-without-a-part" if chip else "mixed-wheels")
+    assert f"kernels for {chip} were left out" in spoken(one) or not chip
+
+
+@pytest.mark.parametrize(
+    ("number", "names_it"),
+    [
+        ("12.8", False),
+        ("12.10", False),
+        ("12.1.5", False),
+        ("12", True),
+        ("12.1", True),
+        ("12.0.", True),
+        ("121", True),
+    ],
+)
+def test_another_capability_is_not_the_one_of_this_gpu(number: str, names_it: bool) -> None:
+    seen = found(f"RuntimeError: no kernel for compute capability {number}\n")
+    assert any("the message names" in spoken(one) for one in seen) is names_it
+
+
 def test_a_line_that_only_lists_a_signal_among_causes_tells_no_crash() -> None:
     log = "(raylet) A worker died or was killed. Causes: (1) SIGKILL by the OOM killer (2) a crash due to SIGSEGV.\n"
     assert [one.code for one in found(log)] != ["compiled-code-crashed"]
@@ -848,6 +908,21 @@ def test_each_xid_is_a_finding_of_its_own() -> None:
         "109",
         "141",
     ]
+
+
+def test_many_causes_of_one_code_are_a_few_findings_and_a_count() -> None:
+    numbers = [*range(200, 230), 229, 230, 46]
+    lines = [
+        f"[ 71.{at}] NVRM: Xid (PCI:000f:01:00): {number}, pid={at}\n" for at, number in enumerate(numbers, start=100)
+    ]
+    seen = found("".join(lines))
+    unknown = [one for one in seen if one.code == "gpu-event-not-known"]
+    assert [one.code for one in seen if one not in unknown] == ["gpu-hardware-fault"]
+    assert len(unknown) == MOST_EACH + 1
+    *each, rest = unknown
+    assert [f"Xid {number}" in spoken(one) for one, number in zip(each, numbers, strict=False)] == [True] * MOST_EACH
+    assert f"And {31 - MOST_EACH} more of this kind" in spoken(rest)
+    assert (rest.level, rest.line, rest.count) == ("warning", MOST_EACH + 1, 32 - MOST_EACH)
 
 
 def test_options_of_the_other_engine_are_not_offered() -> None:

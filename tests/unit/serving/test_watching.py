@@ -9,7 +9,7 @@ import requests
 
 from gb10.containers.docker_containers import ContainerState
 from gb10.errors import EngineError, Gb10Error, ServeError
-from gb10.serving.run import watching
+from gb10.serving.run import running, watching
 from gb10.serving.run.watching import (
     AWAY,
     GUARDED,
@@ -160,6 +160,19 @@ def test_a_death_shows_no_secret_of_the_log(nodes: Nodes) -> None:
     assert "ValueError: no entry with ***" in shown
     for one in (token, "the-word-of-this-hub", "Sw0rdfish77", "Tr0ub4dor"):
         assert one not in f"{shown}{found}"
+
+
+def test_a_first_request_that_fails_shows_no_secret_of_the_answer_or_the_log(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "time", SimpleNamespace(sleep=lambda _: None))
+    monkeypatch.setattr(running, "tail_of", lambda host, _, count: nodes.lines[host])
+    nodes.watched.secrets = ("the-word-of-this-hub",)
+    nodes.lines["a"] = ["ValueError: not with the-word-of-this-hub"]
+    error = running._failed(nodes.watched, "m", "401: no the-word-of-this-hub, no hf_" + "aB3dE5fG7h" * 3)
+    assert error.where == "401: no ***, no ***\nValueError: not with ***"
+    nodes.lines["a"] = [f"{'x ' * 40}the-word-of-this-hub is wrong"]
+    assert running._late(nodes.watched, 5).where == f"the last line of its log: {'x ' * 40}*** is wrong"
 
 
 def test_logs_of_all_ranks_are_kept_with_the_reason_where_there_is_none(nodes: Nodes) -> None:
