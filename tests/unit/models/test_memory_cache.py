@@ -191,7 +191,7 @@ def test_deepseek_v4_keeps_one_entry_for_each_ratio() -> None:
 
 def test_a_layer_that_keeps_nothing_has_no_page() -> None:
     file = ROOT / "recipes/models/configs/deepseek-ai--DeepSeek-V4.1-Flash.json"
-    v41 = json.loads(file.read_text(encoding="utf-8"))["config"]
+    v41 = json.loads(file.read_text(encoding="utf-8"))["config"]["text_config"]
     assert any(page.ring for page in cache(v41).pages)
     assert not any(page.ring for page in cache({**v41, "head_dim": 0}).pages)
     assert all(page.size for page in cache({**v41, "head_dim": 0}).pages)
