@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,24 @@ from gb10.serving.selftest.place import LocalPlace, run_program
 from gb10.serving.selftest.step_table import STEPS
 from tests.hang import until
 from tests.integration.openai_server import BATCH, UNSTEADY
+from tests.integration.own_store import claim, release, variables
 from tests.integration.services import called
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 SCHEMA = json.loads((ROOT / "docs/schemas/selftest-v1.schema.json").read_text(encoding="utf-8"))
 SERVER = f"{sys.executable} {ROOT}/tests/integration/openai_server.py --port {{port}} --rate 400 --only"
 HOST, USER, TOKEN, ADDRESS = "spark-7f3a", "kathrin", "hf_" + "QwErTyUiOpAsDfGhJkLzXcVbNmQwErTyUi", "192.168.177.12"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_image_of_ours() -> Iterator[None]:
+    """A store of its own: the worker's engine may hold images that other files made, and selftest takes one."""
+    store = claim(os.environ, "selftest")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables(os.environ, store).items():
+            patch.setenv(name, value)
+        yield
+    release(os.environ, store)
 
 
 def started_by_tests() -> list[str]:
