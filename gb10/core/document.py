@@ -196,7 +196,7 @@ def _parsed(text: str, model: type[BaseModel], where: str, what: str) -> BaseMod
     try:
         parsed = model.model_validate(value)
     except ValidationError as error:
-        for detail in error.errors()[:MOST]:
+        for detail in _mistakes(error, model)[:MOST]:
             at = _location(detail)
             of_key = detail["type"] == "extra_forbidden" or "[key]" in detail["loc"]
             mark = reader.keys.get(at) if of_key else None
@@ -219,8 +219,21 @@ def mistakes_of(value: object, model: type[BaseModel]) -> list[tuple[Location, s
     try:
         model.model_validate(value)
     except ValidationError as error:
-        return [(_location(one), _sentence(one, _location(one), model)) for one in error.errors()[:MOST]]
+        return [(_location(one), _sentence(one, _location(one), model)) for one in _mistakes(error, model)[:MOST]]
     return []
+
+
+def _mistakes(error: ValidationError, model: type[BaseModel]) -> list[ErrorDetails]:
+    """All of an error but keys that are missing because they were misspelled: the unknown key's sentence has both."""
+    found = error.errors()
+    unknown = [_location(one) for one in found if one["type"] == "extra_forbidden"]
+    meant = {(*at[:-1], close) for at in unknown for close in _close(at, model)}
+    return [one for one in found if one["type"] != "missing" or _location(one) not in meant]
+
+
+def _close(at: Location, model: type[BaseModel]) -> list[str]:
+    """The valid key that an unknown one is most like, if any."""
+    return difflib.get_close_matches(str(at[-1])[:LONGEST], valid_keys(model, at[:-1]), n=1, cutoff=0.5)
 
 
 def _location(detail: ErrorDetails) -> Location:
@@ -233,8 +246,7 @@ def _sentence(detail: ErrorDetails, at: Location, model: type[BaseModel]) -> str
     kind, name, context = detail["type"], _spell(at), detail.get("ctx", {})
     found = _found(detail["input"])
     if kind == "extra_forbidden":
-        key, valid = str(at[-1]), valid_keys(model, at[:-1])
-        close = difflib.get_close_matches(key[:LONGEST], valid, n=1, cutoff=0.5)
+        key, valid, close = str(at[-1]), valid_keys(model, at[:-1]), _close(at, model)
         guess = f"; did you mean '{close[0]}'?" if close else ";"
         return f"unknown key {shorten(key)}{guess} valid keys: {', '.join(valid)}"
     if kind == "missing":

@@ -214,8 +214,8 @@ def _table(budget: Budget, found: Estimate, machine: Machine) -> Iterator[str]:
     yield f"{'in use':{width}}  {budget.serving / GIB:5.1f}  of {budget.total / GIB:.1f}"
     yield f"{'while it loads':{width}}  {budget.load / GIB:5.1f}"
     if found.launch.engine in SINCE and budget.fits:
-        size = torch_bytes(budget, machine)
-        yield f"PyTorch may take {gib(size)} ({KEY}:{fraction_of(size, machine):g}), where its release has such a cap"
+        share = fraction_of(torch_bytes(budget, machine), machine)
+        yield f"PyTorch may take {gib(share * machine.total)} ({KEY}:{share:g}), where its release has such a cap"
     yield f"KV cache: {budget.tokens} tokens{requests_of(budget, found)}"
 
 
