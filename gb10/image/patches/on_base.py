@@ -79,12 +79,12 @@ def place_diff(text: bytes, name: str, on: OnBase, releases: Releases, named: st
         source = source or named
         inside = placed(path, releases.layouts[source], wheel=True) if source in releases.layouts else path
         inside = SOURCES.sub("", inside, count=1) if source is None else inside
-        path_bytes = diff.path.encode("utf-8", "surrogateescape")
-        header = rb"^(?:---|\+\+\+|rename to) \S*-packages/%b(?=\s)" % re.escape(path_bytes)
-        by_place = re.search(header, text, re.MULTILINE) is not None
         if source in releases.layouts:
             there = installed(path, releases.layouts[source])
         else:
+            path_bytes = diff.path.encode("utf-8", "surrogateescape")
+            header = rb"^(?:---|\+\+\+|rename to) \S*-packages/%b(?=\s)" % re.escape(path_bytes)
+            by_place = re.search(header, text, re.MULTILINE) is not None
             there = by_place or _imported(inside, on, new=diff.kind == "add")
         if whole is None and not there:
             if not _is_unread(path) or _is_code(path):

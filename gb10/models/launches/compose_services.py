@@ -65,7 +65,7 @@ def _service(document: SafeDocument, name: str, service: Mapping[object, object]
         became, why = _became(key, service.get(key))
         taken.append(Taken(line=line(key), written=key, became=became, why=why))
     taken += [Taken(line=line("deploy"), written=f"deploy.{key}", why=why) for key, why in _of_deploy(service)]
-    asked = [service.get(key) for key in ("deploy", "gpus", "runtime", "devices", "device_requests")]
+    asked = [service.get(key) for key in ("deploy", "runtime", "devices", "device_requests")]
     return ContainerLaunch(
         form="compose",
         name=name,
@@ -75,7 +75,7 @@ def _service(document: SafeDocument, name: str, service: Mapping[object, object]
         environment={key: value for key, value in environment.items() if value is not None},
         ports=tuple(ports),
         options={KEYS[key]: value for key, value in _named(service) if key in KEYS},
-        gpu=service.get("gpus") is not None or any("nvidia" in str(one) for one in asked if one is not None),
+        gpu=service.get("gpus") is not None or any("nvidia" in str(one) for one in asked),
         entrypoint=" ".join(entrypoint or ()),
         taken=(
             *taken,

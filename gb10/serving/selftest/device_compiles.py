@@ -120,9 +120,8 @@ def _watch(ran: list[tuple[str, set[str]]], ended: threading.Event, proc: Path) 
     """Each compiler that starts until the end, with where it belongs."""
     old = _processes(proc)
     young: dict[str, int] = {}
-    places: dict[
-        str, set[str]
-    ] = {}  # when it was new: it, or its parent, may have ended when it is known as a compiler
+    # As they were when a process was new: it, or its parent, may have ended when it is known as a compiler.
+    places = dict[str, set[str]]()
     counted: set[str] = set()
     over, newest, quiet = False, "", 0
     while not over:  # once more after the end: what runs then was started before
