@@ -47,6 +47,20 @@ def claim_of(path: str, claims: Iterable[WheelClaim]) -> WheelClaim | None:
     return next((one for one in claims if one.site == "." or path.startswith(f"{one.site}/")), None)
 
 
+def of_other_pythons(paths: Iterable[str]) -> frozenset[str]:
+    """Extension modules for another Python than the one whose packages they lie among, which has its own beside them.
+
+    Wheels bring such: vLLM 0.29's has DeepGEMM for four Pythons. Where the right one is absent, none is listed.
+    """
+    modules: dict[str, list[tuple[bool, str]]] = defaultdict(list)
+    for path in paths:
+        site, found = SITE.match(path), EXTENSION.fullmatch(path)
+        if site and found:
+            modules[found["stem"]].append((found["minor"] == site[1], path))
+    own = (same for same in modules.values() if any(right for right, _ in same))
+    return frozenset(path for same in own for right, path in same if not right)
+
+
 def _claim(site: str, distributions: Iterable[Distribution], subject: Subject) -> WheelClaim:
     tags = [tag for one in distributions for tag in one.tags]
     machines = {found[1] for tag in tags if (found := PLATFORM.search(tag))}

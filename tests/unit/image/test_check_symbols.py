@@ -6,6 +6,7 @@ from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checks.symbols import CHECK
 from gb10.image.recipe.allowances import Allowances, AllowedLibrary, AllowedSymbol
+from gb10.inside.scan.binary import Binary
 from gb10.inside.scan.linked import Absent, Elsewhere, Linked, Unresolved
 from gb10.inside.scan.scan import Scan
 from tests.unit.made_up_images import SITE, found
@@ -56,6 +57,21 @@ def test_three_symbols_are_all_named() -> None:
 
 def test_what_another_library_of_the_image_has_is_there() -> None:
     assert judged(Linked(elsewhere=(Elsewhere(path=VLLM, by="x.so", count=3),))) == []
+
+
+@pytest.mark.parametrize(("beside", "problems"), [("313", 0), ("312", 1), ("313t", 1)])
+def test_a_module_for_another_python_is_loaded_by_nobody_where_the_right_one_is_beside_it(
+    beside: str, problems: int
+) -> None:
+    other, own = (f"usr/lib/python3.13/dist-packages/deep_gemm/_C.cpython-{tag}-aarch64.so" for tag in ("310", beside))
+    linked = Linked(
+        absent=(Absent(path=other, library="libpython3.10.so.1.0"),),
+        unresolved=(Unresolved(path=other, symbol="_PyThreadState_UncheckedGet", when="call"),),
+    )
+    scan = Scan(root="image", binaries=tuple(Binary(path=path, kind="elf", size=1) for path in (other, own)))
+    assert len(CHECK.judge(Subject(scan=scan, linked=linked))) == 2 * problems
+    its_own = Linked(unresolved=(Unresolved(path=own, symbol="gone", when="load"),))
+    assert len(CHECK.judge(Subject(scan=scan, linked=its_own))) == 1
 
 
 def test_a_list_that_was_cut_is_no_proof() -> None:
