@@ -29,7 +29,7 @@ from gb10.image.lock.offered import links_of  # noqa: E402
 from gb10.image.patches.release_files import version_of  # noqa: E402
 
 FIRST: Final = {"vllm": "0.25.0", "sglang": "0.5.10"}
-BUILT: Final[Mapping[str, tuple[str, ...]]] = {"vllm": ("0.31.0", "0.29.0", "0.26.0"), "sglang": ()}
+BUILT: Final[Mapping[str, tuple[str, ...]]] = {"vllm": ("0.31.0", "0.29.0", "0.26.0"), "sglang": ("0.5.17",)}
 """Releases whose image was built from `--ref --kernels smoke` for 12.1f, and proven."""
 PAGE: Final = ROOT / "docs/build.md"
 BEGIN: Final = "<!-- made by scripts/release_table.py -->"
