@@ -338,7 +338,7 @@ def _context_problems(model: Model, launch: Launch) -> Sequence[Problem]:
         return ()
     kinds = {layer.mixer for layer in model.layers}
     keys = model.fields.kv_heads if model.fields and not kinds & {"latent", "compressed"} else 0
-    refused = kinds - {"full", "latent", "none", *(("delta", "kimi-delta", "mamba") if more == 1 else ())}
+    refused = kinds - {"full", "latent", "none", *(("delta", "kimi-delta", "mamba", "conv") if more == 1 else ())}
     texts = []
     if more == 1 and ranks % shared:
         texts.append(f"{ranks} tensor ranks do not divide into {shared}")
