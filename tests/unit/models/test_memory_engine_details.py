@@ -103,9 +103,28 @@ def test_a_page_holds_as_many_layers_as_the_rarest_kind() -> None:
     kept = replace(state, checkpoint=1)
     with_checkpoints = replace(cache, layers=(*(kept,) * 21, *(heads,) * 4))
     assert request_bytes(with_checkpoints, VLLM, 49152, 2048) == (26 + 3 * 6) * 4 * page
-    assert request_bytes(with_checkpoints, replace(VLLM, release="0.27.1"), 49152, 2048) == (26 + 2 * 6) * 4 * page
+    older = replace(VLLM, release="0.27.1", prefix_caching=True)
+    assert request_bytes(with_checkpoints, older, 49152, 2048) == (26 + 2 * 6) * 4 * page
     drafting = replace(alone, drafts=Drafts(tokens=2, own=True))
     assert request_bytes(cache, drafting, 49152, 2048) == (26 + 3 * 6) * 4 * page
+
+
+@pytest.mark.parametrize(
+    ("release", "option", "kept"),
+    [
+        ("0.27.1", "", 1),
+        ("0.27.1", "--enable-prefix-caching", 2),
+        ("0.28.0", "", 2),
+        ("0.28.0", "--no-enable-prefix-caching", 1),
+    ],
+)
+def test_a_model_with_states_caches_prefixes_by_default_since_0_28(release: str, option: str, kept: int) -> None:
+    """vllm-project/vllm#50991; a boot log of a fork of 0.20 prints enable_prefix_caching=False without the option."""
+    state = CacheLayer(kind="state", size=1 << 20)
+    command = f"vllm serve o/m {option}"
+    recipe = load_model_recipe(f"model: o/m\ncontainer: vllm/vllm-openai:v{release}\ncommand: {command}\n", "x.yaml")
+    launch = served_model(recipe, RenderRequest(), own_releases()).launch
+    assert request_bytes(Cache(state=state.size, layers=(state,)), launch, 4096, 2048) == kept << 20
 
 
 def test_a_window_keeps_the_tokens_in_flight() -> None:
@@ -288,3 +307,19 @@ def test_a_launch_has_64_ranks_at_most() -> None:
     assert launched("vllm serve openai/gpt-oss-120b -tp 8 -pp 8").ranks == Ranks(tensor=8, stages=8)
     with pytest.raises(UsageError, match="13 x 5 x 1 ranks are more than 64"):
         launched("vllm serve openai/gpt-oss-120b -tp 13 -pp 5")
+
+
+def test_a_dflash_draft_model_has_neither_embedding_nor_output_and_a_cache_of_its_own() -> None:
+    """22.16 GiB loaded with Qwen3.6-27B NVFP4 (AEON-7/vllm-ultimate-dgx-spark#9): ours are within 4 %."""
+    draft = known_model("z-lab/Qwen3.6-27B-DFlash")
+    assert draft is not None
+    layer = 5120 * (2 * 32 * 128 + 2 * 8 * 128) + 3 * 5120 * 17408
+    assert draft.total == 2 * (5 * layer + 5 * 5120 * 5120)
+    kinds = [one.mixer for one in draft.layers]
+    assert kinds == ["window"] * 4 + ["full"]
+    drafts = Drafts(tokens=7, own=False, model="z-lab/Qwen3.6-27B-DFlash", size=draft.total)
+    served = known_model("unsloth/Qwen3.8-27B-NVFP4")
+    assert served is not None
+    alone, both = (served.cache_on(replace(VLLM, drafts=one, cache_type="fp8"), 0) for one in (None, drafts))
+    assert both.token - alone.token == 2 * 8 * 128
+    assert both.windowed - alone.windowed == 4 * 2 * 8 * 128

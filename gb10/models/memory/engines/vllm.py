@@ -43,6 +43,9 @@ LATENT_BLOCK: Final = 128
 """What a page of latent heads beside states is a multiple of."""
 CLOSE: Final = 1.5
 """Kinds whose numbers of layers are closer than this share groups of the larger number."""
+HYBRID_PREFIXES: Final = Version("0.28.0")
+"""From here on models with states cache prefixes unless they are told not to (vllm-project/vllm#50991); before, only
+with --enable-prefix-caching: engine/arg_utils.py of 0.26.0 and 0.29.0."""
 CHECKPOINTS: Final = Version("0.33")
 """From here on a prefill with prefix caching keeps a third state; which release was the first was not looked at."""
 TWO_STEPS: Final = Version("0.26")
@@ -160,7 +163,7 @@ def _pages(kind: _Kind, launch: Launch, length: int, batched: int) -> int:
     """Pages of one layer for one request. Decode context parallelism divides tokens of full attention, no states."""
     layer = kind.layer
     if layer.kind == "state":
-        kept = 2 + _keeps_checkpoint(layer, launch) if launch.prefix_caching else 1
+        kept = 2 + _keeps_checkpoint(layer, launch) if _keeps_prefixes(launch) else 1
         return kept + (launch.drafts.tokens if launch.drafts else 0)
     flying = batched * _steps(launch)
     if layer.kind == "window":
@@ -178,7 +181,12 @@ def _steps(launch: Launch) -> int:
 
 
 def _keeps_checkpoint(layer: CacheLayer, launch: Launch) -> bool:
-    return bool(layer.checkpoint) and launch.prefix_caching and launch.may_be_from(CHECKPOINTS)
+    return bool(layer.checkpoint) and launch.may_be_from(CHECKPOINTS)
+
+
+def _keeps_prefixes(launch: Launch) -> bool:
+    """Whether states of prefixes are kept; by default from HYBRID_PREFIXES on."""
+    return launch.may_be_from(HYBRID_PREFIXES) if launch.prefix_caching is None else launch.prefix_caching
 
 
 FRACTION: Final = 0.92

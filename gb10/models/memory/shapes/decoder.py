@@ -14,6 +14,7 @@ from gb10.models.memory.shapes.config_fields import (
     Fields,
     Layer,
     layer_plan,
+    mapping_in,
 )
 from gb10.models.memory.shapes.layers import (
     Tensor,
@@ -81,7 +82,11 @@ def model_tensors(config: Config, model: str) -> tuple[Tensor, ...]:
 
 
 def _ends(fields: Fields) -> Iterator[Tensor]:
-    """Embedding and output."""
+    """Embedding and output. A DFlash draft model uses its target's, and reads the states of some of its layers."""
+    if "dflash_config" in fields.config:
+        read = Fields(mapping_in(fields.config, "dflash_config")).entries("target_layer_ids")
+        yield linear("fc", len(read) * fields.hidden, fields.hidden)
+        return
     yield plain("embed_tokens", fields.vocabulary, fields.hidden)
     if not fields.tied:
         yield linear("lm_head", fields.hidden, fields.vocabulary)
