@@ -222,10 +222,12 @@ def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> B
     batched = launch.batched or BATCHED
     requests = min(launch.requests or REQUESTS, batched)
     own = weight_items(model, launch, stage)
-    work = activations(model, launch, machine, batched, requests)
+    tokens = launch.drafts.tokens if launch.drafts else 0
+    work = activations(model, launch, machine, batched, requests * (1 + bool(tokens)))
+    drafted = activations(model, launch, machine, batched, requests * (1 + tokens)).size - work.size
     graphs = [machine.item("CUDA graphs", _graph_figure(model), graph_bytes(model, launch, machine, requests))]
     counts = graphs if launch.graphs and launch.may_be_from(GRAPHS_COUNTED) else []
-    late = graphs if launch.graphs and not counts else []
+    late = [*(graphs if launch.graphs and not counts else []), *_drafted(drafted)]
     inside = [*own, work, *counts, *_workspaces(model, launch, machine, batched)]
     share = _share(model, launch, machine, stage, sum(item.size for item in inside))
     outside = machine_items(machine)
@@ -333,6 +335,13 @@ def _rounding(model: Model, launch: Launch, own: Sequence[Item]) -> list[Item]:
         return []
     source = "each offloaded tensor takes a power of two of host memory (vllm-project/vllm#56410)"
     return [Item(name=ROUNDED, size=more, known="computed", source=source)]
+
+
+def _drafted(size: int) -> list[Item]:
+    """The trial at the start has two rows of logits a request, a step with drafts one for each draft, too: the rest is
+    beside the share (v1/worker/gpu_model_runner.py of 0.33.0, _dummy_sampler_run)."""
+    source = "rows that vLLM's trial at its start does not have: v1/worker/gpu_model_runner.py of 0.33.0"
+    return [Item(name="logits of drafts", size=size, known="computed", source=source)] if size > 0 else []
 
 
 def _context_problems(model: Model, launch: Launch) -> Sequence[Problem]:
