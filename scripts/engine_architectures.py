@@ -11,6 +11,7 @@ import argparse
 import ast
 import hashlib
 import json
+import re
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -31,11 +32,15 @@ POOLS: Final = (
     "_TOKEN_CLASSIFICATION_MODELS",
     "_SEQUENCE_CLASSIFICATION_MODELS",
 )
+DRAFTS: Final = ("_SPECULATIVE_DECODING_MODELS",)
 SGLANG_POOLS: Final = ("Embedding", "Reward", "Classification")
+SGLANG_DRAFTS: Final = re.compile(r"Draft|^DFlash|^Eagle3|Eagle3?$|NextN$|MTP$")
+Architectures = dict[str, set[str]]
+"""Those that generate, those that pool, and those that only draft for another model."""
 
 
-def vllm_architectures(archive: zipfile.ZipFile) -> tuple[set[str], set[str]]:
-    """Those that generate and those that pool."""
+def vllm_architectures(archive: zipfile.ZipFile) -> Architectures:
+    """By the tables of its registry."""
     tables: dict[str, set[str]] = {}
     for node in ast.parse(text_of(archive, "vllm/model_executor/models/registry.py")).body:
         target = (
@@ -52,14 +57,15 @@ def vllm_architectures(archive: zipfile.ZipFile) -> tuple[set[str], set[str]]:
         ):
             keys = (key.value for key in node.value.keys if isinstance(key, ast.Constant))
             tables[target.id] = {key for key in keys if isinstance(key, str)}
-    missing = [name for name in (*GENERATES, *POOLS) if not tables.get(name)]
+    missing = [name for name in (*GENERATES, *POOLS, *DRAFTS) if not tables.get(name)]
     if missing:
         sys.exit(f"vLLM's registry has no {', '.join(missing)}: read where it keeps its architectures now")
-    return set().union(*(tables[name] for name in GENERATES)), set().union(*(tables[name] for name in POOLS))
+    kinds = {"generates": GENERATES, "pools": POOLS, "drafts": DRAFTS}
+    return {kind: set().union(*(tables[name] for name in names)) for kind, names in kinds.items()}
 
 
-def sglang_architectures(archive: zipfile.ZipFile) -> tuple[set[str], set[str]]:
-    """Those that generate and those that pool, by the words in their names."""
+def sglang_architectures(archive: zipfile.ZipFile) -> Architectures:
+    """By the words in their names."""
     found = set[str]()
     for name in archive.namelist():
         if name.startswith("sglang/srt/models/") and name.endswith(".py"):
@@ -67,7 +73,8 @@ def sglang_architectures(archive: zipfile.ZipFile) -> tuple[set[str], set[str]]:
     if not found:
         sys.exit("no module of sglang/srt/models has an EntryClass")
     pools = {name for name in found if any(word in name for word in SGLANG_POOLS)}
-    return found - pools, pools
+    drafts = {name for name in found if SGLANG_DRAFTS.search(name)}
+    return {"generates": found - pools - drafts, "pools": pools, "drafts": drafts}
 
 
 def entry_classes(tree: ast.Module) -> Iterator[str]:
@@ -94,7 +101,7 @@ def main() -> None:
         name, version, _, _ = parse_wheel_filename(wheel.name)
         with zipfile.ZipFile(wheel) as archive:
             read = {"vllm": vllm_architectures, "sglang": sglang_architectures}[name]
-            generates, pools = read(archive)
+            found = read(archive)
         with wheel.open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         document = {
@@ -102,12 +109,11 @@ def main() -> None:
             "release": str(version),
             "wheel": wheel.name,
             "sha256": sha256,
-            "generates": sorted(generates),
-            "pools": sorted(pools),
+            **{kind: sorted(names) for kind, names in found.items()},
         }
         path = ROOT / "recipes/choose" / f"{name}-{version}.json"
         path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        print(f"{path.relative_to(ROOT)}: {len(generates)} generate, {len(pools)} pool")
+        print(f"{path.relative_to(ROOT)}: {', '.join(f'{len(names)} {kind}' for kind, names in found.items())}")
 
 
 if __name__ == "__main__":

@@ -58,6 +58,8 @@ class Spark:
     """A virtual function of the first interface, with or without an address ("")."""
     clock: str = CLOCK
     rdma: bool = True
+    neighbors: Sequence[tuple[str, str, str]] = ()
+    """Interface, address and adapter of each entry of the ARP table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +128,7 @@ def said(spark: Spark) -> str:
     lines += [("option", "iommu.passthrough=1"), *(("rdma", name) for name in RDMA if spark.rdma)]
     for net in nets_of(spark):
         lines += _net_lines(net)
-    lines += [("address", "lo", "inet6", "::1/128"), ("end", "")]
+    lines += [("address", "lo", "inet6", "::1/128"), *(("neighbor", *one) for one in spark.neighbors), ("end", "")]
     return "\n".join("\t".join(str(one) for one in line) for line in lines) + "\n"
 
 
@@ -149,6 +151,9 @@ def write_spark(root: Path, spark: Spark) -> Path:
     _write(root / "proc/sys/kernel/osrelease", KERNEL)
     _write(root / "proc/meminfo", MEMORY.rstrip())
     _write(root / "proc/cmdline", "BOOT_IMAGE=/vmlinuz ro iommu.passthrough=1 quiet")
+    arp = [f"{ip} 0x1 0x2 {mac} * {name}" for name, ip, mac in spark.neighbors]
+    gone = "10.9.9.9 0x1 0x0 00:00:00:00:00:00 * enP7s7"
+    _write(root / "proc/net/arp", "\n".join(["IP address HW type Flags HW address Mask Device", gone, *arp]))
     if spark.driver:
         _write(root / "proc/driver/nvidia/version", DRIVER.format(spark.driver))
         _write(root / "proc/driver/nvidia/gpus/000f:01:00.0/information", "Model: \t\t NVIDIA GB10\nIRQ: 5")

@@ -165,14 +165,15 @@ def engine_files(ctx: Context, engine: str, folder: Path) -> Path:
 def configs() -> dict[str, dict[str, object]]:
     """Real configs of models, and the default ones of transformers; by their names.
 
-    Ours are excerpts: where one has no architectures, it gets the class that transformers has for its type.
+    Ours are excerpts: where one has no architectures, it gets the class that transformers has for its type. Draft
+    models are left out: nobody serves them alone.
     """
     classes = inside("architectures.py")
     found = {f"o/{kind}": {"dtype": "bfloat16", **one["config"]} for kind, one in DEFAULTS.items()}
     for path in sorted((*FOLDER.glob("*.json"), *(DATA / "configs").glob("*.json"))):
         document = json.loads(path.read_text(encoding="utf-8"))
         config = document.get("config")
-        if config:
+        if config and "dflash_config" not in config:
             named = config.get("architectures") or [classes[config["model_type"]]]
             found[document["model"]] = {**config, "architectures": named}
     with lzma.open(HERE / "published-configs.jsonl.xz", "rt", encoding="utf-8") as lines:

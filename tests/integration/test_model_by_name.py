@@ -22,6 +22,8 @@ from tests.integration.test_run import store as store  # noqa: PLC0414
 
 pytestmark = pytest.mark.integration
 NOBODYS = b'{"model_type": "nobody", "architectures": ["NobodyForCausalLM"], "hidden_size": 8, "num_hidden_layers": 1}'
+DRAFT = b'{"architectures": ["DFlashDraftModel"], "model_type": "qwen3"}'
+UNREAD = b'{"architectures": ["LlamaForCausalLM"], "quantization_config": {"quant_method": "exl3"}}'
 
 
 @pytest.fixture
@@ -87,6 +89,15 @@ def test_a_folder_is_served(hub: FakeHub, engine: Engine, tmp_path: Path) -> Non
         ({"config.json": None, "model.safetensors": None, "a-Q4_K_M.gguf": b"x"}, "is no whole GGUF file"),
         ({"config.json": None, "a-Q4_K_M.gguf": b"x", "a-F16.gguf": b"x"}, "has 2 kinds of GGUF files"),
         ({"model.safetensors": None}, "has no weights in safetensors files"),
+        (
+            {"config.json": None, "adapter_config.json": b'{"base_model_name_or_path": "o/base", "r": 8}'},
+            "is an adapter of o/base, not a model",
+        ),
+        ({"config.json": None, "model_index.json": b'{"_class_name": "FluxPipeline"}'}, "of diffusers (FluxPipeline)"),
+        ({"config.json": None, "params.json": b"{}"}, "in Mistral's form"),
+        ({"config.json": None, "0_Transformer/config.json": b"{}"}, "has no config.json of its own"),
+        ({"config.json": DRAFT}, "only drafts for another model"),
+        ({"config.json": UNREAD}, "has a quantization that vllm 0.33.0 and sglang 0.5.23 cannot read: exl3"),
         ({"tokenizer_config.json": b"{"}, "is not JSON"),
         ({"config.json": NOBODYS}, "has the architecture NobodyForCausalLM"),
     ],

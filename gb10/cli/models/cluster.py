@@ -39,6 +39,8 @@ def print_survey(env: Mapping[str, str], survey: NodeSurvey) -> None:
     if survey.fabric.cables:
         print("\ncables")
         print("\n".join(f"  {cable}" for cable in survey.fabric.cables))
+    if survey.fabric.order:
+        print(f"\nranks follow the cables\n  --nodes {','.join(survey.fabric.order)}")
     _print_settings(survey)
     for remark in survey.remarks:
         print(f"\n{remark.level}: {remark.text}" + (f"\n  {remark.hint}" if remark.hint else ""))
@@ -112,7 +114,7 @@ def _print_settings(survey: NodeSurvey) -> None:
     if not any(found.values()):
         return
     common = dict(set.intersection(*(set(one.items()) for one in found.values())))
-    print("\nvariables of each container")
+    print("\nvariables of each container (sources: docs/cluster.md)")
     for name in sorted(common):
         print(f"  {name}={common[name]}")
     for host, own in found.items():

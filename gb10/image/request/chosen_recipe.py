@@ -1,7 +1,7 @@
 """A model by its name or folder becomes a model recipe: its small files are read, and a launch is chosen from them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +21,7 @@ from gb10.image.recipe.arch import parse_arch
 from gb10.image.request.kernel_choice import CONFIG, local_config, read_config
 from gb10.image.request.model_sizes import MOST_FILES, hub_model, local_gguf, local_model
 from gb10.image.request.model_sizes import SUFFIX as TENSORS
-from gb10.models.choose.choosing import Choice, ChoiceRequest, ModelFiles, choose, engine_for
+from gb10.models.choose.choosing import Choice, ChoiceRequest, ModelFiles, choose, engine_for, not_text
 from gb10.models.choose.llama_cpp import choose_gguf
 from gb10.models.memory.engines.budget import Machine
 from gb10.models.memory.figures import load_figures
@@ -34,7 +34,13 @@ if TYPE_CHECKING:
 TOKENIZER: Final = "tokenizer_config.json"
 MODULES: Final = "modules.json"
 """Of sentence-transformers: what comes after the layers."""
+ADAPTER: Final = "adapter_config.json"
+PIPELINE: Final = "model_index.json"
+MISTRAL: Final = "params.json"
+RANKS: Final = (8, 16, 32, 64, 128, 256, 320, 512)
+"""What vLLM takes as --max-lora-rank (config/lora.py)."""
 TEMPLATE: Final = "chat_template.jinja"
+OTHER_WEIGHTS: Final = (".bin", ".pt", ".pth", ".onnx", ".npz", ".nemo")
 LARGEST: Final = 32 << 20
 """Bytes of a tokenizer's config; some hold the whole vocabulary of added tokens."""
 LONGEST: Final = 1 << 20
@@ -120,7 +126,9 @@ def _of_folder(folder: Path, engine: str | None) -> ModelFiles:
     if not (folder / CONFIG).is_file():
         kinds = kinds_of(one.name for one in islice(folder.glob(f"*{SUFFIX}"), MOST_FILES))
         if not kinds:
-            raise _no_config(str(folder))
+            within = [f"{one.parent.name}/{CONFIG}" for one in islice(folder.glob(f"*/{CONFIG}"), MOST_FILES)]
+            names = [name for name in (ADAPTER, PIPELINE, MISTRAL) if (folder / name).is_file()]
+            raise _no_config(str(folder), [*names, *sorted(within)], lambda name: _json(folder / name, str(folder)))
         return _of_gguf(folder / _only_kind({one: str(folder / one) for one in kinds}, str(folder)))
     config = local_config(folder)
     engine_for(str(folder), Fields(config), engine)  # before its sizes, which are not known of what no engine has
@@ -152,11 +160,22 @@ def _of_hub(host: Host, model: str, engine: str | None) -> ModelFiles:
             raise UsageError(f"{repo}: llama.cpp takes no revision of GGUF files", hint=f"name it without @{revision}")
         return _of_gguf_repository(host, hub, head, listed, quant)
     if CONFIG not in listed:
-        raise _no_config(repo)
+
+        def read(name: str) -> Any:  # noqa: ANN401 - as its author wrote it
+            with host.store.folder("hub") as work:
+                hub.fetch(name, head, work)
+                return _json(work / name, repo)
+
+        raise _no_config(repo, sorted(listed), read)
     config = read_config(host, f"{repo}@{head}")
     engine_for(repo, Fields(config), engine)
     if not any(path.endswith(TENSORS) for path in listed):
-        raise UsageError(f"{repo} has no weights in safetensors files", hint="choose a repository that has some")
+        others = [path for path in listed if path.endswith(OTHER_WEIGHTS)]
+        raise UsageError(
+            f"{repo} has no weights in safetensors files",
+            where=f"it has {', '.join(others[:3])}" if others else None,
+            hint="choose a repository that has some",
+        )
     with host.store.folder("hub") as work:
         for name in (TOKENIZER, TEMPLATE, MODULES):
             if name in listed:
@@ -175,8 +194,39 @@ def _of_hub(host: Host, model: str, engine: str | None) -> ModelFiles:
     )
 
 
-def _no_config(model: str) -> UsageError:
-    """Why nothing can be chosen for a model without config.json."""
+def _no_config(model: str, names: Sequence[str], read: Callable[[str], Any]) -> UsageError:
+    """Why nothing can be chosen for a model without config.json, by the names of its files, and what works.
+
+    ``read`` gives the content of one of its JSON files.
+    """
+    if ADAPTER in names:
+        told = read(ADAPTER)
+        told = told if isinstance(told, dict) else {}
+        base, rank = told.get("base_model_name_or_path"), told.get("r")
+        of = base if isinstance(base, str) and base else "OWNER/MODEL"
+        enough = next((one for one in RANKS if isinstance(rank, int) and rank <= one), RANKS[-1])
+        return UsageError(
+            f"{model} is an adapter of {of[:200]}, not a model",
+            hint=f"start that model with it: ./build.py run {of[:200]} -- --enable-lora --max-lora-rank {enough} "
+            f"--lora-modules adapter={model}",
+        )
+    if PIPELINE in names:
+        told = read(PIPELINE)
+        kind = told.get("_class_name") if isinstance(told, dict) else None
+        return not_text(f"{model} is a pipeline of diffusers ({str(kind)[:80]})")
+    if MISTRAL in names:
+        return UsageError(
+            f"{model} has its config in Mistral's form ({MISTRAL}) alone, which gb10 does not read",
+            hint="take a repository of the model with config.json; or write a recipe with vllm serve MODEL "
+            "--tokenizer-mode mistral --config-format mistral --load-format mistral",
+        )
+    within = [name.removesuffix(f"/{CONFIG}") for name in names if name.endswith(f"/{CONFIG}")]
+    if within:
+        return UsageError(
+            f"{model} has no {CONFIG} of its own",
+            where="one is in: " + ", ".join(within[:8]),
+            hint="name the folder of the model, downloaded where it is on the Hub: ./build.py run /FOLDER/" + within[0],
+        )
     return UsageError(f"{model} has no {CONFIG}", hint="name a model's folder, or OWNER/NAME of a model on the Hub")
 
 

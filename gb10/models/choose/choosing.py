@@ -14,7 +14,7 @@ from gb10.models.memory.estimating import NEARLY_FULL, OF_NODES, Estimate, estim
 from gb10.models.memory.gguf import GgufFile
 from gb10.models.memory.launch import Drafts, Engine, Launch
 from gb10.models.memory.model import ENCODERS, Model, model_of
-from gb10.models.memory.shapes.config_fields import Fields
+from gb10.models.memory.shapes.config_fields import Fields, mapping_in, word_in
 from gb10.models.memory.shapes.decoder import FAMILIES
 from gb10.models.memory.weights.weight import Ranks
 
@@ -175,24 +175,47 @@ def engine_for(name: str, fields: Fields, asked: str | None) -> tuple[Served, Re
     """
     named = _architecture(fields)
     if not named:
-        kind = f" (model type '{fields.kind[:80]}')" if fields.kind else ""
+        raise _without_architecture(name, fields)
+    known = [served_by(engine) for engine in ENGINES]
+    releases = " nor ".join(f"{one.engine} {one.release}" for one in known)
+    if any(named in one.drafts for one in known):
         raise UsageError(
-            f"the config of {name}{kind} names no architecture, so no engine can be chosen",
-            hint="add `architectures` to its config.json, as the model's first publisher has it: without it vLLM takes "
-            "a class that writes no text",
+            f"{name} only drafts for another model ({named})",
+            hint="start that model with it: ./build.py run OWNER/MODEL -- --speculative-config "
+            f'\'{{"method": …, "model": "{name}", "num_speculative_tokens": …}}\', by vLLM',
         )
-    able = [served for served in map(served_by, ENGINES) if served.has(named)]
-    if not able:
-        releases = " nor ".join(f"{one.engine} {one.release}" for one in map(served_by, ENGINES))
+    by_architecture = [one for one in known if one.has(named)]
+    if not by_architecture:
+        writes = named.endswith(("ForCausalLM", "ForConditionalGeneration"))
+        own = ". Or vLLM runs transformers' own code for it: --model-impl transformers in a recipe of yours"
         raise UsageError(
             f"neither {releases} has the architecture {named}",
-            hint="a newer release may: ./build.py recipe add finds what others serve it with; run FILE --image REF. Or "
-            "vLLM runs transformers' own code for it: --model-impl transformers in a recipe of yours",
+            hint="a newer release may: ./build.py recipe add finds what others serve it with; run FILE --image REF"
+            + (own if writes else ""),
+        )
+    if fields.flag("is_encoder_decoder") or {"encoder_layers", "decoder_layers"} <= fields.text.keys():
+        raise UsageError(
+            f"{name} has an encoder beside its decoder ({fields.kind[:80]}), whose cache is not computed",
+            hint=f"a recipe of yours serves it by {by_architecture[0].engine}: ./build.py run FILE --memory GIB",
+        )
+    method = quantization_of(fields)
+    able = [one for one in by_architecture if method == "" or method in one.quantizations]
+    if not able:
+        having = " and ".join(f"{one.engine} {one.release}" for one in by_architecture)
+        raise UsageError(
+            f"{name} has a quantization that {having} cannot read: {method or 'one without a name, as MLX writes'}",
+            hint="choose files of this model in FP8, NVFP4, AWQ or GPTQ, or whole ones; or an image that reads these, "
+            "in a recipe of yours: ./build.py run FILE --image REF",
         )
     chosen = next((one for one in able if one.engine == (asked or able[0].engine)), None)
     if chosen is None:
-        raise UsageError(f"{asked} has no architecture {named}", hint=f"{able[0].engine} {able[0].release} has it")
+        lacking = (
+            f"quantization {method}" if asked in {one.engine for one in by_architecture} else f"architecture {named}"
+        )
+        raise UsageError(f"{asked} has no {lacking}", hint=f"{able[0].engine} {able[0].release} has it")
     others = "both engines have it" if len(able) > 1 else f"only {able[0].engine} has it"
+    if len(able) < len(by_architecture):
+        others = f"only {able[0].engine} reads its quantization {method}"
     registered = f"its registry has {named}"
     if named not in chosen.generates | chosen.pools:
         registered = f"it makes a model that pools of the one that writes ({named})"
@@ -200,6 +223,42 @@ def engine_for(name: str, fields: Fields, asked: str | None) -> tuple[Served, Re
     return chosen, Reason(what="engine", value=f"{chosen.engine} {chosen.release}", why=why)
 
 
+def _without_architecture(name: str, fields: Fields) -> UsageError:
+    """A config that names no class: of a part of a pipeline for pictures, or incomplete."""
+    part = fields.config.get("_class_name")
+    if isinstance(part, str):
+        return not_text(f"{name} is one part of a pipeline of diffusers ({part[:80]})")
+    kind = f" (model type '{fields.kind[:80]}')" if fields.kind else ""
+    return UsageError(
+        f"the config of {name}{kind} names no architecture, so no engine can be chosen",
+        hint="add `architectures` to its config.json, as the model's first publisher has it: without it vLLM takes "
+        "a class that writes no text",
+    )
+
+
+def not_text(what: str) -> UsageError:
+    """The error for a model that makes pictures, sound or video."""
+    return UsageError(
+        f"{what}, which makes no text",
+        hint="diffusers runs it, or SGLang's server for pictures (sglang[diffusion]); our images have neither",
+    )
+
+
+def quantization_of(fields: Fields) -> str | None:
+    """The method of a config's quantization, as engines read it; empty without one, None for one without a method.
+
+    ModelOpt names an algorithm or itself in place of a method, and vLLM takes either (model_arch_config_convertor.py).
+    MLX writes ``quantization`` with bits and the size of a group alone.
+    """
+    places = (fields.config, fields.text)
+    found = next((one for place in places for name in QUANTIZED_BY if (one := mapping_in(place, name))), {})
+    method = word_in(found, "quant_method").lower().replace("compressed_tensors", "compressed-tensors")
+    if method or not found:
+        return method
+    return "modelopt" if found.keys() & {"quant_algo", "producer", "quantization"} else None
+
+
+QUANTIZED_BY: Final = ("quantization_config", "compression_config", "quantization")
 SMALLER: Final[Mapping[str, Mapping[str, object]]] = {
     "FP8 in blocks": {"quant_algo": "FP8_PB_WO"},
     "FP8 by channels": {"quant_algo": "FP8_PER_CHANNEL_PER_TOKEN"},
@@ -463,7 +522,7 @@ def _left_alone(files: ModelFiles, launch: Launch) -> Iterator[Reason]:
 def _where(files: ModelFiles) -> str:
     if not files.name.startswith("/"):
         return ", downloaded if they are not there yet"
-    return " in its folder" if files.there else " by its config: its folder has none"
+    return " in its folder" if files.there else " by its config: its folder has none in safetensors files"
 
 
 def lines(choice: Choice) -> Sequence[str]:

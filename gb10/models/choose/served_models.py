@@ -12,6 +12,7 @@ from pydantic import Field, StringConstraints
 from gb10.core.document import parse_document
 from gb10.core.fields import Model, Name
 from gb10.core.installation import ROOT
+from gb10.models.lint.engine_words import known_words
 
 FOLDER: Final = ROOT / "recipes/choose"
 FORMATS: Final = "recipes/choose/formats.yaml"
@@ -19,17 +20,26 @@ CONVERTED: Final = re.compile(
     r"(\w+?)(?:ForSequenceClassification|ForTokenClassification|EmbeddingModel|RewardModel|Model)"
 )
 """Architectures that vLLM takes for a model that writes, and pools (config/model.py, _SUFFIX_TO_DEFAULTS)."""
+METHODS: Final[Mapping[str, frozenset[str]]] = {
+    "vllm": frozenset({"auto-round", "gpt_oss_mxfp4"}),
+    "sglang": frozenset(),
+}
+"""Values of ``quant_method`` that no option has: vLLM's class of INC takes them (quantization/inc/inc.py)."""
 Mark = Annotated[str, StringConstraints(min_length=1, max_length=60)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Served:
-    """The architectures of ``config.json`` that a release serves: those that generate, and those that pool."""
+    """What a release serves: the architectures of ``config.json``, and the quantizations."""
 
     engine: str
     release: str
     generates: frozenset[str]
     pools: frozenset[str]
+    drafts: frozenset[str]
+    """Those that only draft for another model."""
+    quantizations: frozenset[str]
+    """The values of ``quant_method`` that it reads."""
 
     def has(self, architecture: str) -> bool:
         """Whether it serves an architecture; vLLM also makes models that pool of those that write."""
@@ -44,11 +54,14 @@ def served_by(engine: str) -> Served:
     """What the newest known release of an engine serves; made of its wheel by scripts/engine_architectures.py."""
     path = max(FOLDER.glob(f"{engine}-*.json"))
     found = json.loads(path.read_text(encoding="utf-8"))
+    words = known_words(engine, found["release"])
     return Served(
         engine=engine,
         release=found["release"],
         generates=frozenset(found["generates"]),
         pools=frozenset(found["pools"]),
+        drafts=frozenset(found["drafts"]),
+        quantizations=frozenset(words.options["--quantization"] or ()) | METHODS[engine] if words else frozenset(),
     )
 
 

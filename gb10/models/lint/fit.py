@@ -218,7 +218,7 @@ def _vllm(options: Options, release: str, environment: Mapping[str, str], *, own
         loader=word(options, "--load-format"),
         loader_limit=_extra(options).get("memory_limit"),
         mapped=word(options, "--safetensors-load-strategy") != "eager",
-        prefix_caching="--no-enable-prefix-caching" not in options,
+        prefix_caching=_switch(options, "enable-prefix-caching"),
         scheduled_ahead="--no-async-scheduling" not in options,
         block=whole(options, "--block-size"),
         experts=word(options, "--moe-backend"),
@@ -228,6 +228,12 @@ def _vllm(options: Options, release: str, environment: Mapping[str, str], *, own
         pictures=not (limits.get("image") == 0 and limits.get("video", 0) == 0),
         own_image=own_image,
     )
+
+
+def _switch(options: Options, name: str) -> bool | None:
+    """``--NAME`` or ``--no-NAME``; None where neither is there."""
+    off = f"--no-{name}" in options
+    return not off if off or f"--{name}" in options else None
 
 
 PER_RANK: Final = "cpu_bytes_to_use_per_rank"

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from gb10.errors import UsageError
 from gb10.models.memory.shapes.config_fields import Fields, Layer
-from gb10.models.memory.shapes.layers import head_sizes, kimi_sizes, mamba_sizes, ratio_of
+from gb10.models.memory.shapes.layers import conv_sizes, head_sizes, kimi_sizes, mamba_sizes, ratio_of
 
 NUMBER: Final[Mapping[str, float]] = {
     **dict.fromkeys(("bfloat16", "float16", "bf16", "fp16", "half"), 2.0),
@@ -170,7 +170,7 @@ def _layer(fields: Fields, layer: Layer, tensor: int, kept: Kept) -> Cache:
         return Cache(token=each, layers=(CacheLayer(kind="full", size=each, latent=True),))
     if layer.mixer == "compressed":
         return _compressed(fields, layer, kept.number)
-    if layer.mixer in ("delta", "kimi-delta", "mamba"):
+    if layer.mixer in ("delta", "kimi-delta", "mamba", "conv"):
         state, step = _state(fields, layer, tensor, kept.state)
         # Mamba 2 keeps a state at any token; FlashInfer's prefill of delta networks, for heads of 128, at each 64th.
         by_64 = layer.mixer == "delta" and fields.number("linear_key_head_dim") == 128
@@ -282,6 +282,8 @@ def _state(fields: Fields, layer: Layer, tensor: int, width: int | None) -> tupl
     elif layer.mixer == "kimi-delta":
         _, heads, size, kernel = kimi_sizes(fields)
         mixed, state = 3 * heads * size, heads * size * size
+    elif layer.mixer == "conv":
+        (mixed, kernel), state = conv_sizes(fields), 0
     else:
         heads, size, groups, each, kernel = mamba_sizes(fields)
         mixed, state = heads * size + 2 * groups * each, heads * size * each

@@ -15,7 +15,8 @@ GIB: Final = 1 << 30
 Known = Literal["computed", "measured", "published", "assumed"]
 """``computed`` from a config or a file's headers, ``measured`` on a GB10, ``published`` by somebody, or ``assumed``."""
 NAMES: Final = (
-    *("total", "system", "system_least", "reserve", "processes", "torch_reserve", "activation_bytes", "logit_bytes"),
+    *("total", "system", "system_least", "reserve", "processes", "torch_reserve", "activation_bytes"),
+    *("activation_delta", "logit_bytes"),
     *("vllm_share", "vllm_encoder_mib", "vllm_drafts", "vllm_network", "vllm_indexer_mib"),
     *("vllm_graph_mib", "vllm_graph_dense_mib", "vllm_graph_mamba_mib", "vllm_graph_sum_mib", "vllm_loader_left"),
     *("sglang_graphs", "sglang_mamba_share", "sglang_window_share"),

@@ -64,7 +64,8 @@ class Launch:
     """Bytes that a streaming loader may hold; files that are read at a time for others."""
     mapped: bool = True
     """Files are mapped, not read whole."""
-    prefix_caching: bool = True
+    prefix_caching: bool | None = None
+    """None where no option says it: the engine decides by the model."""
     scheduled_ahead: bool = True
     """vLLM: the next step is scheduled while one runs."""
     block: int | None = None

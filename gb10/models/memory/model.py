@@ -196,7 +196,7 @@ def with_sizes(
         source=source,
         fields=fields if layers else None,
         layers=layers,
-        scheme=read_scheme(config) if layers and config is not None else None,
+        scheme=read_scheme(config, weights_read=True) if layers and config is not None else None,
         kind=fields.kind if fields is not None and not known else "",
         largest_file=largest_file,
         table=sum(one.size for one in weights if one.part == "table"),

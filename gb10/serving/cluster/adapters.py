@@ -1,7 +1,7 @@
 """The ports of a machine's ConnectX adapters: each is two PCIe functions, two interfaces and two RDMA devices. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Final, Literal
@@ -64,25 +64,90 @@ def _joined(hosts: Mapping[str, NodeFacts], fabric: Fabric) -> Iterator[Remark]:
         text = "no network joins all nodes: their IPv4 addresses have no network in common"
         yield Remark(level="error", text=text, hint="connect them to one network; ip -4 address shows their addresses")
     if fabric.kind == "gaps":
-        pairs = ", ".join(f"{one} and {other}" for one, other in fabric.gaps)
-        lacking = missing_cables(
-            tuple(hosts), fabric.cables, {host: tuple(ports_of(one)) for host, one in hosts.items()}
-        )
-        shape = "a triangle" if len(hosts) == TRIANGLE else "a ring"
-        plug = f"for {shape} plug: {'; '.join(map(str, lacking))}" if lacking else "a switch joins them all"
-        text = f"no RoCE between {pairs}: NCCL uses the slow network for all ({COST})"
-        yield Remark(level="warning", text=text, hint=f"{plug}; each cable gets a network of its own: docs/cluster.md")
+        text = f"no RoCE between {_pairs(fabric.gaps)}: NCCL uses the slow network for all ({COST})"
+        yield Remark(level="warning", text=text, hint=_whole(hosts, fabric))
     if fabric.kind == "ring":
         if not follows(tuple(hosts), fabric.order):
             text = "the order of the nodes does not follow the cables of their ring, so neighbours in NCCL have no way"
             yield Remark(level="error", text=text, hint=f"name them so: --nodes {','.join(fabric.order)}")
-        pairs = ", ".join(f"{one} and {other}" for one, other in fabric.gaps)
-        text = f"a ring: no way between {pairs}. NCCL's rings work; all-to-all (expert parallelism) and stages do not"
+        works = "NCCL's rings work; all-to-all (expert parallelism) and stages do not"
+        text = f"a ring: no way between {_pairs(fabric.gaps)}. {works}"
         yield Remark(level="note", text=text, hint="which NCCL does what in a ring: docs/cluster.md")
+    yield from _crossed(hosts, fabric)
     idle = [host for host, facts in hosts.items() if any(hca.active and hca.ethernet for hca in facts.hcas)]
     if fabric.kind in ("lan", "none") and idle and len(hosts) > 1:
         text = f"the ConnectX ports of {', '.join(idle)} are up and join no nodes: {WORDS[fabric.kind]}"
         yield Remark(level="warning", text=text, hint=ADDRESS)
+
+
+MOST_PAIRS: Final = 3
+
+
+def _pairs(gaps: Sequence[tuple[str, str]]) -> str:
+    """The first pairs, and how many more."""
+    found = [f"{one} and {other}" for one, other in gaps[:MOST_PAIRS]]
+    more = len(gaps) - len(found)
+    return ", ".join([*found, *([f"{more} more pairs"] if more else [])])
+
+
+def _whole(hosts: Mapping[str, NodeFacts], fabric: Fabric) -> str:
+    """What makes the network whole: cables to plug, or addresses where both ports have a link already."""
+    ports = {host: ports_of(facts) for host, facts in hosts.items()}
+    lacking = missing_cables(tuple(hosts), fabric.cables, {host: tuple(one) for host, one in ports.items()})
+    if not lacking:
+        return "a switch joins them all; each of its networks has an address of every node: docs/cluster.md"
+    linked = [one for one in lacking if all(_addresses(ports[host][port]) for host, port in one.ends)]
+    shape = "a triangle" if len(hosts) == TRIANGLE else "a ring"
+    plugs = "; ".join(str(one) for one in lacking if one not in linked)
+    ways = [f"for {shape} plug: {plugs}; each cable gets a network of its own"] if plugs else []
+    ways += [
+        f"if a cable is in {one}, give its ends one network: they have "
+        + " and ".join(f"{_addresses(ports[host][port])} ({host})" for host, port in one.ends)
+        for one in linked
+    ]
+    return f"{'; '.join(ways)}: docs/cluster.md"
+
+
+def _addresses(halves: Sequence["Half"]) -> str:
+    """The addresses of a port with a link; empty without either."""
+    return ", ".join(str(one) for half in halves if half.netdev.carrier for one in half.netdev.addresses)
+
+
+def _crossed(hosts: Mapping[str, NodeFacts], fabric: Fabric) -> Iterator[Remark]:
+    """Cables that lead to another port than their addresses say, by the adapters that answered there.
+
+    Linux answers for each of its addresses at any port (arp_ignore 0), so IP gets through, and RoCE does not.
+    """
+    names = {
+        host: {half.netdev.name: port for port, one in ports_of(facts).items() for half in one}
+        for host, facts in hosts.items()
+    }
+    macs = {
+        dev.mac: (host, names[host][dev.name])
+        for host, facts in hosts.items()
+        for dev in facts.netdevs.values()
+        if dev.mac and dev.name in names[host]
+    }
+    owners = {
+        rail.address.ip: (host, names[host].get(rail.netdev.name))
+        for host, rails in fabric.rails.items()
+        for rail in rails
+    }
+    cabled = {frozenset(cable.ends) for cable in fabric.cables}
+    found = dict.fromkeys(
+        f"{host} {names[host][one.netdev]} leads to {' '.join(there)}, not {wanted[1]}"
+        for host, facts in hosts.items()
+        for one in facts.neighbors
+        if one.netdev in names[host] and (wanted := owners.get(one.address)) and (there := macs.get(one.mac))
+        if there != wanted and there[0] == wanted[0] and frozenset(((host, names[host][one.netdev]), wanted)) in cabled
+    )
+    if found:
+        yield Remark(
+            level="warning",
+            text=f"cables are in other ports than their addresses say, and RoCE fails there: {'; '.join(found)}",
+            hint="swap the two cables of that node, or the addresses of its two ports by netplan. The nodes' ARP "
+            "tables show it; old entries go by: ip neigh flush all",
+        )
 
 
 def _clocks(readings: Mapping[str, Reading]) -> Iterator[Remark]:
@@ -187,7 +252,11 @@ def pair_remarks(fabric: Fabric) -> Iterator[Remark]:
             text = f"the interfaces of {network} have different MTUs: {listed}"
             yield Remark(level="warning", text=text, hint=f"mtu: {JUMBO} in netplan, on every node and the switch")
     counts = {host: len(rails) for host, rails in fabric.rails.items()}
-    if len(set(counts.values())) > 1:
+    if len(set(counts.values())) > 1 and fabric.kind != "gaps":  # there a cable is missing, and that is said
         listed = ", ".join(f"{host} {count}" for host, count in counts.items())
         text = f"the nodes use different numbers of RDMA devices: {listed}"
-        yield Remark(level="warning", text=text, hint=ADDRESS)
+        yield Remark(
+            level="warning",
+            text=text,
+            hint="each half of a port that leads to a node needs an IPv4 address: docs/cluster.md",
+        )

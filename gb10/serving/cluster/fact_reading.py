@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ipaddress import IPv4Interface, IPv6Address
 from typing import Final, TypeVar
 
-from gb10.serving.cluster.node_facts import Disk, Gid, Hca, Memory, Netdev, NodeFacts, Pcie
+from gb10.serving.cluster.node_facts import Disk, Gid, Hca, Memory, Neighbor, Netdev, NodeFacts, Pcie
 
 T = TypeVar("T")
 Row = Sequence[str]
@@ -83,6 +83,7 @@ def read_facts(text: str) -> NodeFacts | None:
         netdevs={netdev.name: netdev for netdev in each(rows, "net", 10, lambda row: _netdev(row, rows))},
         pcie={link.pci: link for link in each(rows, "pcie", 6, _pcie)},
         hcas=each(rows, "hca", 7, lambda row: _hca(row, rows)),
+        neighbors=each(rows, "neighbor", 3, _neighbor),
     )
 
 
@@ -142,6 +143,13 @@ def _addresses(netdev: str, rows: Rows) -> tuple[IPv4Interface, ...]:
     texts = (row[2] for row in rows.get("address", ()) if len(row) == 3 and row[:2] == [netdev, "inet"])
     found = (_address(text) for text in texts)
     return tuple(one for one in found if one is not None and not one.is_loopback)
+
+
+def _neighbor(row: Row) -> Neighbor | None:
+    name, address, mac = row
+    found = _address(address)
+    known = name_in(name) is not None and MAC.fullmatch(mac) is not None and found is not None
+    return Neighbor(netdev=name, address=found.ip, mac=mac) if known and found else None
 
 
 def _pcie(row: Row) -> Pcie | None:

@@ -49,6 +49,15 @@ class Netdev:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Neighbor:
+    """An adapter (``mac``) that answered for an address, at the other end of an interface: the kernel's ARP table."""
+
+    netdev: str
+    address: IPv4Address
+    mac: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Pcie:
     """The PCIe link of a function: gigatransfers a second and lanes, now and at most."""
 
@@ -113,6 +122,7 @@ class NodeFacts:
     netdevs: Mapping[str, Netdev] = field(default_factory=dict)
     pcie: Mapping[str, Pcie] = field(default_factory=dict)
     hcas: tuple[Hca, ...] = ()
+    neighbors: tuple[Neighbor, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -74,6 +74,11 @@ done
 ip -o addr show 2>/dev/null | while read -r _ name family address _; do
   say address "$name" "$family" "$address"
 done
+if [ -r "$root/proc/net/arp" ]; then
+  while read -r address _ flags mac _ name; do
+    case $flags in 0x2 | 0x6) say neighbor "$name" "$address" "$mac" ;; esac
+  done <"$root/proc/net/arp"
+fi
 
 for hca in "$sys"/infiniband/*; do
   for port in "$hca"/ports/*; do

@@ -20,6 +20,7 @@ Stage = Literal[
     "import", "platform", "config", "connect", "download", "load", "compile", "profile", "capture", "warm-up",
     "ready", "serving",
 ]  # fmt: skip
+EngineName = Literal["vllm", "sglang", "trtllm", "llamacpp"]
 DONE: Final = STAGES.index("ready")
 RANKS: Final = 64
 """Ranks of a log that are told apart."""
@@ -34,13 +35,20 @@ class StageText(Model):
     usual: str
     look: str
     shorten: str = ""
+    by: dict[EngineName, str] = Field(default_factory=dict)
+    """What else does so for one engine."""
+
+    def shortened_by(self, engine: str | None) -> str:
+        """What makes the stage shorter for an engine; empty where nothing is known."""
+        own = next((text for name, text in self.by.items() if name == engine), "")
+        return "; ".join(filter(None, (self.shorten, own)))
 
 
 class StageMark(Model):
     """Texts of lines that begin a stage. A mark that ``starts`` begins a new start of the server."""
 
     stage: Stage
-    engine: Literal["vllm", "sglang", "trtllm", "llamacpp"] | None = None
+    engine: EngineName | None = None
     starts: bool = False
     has: tuple[str, ...] = Field(min_length=1)
 

@@ -31,6 +31,8 @@ class StartPhases(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     phases: dict[Stage, Annotated[float, Field(ge=0, le=1e7)]]
+    engine: str | None = None
+    """Whose log it is; None in what an older gb10 kept."""
     first_answer: Annotated[float, Field(ge=0, le=1e7)] | None = None
     """Seconds of the first request, from its start to its last token."""
 
@@ -50,9 +52,10 @@ class StartPhases(BaseModel):
         """What shortens the longest phase; None where all are short, or nothing is known."""
         name = max(self.phases, key=lambda one: self.phases[one], default=None)
         text = stages.stage.get(name) if name is not None else None
-        if name is None or text is None or not text.shorten or self.phases[name] < LONG_S:
+        way = text.shortened_by(self.engine) if text else ""
+        if name is None or not way or self.phases[name] < LONG_S:
             return None
-        return f"the longest phase is {name}: {text.shorten}"
+        return f"the longest phase is {name}: {way}"
 
     @property
     def document(self) -> dict[str, object]:
@@ -86,7 +89,7 @@ class StartPhases(BaseModel):
             phases[stage] = round(phases.get(stage, 0.0) + max(0.0, (now - since).total_seconds()), 1)
             stage, since = found.stage, now
             if STAGES.index(stage) >= DONE:
-                return cls(phases=phases)
+                return cls(phases=phases, engine=engine)
         return None
 
 

@@ -23,7 +23,9 @@ from gb10.models.choose.choosing import (
     ModelFiles,
     Purpose,
     choose,
+    engine_for,
     lines,
+    quantization_of,
 )
 from gb10.models.choose.served_models import format_of, load_formats, reasoning_of, served_by
 from gb10.models.choose.writing import recipe_name, recipe_text
@@ -283,6 +285,80 @@ def test_an_encoder_fits_with_either_engine() -> None:
 )
 def test_a_context_is_never_negative(changed: dict[str, object], limit: int | None, longest: int) -> None:
     assert encoder(limit, **changed).longest == longest
+
+
+LLAMA: Mapping[str, Any] = {"architectures": ["LlamaForCausalLM"], "model_type": "llama"}
+QUANTIZED = "o/m has a quantization that vllm 0.33.0 and sglang 0.5.23 cannot read: "
+
+
+@pytest.mark.parametrize(
+    ("config", "said", "hint"),
+    [
+        ({**LLAMA, "quantization_config": {"quant_method": "exl3"}}, f"{QUANTIZED}exl3", "files of this model in FP8"),
+        ({**LLAMA, "text_config": {"quantization_config": {"quant_method": "HQQ"}}}, f"{QUANTIZED}hqq", "--image REF"),
+        ({**LLAMA, "quantization": {"bits": 4, "group_size": 64}}, f"{QUANTIZED}one without a name", "files of this"),
+        ({"architectures": ["DFlashDraftModel"]}, "o/m only drafts for another model", '"model": "o/m"'),
+        ({"architectures": ["LlamaForCausalLMEagle3"]}, "o/m only drafts for another model", "--speculative-config"),
+        ({"architectures": ["Qwen3NextForCausalLMMTP"]}, "o/m only drafts for another model", "run OWNER/MODEL"),
+        (
+            {"_class_name": "QwenImageTransformer2DModel"},
+            "o/m is one part of a pipeline of diffusers",
+            "diffusers runs",
+        ),
+        (
+            {"architectures": ["WhisperForConditionalGeneration"], "is_encoder_decoder": True, "model_type": "whisper"},
+            r"o/m has an encoder beside its decoder \(whisper\)",
+            "by vllm: ./build.py run FILE --memory GIB",
+        ),
+        ({"architectures": ["ViTForImageClassification"]}, "has the architecture ViT", "--image REF"),
+        ({"architectures": ["NewForCausalLM"]}, "has the architecture New", "--model-impl transformers"),
+    ],
+)
+def test_what_no_engine_serves_is_refused_with_what_works(config: dict[str, Any], said: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=said) as caught:
+        engine_for("o/m", Fields(config), None)
+    assert hint in (caught.value.hint or "")
+    assert ("transformers" in (caught.value.hint or "")) == ("New" in said)
+
+
+@pytest.mark.parametrize(
+    ("section", "method"),
+    [
+        ({}, ""),
+        ({"quantization_config": {"quant_method": "compressed_tensors"}}, "compressed-tensors"),
+        ({"quantization_config": {"quant_algo": "NVFP4"}}, "modelopt"),
+        (
+            {"quantization_config": {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8"}}},
+            "modelopt",
+        ),
+        ({"quantization_config": {"bits": 4, "group_size": 64}}, None),
+    ],
+)
+def test_the_method_of_a_quantization(section: dict[str, Any], method: str | None) -> None:
+    assert quantization_of(Fields({**LLAMA, **section})) == method
+    if method is not None:
+        assert engine_for("o/m", Fields({**LLAMA, **section}), None)[0].engine == "vllm"
+
+
+def test_a_quantization_that_one_engine_reads_chooses_it() -> None:
+    fields = Fields({**LLAMA, "quantization_config": {"quant_method": "bitsandbytes"}})
+    served, why = engine_for("o/m", fields, None)
+    assert (served.engine, why.why) == (
+        "sglang",
+        "its registry has LlamaForCausalLM; only sglang reads its quantization bitsandbytes",
+    )
+    with pytest.raises(UsageError, match="vllm has no quantization bitsandbytes"):
+        engine_for("o/m", fields, "vllm")
+
+
+def test_weights_that_were_read_need_no_known_quantization() -> None:
+    config = {**known_config("Qwen/Qwen3-0.6B"), "quantization_config": {"quant_method": "bitsandbytes"}}
+    with pytest.raises(UsageError, match="'bitsandbytes' is not known"):
+        model_of(config, "o/m", "its config")
+    read = with_sizes(config, [("model.layers.0.mlp.up_proj.weight", 1 << 20)], "o/m", "headers")
+    plain = with_sizes(known_config("Qwen/Qwen3-0.6B"), [("model.layers.0.mlp.up_proj.weight", 1 << 20)], "o/m", "h")
+    assert (read.total, read.scheme and read.scheme.width) == (1 << 20, 2)
+    assert read.layers == plain.layers
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -212,3 +212,43 @@ def test_what_is_no_plain_file_is_not_waited_for(tmp_path: Path) -> None:
         local_gguf(tmp_path / "a.gguf")
     with pytest.raises(UsageError, match=r"^error: cannot read .*/b\.gguf\n  No such file or directory$"):
         local_gguf(tmp_path / "b.gguf")
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (
+            {"adapter_config.json": {"base_model_name_or_path": "o/base", "r": 24}},
+            "error: HERE is an adapter of o/base, not a model\nhint: start that model with it: ./build.py run o/base "
+            "-- --enable-lora --max-lora-rank 32 --lora-modules adapter=HERE",
+        ),
+        (
+            {"adapter_config.json": ["r"]},
+            "error: HERE is an adapter of OWNER/MODEL, not a model\nhint: start that model with it: ./build.py run "
+            "OWNER/MODEL -- --enable-lora --max-lora-rank 512 --lora-modules adapter=HERE",
+        ),
+        (
+            {"model_index.json": {"_class_name": "FluxPipeline"}, "vae/config.json": {}},
+            "error: HERE is a pipeline of diffusers (FluxPipeline), which makes no text\nhint: diffusers runs it, or "
+            "SGLang's server for pictures (sglang[diffusion]); our images have neither",
+        ),
+        (
+            {"params.json": {"dim": 4096}},
+            "error: HERE has its config in Mistral's form (params.json) alone, which gb10 does not read\nhint: take a "
+            "repository of the model with config.json; or write a recipe with vllm serve MODEL --tokenizer-mode "
+            "mistral --config-format mistral --load-format mistral",
+        ),
+        (
+            {"modules.json": [], "0_Transformer/config.json": {}},
+            "error: HERE has no config.json of its own\n  one is in: 0_Transformer\nhint: name the folder of the "
+            "model, downloaded where it is on the Hub: ./build.py run /FOLDER/0_Transformer",
+        ),
+    ],
+)
+def test_a_folder_without_a_config_is_named_for_what_it_is(tmp_path: Path, names: dict[str, object], said: str) -> None:
+    for name, content in names.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        chosen(tmp_path)
+    assert str(caught.value).replace(str(tmp_path), "HERE") == said

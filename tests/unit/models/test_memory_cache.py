@@ -7,6 +7,7 @@ import pytest
 from gb10.core.installation import ROOT
 from gb10.errors import UsageError
 from gb10.models.memory.cache import Cache, CacheLayer, Kept, cache_of, number_size
+from gb10.models.memory.model import model_of
 from gb10.models.memory.shapes.config_fields import Fields, layer_plan
 
 LLAMA_8B = {
@@ -171,6 +172,45 @@ def test_kimi_linear_has_latents_beside_its_states() -> None:
     assert found.token == 2 * 576
     assert found.state == 3 * (3 * (3 * 32 * 128) * 2 + 32 * 128 * 128 * 4)
     assert {layer.checkpoint for layer in found.layers} == {0}
+
+
+LFM2_MOE: dict[str, object] = {
+    "model_type": "lfm2_moe",
+    "dtype": "bfloat16",
+    "hidden_size": 2048,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 7168,
+    "moe_intermediate_size": 1792,
+    "num_experts": 32,
+    "num_dense_layers": 2,
+    "vocab_size": 128000,
+    "conv_L_cache": 3,
+    "layer_types": ["full_attention" if number in (2, 6, 10, 14, 18, 21) else "conv" for number in range(24)],
+}
+"""LFM2.5-8B-A1B."""
+
+
+def test_a_gated_convolution_keeps_its_last_inputs() -> None:
+    """8.47 billion parameters, 16.9 GB: the list of its tensors has 16,935,713,536 bytes with its norms and biases."""
+    found = cache(LFM2_MOE)
+    assert found.token == 6 * 2 * 512 * 2
+    assert found.state == 18 * 2 * 2048 * 2
+    assert cache(LFM2_MOE, 2).state == found.state / 2
+    assert model_of(LFM2_MOE, "o/m", "its config").total == pytest.approx(16_935_713_536, rel=0.001)
+
+
+def test_a_dense_lfm2_has_two_thirds_of_its_inner_width_in_whole_blocks() -> None:
+    """LFM2-1.2B: 12,288 columns become 8,192, and 1.17 billion parameters."""
+    small = {
+        **{**LFM2_MOE, "model_type": "lfm2", "num_experts": None, "num_dense_layers": None},
+        **{"num_hidden_layers": 16, "intermediate_size": 12288, "vocab_size": 65536},
+        "layer_types": ["full_attention" if number in (2, 5, 8, 10, 12, 14) else "conv" for number in range(16)],
+    }
+    assert model_of(small, "o/m", "its config").total == pytest.approx(2 * 1.17e9, rel=0.005)
+    whole = model_of({**small, "block_auto_adjust_ff_dim": False}, "o/m", "its config").total
+    assert whole - model_of(small, "o/m", "its config").total == 16 * 3 * 2048 * 4096 * 2
 
 
 def test_deepseek_v4_keeps_one_entry_for_each_ratio() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ from gb10.models.lint.engine_words import own_releases
 from gb10.models.lint.fit import served_model
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.memory.cache import Cache, CacheLayer
-from gb10.models.memory.engines.budget import Machine, loader_bytes, padding
+from gb10.models.memory.engines.budget import Machine, activations, loader_bytes, padding
 from gb10.models.memory.engines.vllm import graph_count, request_bytes
 from gb10.models.memory.estimating import estimate
 from gb10.models.memory.figures import GIB, load_figures
 from gb10.models.memory.launch import Drafts, Engine, Launch
 from gb10.models.memory.model import Model, known_model, model_of
+from gb10.models.memory.shapes.config_fields import Fields
 from gb10.models.memory.weights.weight import Ranks
 from gb10.models.render.rendered import RenderRequest
 
@@ -103,9 +105,28 @@ def test_a_page_holds_as_many_layers_as_the_rarest_kind() -> None:
     kept = replace(state, checkpoint=1)
     with_checkpoints = replace(cache, layers=(*(kept,) * 21, *(heads,) * 4))
     assert request_bytes(with_checkpoints, VLLM, 49152, 2048) == (26 + 3 * 6) * 4 * page
-    assert request_bytes(with_checkpoints, replace(VLLM, release="0.27.1"), 49152, 2048) == (26 + 2 * 6) * 4 * page
+    older = replace(VLLM, release="0.27.1", prefix_caching=True)
+    assert request_bytes(with_checkpoints, older, 49152, 2048) == (26 + 2 * 6) * 4 * page
     drafting = replace(alone, drafts=Drafts(tokens=2, own=True))
     assert request_bytes(cache, drafting, 49152, 2048) == (26 + 3 * 6) * 4 * page
+
+
+@pytest.mark.parametrize(
+    ("release", "option", "kept"),
+    [
+        ("0.27.1", "", 1),
+        ("0.27.1", "--enable-prefix-caching", 2),
+        ("0.28.0", "", 2),
+        ("0.28.0", "--no-enable-prefix-caching", 1),
+    ],
+)
+def test_a_model_with_states_caches_prefixes_by_default_since_0_28(release: str, option: str, kept: int) -> None:
+    """vllm-project/vllm#50991; a boot log of a fork of 0.20 prints enable_prefix_caching=False without the option."""
+    state = CacheLayer(kind="state", size=1 << 20)
+    command = f"vllm serve o/m {option}"
+    recipe = load_model_recipe(f"model: o/m\ncontainer: vllm/vllm-openai:v{release}\ncommand: {command}\n", "x.yaml")
+    launch = served_model(recipe, RenderRequest(), own_releases()).launch
+    assert request_bytes(Cache(state=state.size, layers=(state,)), launch, 4096, 2048) == kept << 20
 
 
 def test_a_window_keeps_the_tokens_in_flight() -> None:
@@ -288,3 +309,58 @@ def test_a_launch_has_64_ranks_at_most() -> None:
     assert launched("vllm serve openai/gpt-oss-120b -tp 8 -pp 8").ranks == Ranks(tensor=8, stages=8)
     with pytest.raises(UsageError, match="13 x 5 x 1 ranks are more than 64"):
         launched("vllm serve openai/gpt-oss-120b -tp 13 -pp 5")
+
+
+def test_a_dflash_draft_model_has_neither_embedding_nor_output_and_a_cache_of_its_own() -> None:
+    """22.16 GiB loaded with Qwen3.6-27B NVFP4 (AEON-7/vllm-ultimate-dgx-spark#9): ours are within 4 %."""
+    draft = known_model("z-lab/Qwen3.6-27B-DFlash")
+    assert draft is not None
+    layer = 5120 * (2 * 32 * 128 + 2 * 8 * 128) + 3 * 5120 * 17408
+    assert draft.total == 2 * (5 * layer + 5 * 5120 * 5120)
+    kinds = [one.mixer for one in draft.layers]
+    assert kinds == ["window"] * 4 + ["full"]
+    drafts = Drafts(tokens=7, own=False, model="z-lab/Qwen3.6-27B-DFlash", size=draft.total)
+    served = known_model("unsloth/Qwen3.8-27B-NVFP4")
+    assert served is not None
+    alone, both = (served.cache_on(replace(VLLM, drafts=one, cache_type="fp8"), 0) for one in (None, drafts))
+    assert both.token - alone.token == 2 * 8 * 128
+    assert both.windowed - alone.windowed == 4 * 2 * 8 * 128
+
+
+def activations_of(model: Model, **launch: Any) -> int:  # noqa: ANN401 - fields of a launch
+    return activations(model, replace(VLLM, **launch), Machine(figures=load_figures()), 65536, 0).size
+
+
+def test_a_step_of_a_gated_delta_network_is_what_its_prefill_has_at_once() -> None:
+    """Qwen3.8-27B, 48 value heads and 16 key heads of 128: by the tensors of FLA's prefill, 1.4 times."""
+    model = known_model("unsloth/Qwen3.8-27B-NVFP4")
+    assert model is not None
+    chunk = 48 * (64 * 6 + 2 * 3 * 128 + 2 * 128 * 128 / 64)
+    around = 3 * 2 * 10240 + 2 * 2 * 6144 + 2 * 2 * 2048
+    assert activations_of(model) == ceil(65536 * (chunk + around + 3 * 2 * 5120) * 1.4)
+    assert activations_of(model, ranks=Ranks(tensor=2)) < activations_of(model)
+
+
+def test_a_step_of_experts_counts_what_they_give_for_each_choice() -> None:
+    """gpt-oss-120b: 4 experts of 2,880 for each token, and a step of 42 bytes a number."""
+    model = known_model("openai/gpt-oss-120b")
+    assert model is not None and model.fields is not None
+    step = 42 * 2880 + 4 * 2 * (3 * 2880 + 2880)
+    assert activations_of(model) == 65536 * step
+    fields = dict(model.fields.config)
+    del fields["num_experts_per_tok"]
+    assert activations_of(replace(model, fields=Fields(fields))) == 65536 * 42 * 2880
+
+
+def test_logits_of_drafts_beyond_the_trial_are_beside_the_share() -> None:
+    """64 requests with 15 drafts: the trial has 128 rows of 151,936 words, a step 1,024."""
+    model = known_model("Qwen/Qwen3-0.6B")
+    assert model is not None
+    launch = replace(VLLM, requests=64, batched=32768, length=8192, fraction=0.5)
+    drafting = replace(launch, drafts=Drafts(tokens=15, own=False, size=0))
+    alone, both = (estimate(model, one, Machine(figures=load_figures())).budgets[0] for one in (launch, drafting))
+    sizes = {item.name: item.size for item in both.items}
+    assert sizes["logits of drafts"] == (1024 - 128) * 151_936 * 24
+    assert "logits of drafts" not in {item.name for item in alone.items}
+    inside = sizes["activations"] - next(item.size for item in alone.items if item.name == "activations")
+    assert inside == 64 * 151_936 * 24

@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from gb10.serving.cluster.adapters import Remark, remarks_on
+from gb10.serving.cluster.adapters import Remark, pair_remarks, remarks_on
 from gb10.serving.cluster.cabling import Cable, follows, missing_cables, ring_order
 from gb10.serving.cluster.fabric import fabric_of, settings_of
 from gb10.serving.cluster.node_facts import NodeFacts, Reading
@@ -148,3 +148,61 @@ def test_what_is_no_ring() -> None:
     assert missing_cables("abcd", star, {}) == ()
     full = [cable("a", "b"), Cable(ends=(("c", "p0"), ("a", "p1")))]
     assert missing_cables("abc", full, {"b": ("p1",)}) == ()
+
+
+def test_cables_in_swapped_ports_are_seen_by_the_adapters_that_answer() -> None:
+    """The second of four has its two cables in each other's ports; the addresses are those of the ports, as before."""
+    one, two, three, four = circle(4)
+    macs = {name: dev.mac for name, dev in facts_of(two)["spark-2"].netdevs.items()}
+    of_one = ("enp1s0f0np0", "10.0.0.2", str(macs["enp1s0f0np0"]))
+    of_three = ("enp1s0f1np1", "10.0.1.1", str(macs["enp1s0f1np1"]))
+    hosts = facts_of(replace(one, neighbors=[of_one]), two, replace(three, neighbors=[of_three]), four)
+    assert fabric_of(hosts).kind == "ring", "as the addresses show it"
+    [warning] = [remark for remark in remarks(hosts) if remark.level == "warning"]
+    assert "spark-1 p0 leads to spark-2 p0, not p1; spark-3 p1 leads to spark-2 p1, not p0" in warning.text
+
+
+@pytest.mark.parametrize(
+    ("interface", "address", "mac"),
+    [
+        ("enp1s0f0np0", "10.0.0.2", "4c:bb:47:00:02:02"),  # the port that has the address
+        ("enp1s0f0np0", "10.0.0.2", "4c:bb:47:00:09:00"),  # of no node that was read
+        ("enp1s0f0np0", "10.0.0.99", "4c:bb:47:00:02:00"),  # of nobody's address
+        ("enP7s7", "192.168.1.2", "4c:bb:47:00:02:09"),
+        ("enp1s0f0np0", "no address", "4c:bb:47:00:02:00"),
+        ("enp1s0f0np0", "10.0.0.2", "nothing"),
+    ],
+)
+def test_an_answer_that_is_no_proof_says_nothing(interface: str, address: str, mac: str) -> None:
+    one, *others = circle(4)
+    found = remarks(facts_of(replace(one, neighbors=[(interface, address, mac)]), *others))
+    assert [remark.level for remark in found] == ["note"]
+
+
+def test_a_wrong_address_at_a_cable_is_no_missing_cable() -> None:
+    one, two, three, four = circle(4)
+    wrong = replace(three, cables={**three.cables, "p1": ("10.0.99.2/24", "10.1.99.2/24")})
+    [warning] = remarks(facts_of(one, two, wrong, four))
+    assert "if a cable is in spark-3 p1 - spark-2 p0, give its ends one network" in str(warning.hint)
+    assert "10.0.99.2/24, 10.1.99.2/24 (spark-3) and 10.0.1.1/24, 10.1.1.1/24 (spark-2)" in str(warning.hint)
+    assert "plug" not in str(warning.hint)
+
+
+def test_many_pairs_are_counted() -> None:
+    [note] = remarks(facts_of(*circle(16)))
+    assert "spark-1 and spark-5, 101 more pairs. NCCL's" in note.text
+
+
+def test_a_missing_cable_is_no_missing_address() -> None:
+    one, two, three, four = circle(4)
+    open_ring = (
+        replace(one, cables={"p0": one.cables["p0"]}),
+        two,
+        three,
+        replace(four, cables={"p1": four.cables["p1"]}),
+    )
+    fabric = fabric_of(facts_of(*open_ring))
+    assert (fabric.kind, [*pair_remarks(fabric)]) == ("gaps", [])
+    half = replace(two, cables={**two.cables, "p0": (two.cables["p0"][0], "")})
+    [uneven] = pair_remarks(fabric_of(facts_of(one, half, three, four)))
+    assert "different numbers of RDMA devices: spark-1 4, spark-2 3, spark-4 4, spark-3 3" in uneven.text

@@ -62,6 +62,7 @@ SHELLS = [shell for shell in ("sh", "dash", "bash", "busybox") if shutil.which(s
     [
         *((shell, pair()[0]) for shell in SHELLS),
         ("sh", replace(ring()[0], virtual="10.9.0.1/24", gid_shift=2, down=frozenset({"enP2p1s0f1np1"}))),
+        ("sh", replace(pair()[0], neighbors=[("enp1s0f0np0", "10.0.0.2", "4c:bb:47:00:02:00")])),
         ("sh", Spark(number=3, driver=None, rdma=False, lan=None, lanes={"0000:01:00.1": 2}, machine="x86_64")),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Final, Literal
 from gb10.models.memory.figures import GIB, Figure, Known
 from gb10.models.memory.launch import Engine, Launch
 from gb10.models.memory.model import Model
+from gb10.models.memory.shapes.config_fields import Fields
 from gb10.models.memory.shapes.decoder import model_tensors
 from gb10.models.memory.shapes.layers import TWO_MATRICES, Tensor, expert_size, latent_size
 from gb10.models.memory.weights.scheme import Format
@@ -281,17 +282,47 @@ def sleeping(model: Model, launch: Launch, items: Sequence[Item]) -> Sequence[Pr
     return (Problem(code="asleep", text=text, warning=True),)
 
 
-def activations(model: Model, launch: Launch, machine: Machine, batched: int, requests: int) -> Item:
-    """The largest step: a batch of tokens through one layer, and the logits of all requests with their drafts."""
+def activations(model: Model, launch: Launch, machine: Machine, batched: int, rows: int) -> Item:
+    """The largest step: a batch of tokens through one layer, and so many rows of logits."""
     fields = model.fields
     hidden, streams, words = 4096, 1, 150_000
     if fields is not None:
         hidden, words = fields.hidden, fields.vocabulary
         streams = fields.number("hc_mult", default=1, largest=64)
     step = batched * hidden * streams * machine.figures["activation_bytes"].value
-    rows = min(requests * (1 + (launch.drafts.tokens if launch.drafts else 0)), batched)
-    logits = rows * words * machine.figures["logit_bytes"].value
-    return machine.item("activations", "activation_bytes", ceil(step + logits))
+    figure = "activation_bytes"
+    if fields is not None and streams == 1:  # the figure is of a model with four, whose experts are a sixth of it
+        step += batched * _expert_bytes(fields, launch.ranks.tensor)
+    if fields is not None and any(layer.mixer == "delta" for layer in model.layers):
+        delta = batched * _delta_bytes(fields, launch.ranks.tensor) * machine.figures["activation_delta"].value
+        step, figure = max((step, figure), (delta, "activation_delta"))
+    logits = min(rows, batched) * words * machine.figures["logit_bytes"].value
+    return machine.item("activations", figure, ceil(step + logits))
+
+
+CHOSEN: Final = ("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_topk")
+
+
+def _expert_bytes(fields: Fields, tensor: int) -> float:
+    """Bytes of a token in the experts that it goes to: what gate and up give, their product, and the output, in two
+    bytes each; 0 for a dense model."""
+    chosen = fields.number(*CHOSEN, default=0, largest=1024) if fields.experts else 0
+    return chosen * 2 * (3 * expert_size(fields) / tensor + (latent_size(fields) or fields.hidden)) if chosen else 0.0
+
+
+def _delta_bytes(fields: Fields, tensor: int) -> float:
+    """Bytes of a token in one gated delta network of a rank, as FLA's prefill in chunks of 64 has them at once.
+
+    Two triangles of a chunk, keys and values of the chunk's form and new values, a state for each chunk; before and
+    behind it the convolution's input, output and parts, the gate and the result.
+
+    vLLM 0.33.0, third_party/flash_linear_attention/ops: chunk.py, wy_fast.py, chunk_delta_h.py, solve_tril.py.
+    """
+    heads, keys = fields.number("linear_num_value_heads"), fields.number("linear_num_key_heads")
+    key, value = fields.number("linear_key_head_dim"), fields.number("linear_value_head_dim")
+    inside = heads * (64 * (4 + 2) + 2 * (2 * value + key) + 2 * key * value / 64)
+    around = 6 * (2 * keys * key + heads * value) + 4 * heads * value + 4 * keys * key
+    return (inside + around) / tensor + 6 * fields.hidden
 
 
 OFFLOADED: Final = "weights in host memory"

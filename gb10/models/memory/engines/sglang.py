@@ -65,7 +65,8 @@ def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) ->
     own = (*own, *_layer_copy(model, launch, loaded))
     pools = _pools(cache, launch, machine, round(free * share) - loaded - draft_copies(model, launch))
     requests = launch.requests or 32
-    work = activations(model, launch, machine, launch.batched or CHUNK, min(requests, 64))
+    rows = min(requests, 64) * (1 + (launch.drafts.tokens if launch.drafts else 0))
+    work = activations(model, launch, machine, launch.batched or CHUNK, rows)
     graphs = [machine.item("CUDA graphs", "sglang_graphs")] if launch.graphs else []
     state = [cache_item("states of sequences", pools.states, model)] if cache.state else []
     tier, tier_problems = _host_tier(launch, pools, free - sum(item.size for item in own) - pools.states - pools.pool)

@@ -43,6 +43,9 @@ LATENT_BLOCK: Final = 128
 """What a page of latent heads beside states is a multiple of."""
 CLOSE: Final = 1.5
 """Kinds whose numbers of layers are closer than this share groups of the larger number."""
+HYBRID_PREFIXES: Final = Version("0.28.0")
+"""From here on models with states cache prefixes unless they are told not to (vllm-project/vllm#50991); before, only
+with --enable-prefix-caching: engine/arg_utils.py of 0.26.0 and 0.29.0."""
 CHECKPOINTS: Final = Version("0.33")
 """From here on a prefill with prefix caching keeps a third state; which release was the first was not looked at."""
 TWO_STEPS: Final = Version("0.26")
@@ -160,7 +163,7 @@ def _pages(kind: _Kind, launch: Launch, length: int, batched: int) -> int:
     """Pages of one layer for one request. Decode context parallelism divides tokens of full attention, no states."""
     layer = kind.layer
     if layer.kind == "state":
-        kept = 2 + _keeps_checkpoint(layer, launch) if launch.prefix_caching else 1
+        kept = 2 + _keeps_checkpoint(layer, launch) if _keeps_prefixes(launch) else 1
         return kept + (launch.drafts.tokens if launch.drafts else 0)
     flying = batched * _steps(launch)
     if layer.kind == "window":
@@ -178,7 +181,12 @@ def _steps(launch: Launch) -> int:
 
 
 def _keeps_checkpoint(layer: CacheLayer, launch: Launch) -> bool:
-    return bool(layer.checkpoint) and launch.prefix_caching and launch.may_be_from(CHECKPOINTS)
+    return bool(layer.checkpoint) and launch.may_be_from(CHECKPOINTS)
+
+
+def _keeps_prefixes(launch: Launch) -> bool:
+    """Whether states of prefixes are kept; by default from HYBRID_PREFIXES on."""
+    return launch.may_be_from(HYBRID_PREFIXES) if launch.prefix_caching is None else launch.prefix_caching
 
 
 FRACTION: Final = 0.92
@@ -214,10 +222,12 @@ def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> B
     batched = launch.batched or BATCHED
     requests = min(launch.requests or REQUESTS, batched)
     own = weight_items(model, launch, stage)
-    work = activations(model, launch, machine, batched, requests)
+    tokens = launch.drafts.tokens if launch.drafts else 0
+    work = activations(model, launch, machine, batched, requests * (1 + bool(tokens)))
+    drafted = activations(model, launch, machine, batched, requests * (1 + tokens)).size - work.size
     graphs = [machine.item("CUDA graphs", _graph_figure(model), graph_bytes(model, launch, machine, requests))]
     counts = graphs if launch.graphs and launch.may_be_from(GRAPHS_COUNTED) else []
-    late = graphs if launch.graphs and not counts else []
+    late = [*(graphs if launch.graphs and not counts else []), *_drafted(drafted)]
     inside = [*own, work, *counts, *_workspaces(model, launch, machine, batched)]
     share = _share(model, launch, machine, stage, sum(item.size for item in inside))
     outside = machine_items(machine)
@@ -327,6 +337,13 @@ def _rounding(model: Model, launch: Launch, own: Sequence[Item]) -> list[Item]:
     return [Item(name=ROUNDED, size=more, known="computed", source=source)]
 
 
+def _drafted(size: int) -> list[Item]:
+    """The trial at the start has two rows of logits a request, a step with drafts one for each draft, too: the rest is
+    beside the share (v1/worker/gpu_model_runner.py of 0.33.0, _dummy_sampler_run)."""
+    source = "rows that vLLM's trial at its start does not have: v1/worker/gpu_model_runner.py of 0.33.0"
+    return [Item(name="logits of drafts", size=size, known="computed", source=source)] if size > 0 else []
+
+
 def _context_problems(model: Model, launch: Launch) -> Sequence[Problem]:
     """What vLLM refuses of context parallelism; a warning where the engine is a fork.
 
@@ -338,7 +355,7 @@ def _context_problems(model: Model, launch: Launch) -> Sequence[Problem]:
         return ()
     kinds = {layer.mixer for layer in model.layers}
     keys = model.fields.kv_heads if model.fields and not kinds & {"latent", "compressed"} else 0
-    refused = kinds - {"full", "latent", "none", *(("delta", "kimi-delta", "mamba") if more == 1 else ())}
+    refused = kinds - {"full", "latent", "none", *(("delta", "kimi-delta", "mamba", "conv") if more == 1 else ())}
     texts = []
     if more == 1 and ranks % shared:
         texts.append(f"{ranks} tensor ranks do not divide into {shared}")

@@ -74,7 +74,10 @@ MOST_EXPERTS: Final = 1 << 14
 ALIASES: Final = {"step3p5": "step3p7", "mimo_v2": "mimo_v2_flash", "deepseek_ref": "deepseek_v4"}
 """Types whose decoders have the same fields and tensors."""
 TIED: Final = frozenset(
-    ("cohere", "cohere2", "cohere2_moe", "ernie4_5", "ernie4_5_moe", "granite_swa", "smollm3", "starcoder2")
+    {
+        *("cohere", "cohere2", "cohere2_moe", "ernie4_5", "ernie4_5_moe", "granite_swa", "lfm2", "lfm2_moe"),
+        *("smollm3", "starcoder2"),
+    }
 )
 """Types whose output uses the embedding where the file does not say: the defaults of transformers 5.19."""
 LARGEST_VOCABULARY: Final = 1 << 24
@@ -179,7 +182,7 @@ class Fields:
         return iter(range(self.layers))
 
 
-Mixer = Literal["full", "window", "latent", "compressed", "delta", "kimi-delta", "mamba", "none"]
+Mixer = Literal["full", "window", "latent", "compressed", "delta", "kimi-delta", "mamba", "conv", "none"]
 Feed = Literal["dense", "experts", "both", "none"]
 KINDS: Final[dict[str, Mixer]] = {
     "full_attention": "full",
@@ -190,6 +193,7 @@ KINDS: Final[dict[str, Mixer]] = {
     "indexed_attention": "full",
     "linear_attention": "delta",
     "mamba": "mamba",
+    "conv": "conv",
 }
 """Words of ``layer_types``."""
 COMPRESSED: Final = ("deepseek_v4", "deepseek_v41")
@@ -204,8 +208,8 @@ KNOWN: Final[dict[str, tuple[Mixer, Feed]]] = {
 }
 """Letters of Nemotron-H's pattern, and the words that newer configs have."""
 WAYS_OUT: Final = (
-    "give the folder with its .safetensors files (--weights DIR), or --fetch: then its weights are read, not computed; "
-    "docs/models.md lists the families whose tensors and cache are known"
+    "give the folder with its .safetensors files (recipe memory: --weights DIR or --fetch): then its weights are read, "
+    "not computed; docs/models.md lists the families whose tensors and cache are known"
 )
 NO_CACHE: Final = "no file of a model tells its cache: docs/models.md lists the families whose cache is known"
 DENSE: Final = ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index")

@@ -14,6 +14,7 @@ from gb10.models.memory.shapes.config_fields import (
     Fields,
     Layer,
     layer_plan,
+    mapping_in,
 )
 from gb10.models.memory.shapes.layers import (
     Tensor,
@@ -27,6 +28,7 @@ from gb10.models.memory.shapes.layers import (
     mamba,
     ngrams,
     plain,
+    short_conv,
     streams_of,
     vision,
 )
@@ -43,7 +45,20 @@ FAMILIES: Final = frozenset(
         *("afmoe", "apertus", "arcee", "axk1", "cohere", "cohere2", "cohere2_moe", "deepseek_v2", "ernie4_5"),
         *("ernie4_5_moe", "exaone4", "exaone_moe", "gemma", "gemma2", "glm4", "glm4_moe_lite", "glm4v", "glm4v_moe"),
         *("glm5_next", "granite", "granite_swa", "granitemoe", "granitemoe_swa", "granitemoehybrid"),
-        *("granitemoeshared", "hy_v3", "hyperclovax", "laguna", "mellum", "olmo", "olmo2", "olmo3", "olmoe", "phi3"),
+        *(
+            "granitemoeshared",
+            "hy_v3",
+            "hyperclovax",
+            "laguna",
+            "lfm2",
+            "lfm2_moe",
+            "mellum",
+            "olmo",
+            "olmo2",
+            "olmo3",
+            "olmoe",
+            "phi3",
+        ),
         *("qwen2_vl", "qwen2_5_vl", "seed_oss", "smollm3", "stablelm", "starcoder2"),
     }
 )
@@ -67,7 +82,11 @@ def model_tensors(config: Config, model: str) -> tuple[Tensor, ...]:
 
 
 def _ends(fields: Fields) -> Iterator[Tensor]:
-    """Embedding and output."""
+    """Embedding and output. A DFlash draft model uses its target's, and reads the states of some of its layers."""
+    if "dflash_config" in fields.config:
+        read = Fields(mapping_in(fields.config, "dflash_config")).entries("target_layer_ids")
+        yield linear("fc", len(read) * fields.hidden, fields.hidden)
+        return
     yield plain("embed_tokens", fields.vocabulary, fields.hidden)
     if not fields.tied:
         yield linear("lm_head", fields.hidden, fields.vocabulary)
@@ -93,6 +112,8 @@ def _layer(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
         yield from kimi_delta(fields, mixer)
     elif layer.mixer == "mamba":
         yield from mamba(fields, mixer)
+    elif layer.mixer == "conv":
+        yield from short_conv(fields, f"{at}.conv")
     yield from streams_of(fields, at)
     yield from ngrams(fields, layer, at)
     yield from feed_forward(fields, layer, at)

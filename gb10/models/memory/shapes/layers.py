@@ -242,6 +242,11 @@ def feed_forward(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
     if layer.feed in ("dense", "both"):
         sizes = ("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size")
         size = fields.number(*(("shared_intermediate_size",) if fields.kind == "granitemoehybrid" else sizes))
+        if fields.kind == "lfm2" and fields.flag(
+            "block_auto_adjust_ff_dim", default=True
+        ):  # two thirds, in whole blocks
+            block = fields.number("block_multiple_of", default=256) or 1
+            size = -(-(2 * size // 3) // block) * block
         if fields.flag("use_double_wide_mlp") and fields.shares_cache(layer.number):
             size *= 2
         yield from _matrices(fields, f"{at}.{_below(fields, 'mlp')}", fields.hidden, size)
@@ -318,6 +323,19 @@ def delta(fields: Fields, at: str) -> Iterator[Tensor]:
     yield plain(f"{at}.conv1d", mixed, fields.number("linear_conv_kernel_dim"))
     yield plain(f"{at}.A_log", heads)
     yield plain(f"{at}.dt_bias", heads)
+
+
+def conv_sizes(fields: Fields) -> tuple[int, int]:
+    """Columns of LFM2's gated convolution, and the tokens that it sees."""
+    return fields.number("conv_dim", default=fields.hidden), fields.number("conv_L_cache", largest=4096)
+
+
+def short_conv(fields: Fields, at: str) -> Iterator[Tensor]:
+    """LFM2: two gates and what they gate, a convolution of each column, and the output."""
+    size, seen = conv_sizes(fields)
+    yield linear(f"{at}.in_proj", fields.hidden, 3 * size)
+    yield plain(f"{at}.conv", size, seen)
+    yield linear(f"{at}.out_proj", size, fields.hidden)
 
 
 def kimi_sizes(fields: Fields) -> tuple[Fields, int, int, int]:

@@ -220,15 +220,23 @@ class Scheme:
         return None if self.ignored.match(tensor.name) else general
 
 
-def read_scheme(config: Config) -> Scheme:
-    """The scheme of a config; raises UsageError for a quantization that is not known."""
+def read_scheme(config: Config, *, weights_read: bool = False) -> Scheme:
+    """The scheme of a config; raises UsageError for a quantization that is not known.
+
+    ``weights_read``: the bytes of the weights are known, so such a one has no rules.
+    """
     fields = Fields(config)
     given = mapping_in(config, "quantization_config") or mapping_in(fields.text, "quantization_config")
     quantization = {**given, **mapping_in(given, "quantization")}
     dtype = word_in({"dtype": fields.text.get("dtype") or fields.text.get("torch_dtype")}, "dtype") or "bfloat16"
     width = WIDTHS.get(dtype.removeprefix("torch."), 2)
     skipped = [name for key in IGNORED for name in list_in(quantization, key)]
-    rules, never = _rules(quantization, fields)
+    try:
+        rules, never = _rules(quantization, fields)
+    except UsageError:
+        if not weights_read:
+            raise
+        rules, never = (), ()
     # A KV cache of eight bits is a word, or a scheme.
     scheme = quantization.get("kv_cache_scheme")
     bits = scheme.get("num_bits") if isinstance(scheme, Mapping) else None
