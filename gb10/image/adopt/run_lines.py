@@ -15,12 +15,14 @@ from gb10.image.adopt.build_files import BuildFile
 from gb10.image.adopt.hiding import HIDDEN, holds_secret, is_secret
 from gb10.image.adopt.installs import (
     ARCHIVE,
+    INDEX_OPTIONS,
     PYPI,
     PYTHON,
     SETTING,
     Installs,
     Tree,
     apt_packages,
+    files_read,
     git_checkout,
     git_clone,
     pip_arguments,
@@ -102,12 +104,15 @@ COPIERS: Final = frozenset(("cp", "mv", "ln", "install"))
 """Programs whose last word is made."""
 WORKERS: Final = frozenset("cp mv rm ln install chmod chown cat sed bash sh dpkg rpm python python3".split())  # noqa: SIM905
 """Programs whose plain words may be files of the current folder."""
+LOCAL_PROGRAMS: Final = MAKERS | COPIERS | WORKERS | QUIET | GUARDS
 ONLINE: Final = re.compile(r"python[\d.]*|apt-key|gpg2?|add-apt-repository|spacy|playwright|modelscope|uv")
 FETCHES: Final = re.compile(
     r"(^|\s)(download|nltk\.downloader|install-deps|(playwright|python) install|add-apt-repository"
     r"|uv tool (install|upgrade|run)|--fetch-keys|--recv-keys?|--keyserver)(\s|=|$)"
 )
 """What a program of ONLINE needs a network for."""
+DOWNLOADS: Final = re.compile(r"(download|fetch|pull)(-\w+)*$")
+"""Subcommands that need a network, of whatever program."""
 MANAGERS: Final = re.compile(
     r"pipx|poetry|pdm|hatch|(micro)?dnf|yum|zypper|apk|gem|bundle|snap|flatpak|brew|luarocks|cpanm?|opam|ghcup|uvx|tlmgr"
 )
@@ -118,12 +123,16 @@ LOCAL: Final = frozenset(
     """.split()  # noqa: SIM905 - one word after the other is easier to read
 )
 CODE_FETCHES: Final = re.compile(
-    r"\b(snapshot_download|hf_hub_download|nltk\.download|load_dataset|urlopen|urlretrieve|(requests|httpx)\.(get|post)"
+    r"\b(pip[\"'\s,]+install|snapshot_download|hf_hub_download|nltk\.download|load_dataset|urlopen|urlretrieve|(requests|httpx)\.(get|post)"
     r"|torch\.hub\.load|from_pretrained\(\s*[\"'][\w.-]+/[\w.-]+[\"'])"
 )
 """What a text of Python needs a network for."""
 OF_INDEX: Final = re.compile(r"(.*\.)?((extra-|default-)?index(-url)?|find-links)")
 OUTPUT: Final = re.compile(r"-[A-Za-z]*[oOP]|--output|--output-document|--local-dir|-d|-C|--directory")
+OF_VARIABLES: Final = {"CONSTRAINT": "-c", "OVERRIDE": "--override"}
+"""Options of pip and uv that name files, by the variable that stands for each."""
+READERS: Final = frozenset("cat grep head tail awk sort uniq cut tr jq diff cmp wc chmod chown tee".split())  # noqa: SIM905
+"""Programs that leave the files that they name as they are, but for those that their output goes to."""
 KEPT_SETTINGS: Final = re.compile(r"(PIP|UV|HF|PYTHON)_\w+|DEBIAN_FRONTEND|MAX_JOBS|TMPDIR")
 """Variables before pip that do not change what a wheel holds."""
 STRIP: Final = re.compile(r"-p(\d+)")
@@ -186,6 +195,8 @@ class Image:
     """The folder that PATH begins with, as far as it is known."""
     left: bool = False
     """Whether something is not taken that a check of the image may look for."""
+    changed: set[str] = field(default_factory=set)
+    """Paths, also with wildcards, that commands of a mod name: they may be other files after it."""
     removed: set[str] = field(default_factory=set)
     """Packages that a command of a mod removes."""
     indexes: dict[str, str] = field(default_factory=dict)
@@ -374,7 +385,9 @@ class RunReader:
         command = _spoken(command)
         words = without_prefix(command.words)
         program = (words[0] or "").rsplit("/", 1)[-1] if words else ""
-        if command.whole:
+        if command.skipped:
+            yield _line(command, "no-effect", "its condition does not hold with the values that are known here")
+        elif command.whole:
             yield self._whole(command)
         elif pip := pip_arguments(command.words):
             yield from self._pip(command, *pip)
@@ -492,6 +505,15 @@ class RunReader:
             for word in (*made, *(word for word in one.writes if word)):
                 yield posixpath.normpath(posixpath.join(self.folder or "", word))
 
+    def _may_change(self, command: Command) -> Iterator[str]:
+        """Paths that a command names where it may write."""
+        for one in (command, *command.inner):
+            reads = one.program in READERS | QUIET | GUARDS and one.program != "tee"
+            words = [] if reads else [*one.words[1:], *PATHS.findall(one.stdin or "")]
+            for word in (*words, *one.writes):
+                if word and not word.startswith("-"):
+                    yield posixpath.normpath(posixpath.join(self.folder or "", word))
+
     def _relative(self, command: Command, first: int = 0) -> Iterator[str]:
         """Files of the current folder that a command may name, by their whole path."""
         for word in (*command.words[first:], *command.reads):
@@ -517,6 +539,7 @@ class RunReader:
             return _line(command, "not-taken", "the script of the mod would be too long", "lost")
         self._keep(command.text, real=True)
         self.image.made |= first_folders([*PATHS.findall(command.seen or command.text), *self._made(command)]).keys()
+        self.image.changed |= {*self._may_change(command)}
         self.network = self.network or network
         return _line(command, "mod", f"{why}, with a network: not locked" if network else why)
 
@@ -632,12 +655,17 @@ class RunReader:
             why = f"it installs into {own}, which the Dockerfile makes: a recipe installs into the base's Python"
             yield _line(command, "not-taken", why, "base")
             return
+        arguments = (*arguments, *self._constrained(command))
         found = read_install(arguments, partial(self._text, stdin=command.stdin))
         if indexes := (*found.indexes, *self._indexes(command)):
             where = ", ".join(dict.fromkeys(indexes))
             why = f"it comes from {where}: a recipe on an image names no further index"
             self.left = True
             yield _line(command, "not-taken", why[:300], "index")
+            return
+        changed = (name for name in files_read(arguments) if self._changed(name))
+        if name := next(changed, ""):
+            yield self._in_mod(command, network=True, why=f"pip, of {name}, which a command before it changes")
             return
         yield from self._compiled(command, found)
         yield from self._places(command, found)
@@ -667,17 +695,35 @@ class RunReader:
         elif not (tools or found.trees or found.places or found.problems):
             yield _line(command, "no-effect", "it installs nothing")
 
-    def _indexes(self, command: Command) -> Iterator[str]:
-        """Other indexes than PyPI that variables name."""
+    def _set(self, command: Command) -> dict[str, str | None]:
+        """The variables of a command that the Dockerfile sets."""
         words = (word.partition("=") for word in command.words if word and SETTING.fullmatch(word))
-        known = {
+        return {
             **{name: value for name, value in self.image.values.items() if value != self.image.base.get(name)},
-            **dict.fromkeys(self.image.secrets, HIDDEN),
-            **self.image.indexes,
             **self.settings,
             **dict(command.settings),
             **{name: value for name, _, value in words},
         }
+
+    def _constrained(self, command: Command) -> Iterator[str | None]:
+        """The options that variables stand for, which name files."""
+        known, program = self._set(command), "UV" if command.program == "uv" else "PIP"
+        for name, option in OF_VARIABLES.items():
+            value = known.get(f"{program}_{name}", "")
+            for word in [None] if value is None else value.split():
+                yield from (option, word)
+
+    def _changed(self, path: str) -> bool:
+        """Whether a command of a mod makes or changes a file, as far as its words show."""
+        place = posixpath.normpath(posixpath.join(self.folder or "", path))
+        return any(place == one or _matches(place, one) for one in self.image.changed)
+
+    def _indexes(self, command: Command) -> Iterator[str]:
+        """Other indexes than PyPI that variables or options name; of an option whose value is not known, that."""
+        for word, text in zip(command.words, command.written, strict=False):
+            if word is None and text.partition("=")[0] in INDEX_OPTIONS:
+                yield "an index that is known only when it runs"
+        known = {**self._set(command), **dict.fromkeys(self.image.secrets, HIDDEN), **self.image.indexes}
         for name, value in known.items():
             if (INDEXES.fullmatch(name) or name in self.image.indexes) and value and value.rstrip("/") not in PYPI:
                 yield f"{name} {public(value) if '://' in value else value}"
@@ -1008,21 +1054,36 @@ def _fetches(command: Command) -> bool:
         return verb not in LOCAL
     if PYTHON.fullmatch(program) and CODE_FETCHES.search(f"{words}\n{command.stdin or ''}"):
         return True
+    if program not in LOCAL_PROGRAMS and plain[1:2] and DOWNLOADS.match(plain[1] or ""):
+        return True
     return ONLINE.fullmatch(program) is not None and FETCHES.search(words) is not None
 
 
 def _spoken(command: Command) -> Command:
-    """A command whose text is given to a shell as a word, ``sh -c TEXT``: with the commands of the text inside it."""
+    """A command that gives a text to a shell, ``sh -c TEXT`` or as a heredoc, or words to ``xargs``: with the commands
+    of it inside it."""
+    if called := tuple(_called(one) for one in (command, *command.inner) if one.program == "xargs"):
+        return replace(command, whole=True, inner=(*command.inner, *called))
     words = without_prefix(command.words)
     if command.whole or None in words or words[:1] not in [("eval",), *((shell,) for shell in SHELLS)]:
         return command
     after = next((index for index, word in enumerate(words) if index and word and SPOKEN.fullmatch(word)), len(words))
     text = " ".join(word or "" for word in (words[1:] if words[0] == "eval" else words[after + 1 : after + 2]))
+    if words[0] != "eval" and all(word and word.startswith("-") for word in words[1:]):
+        text = text or command.stdin or ""
     if not text:
         return command
     found = parse_commands(text, (command.first,), {})
     inner = tuple(inside for one in found for inside in ((*one.inner,) if one.whole else (one, *one.inner)))
     return replace(command, whole=True, inner=(*command.inner, *inner))
+
+
+def _called(command: Command) -> Command:
+    """The program that ``xargs`` runs, as a command of its own."""
+    words = command.words[1:]
+    valued = {index + 1 for index, word in enumerate(words) if word in ("-a", "-d", "-E", "-I", "-L", "-n", "-P", "-s")}
+    plain = (index for index, word in enumerate(words) if index not in valued and not (word or "").startswith("-"))
+    return replace(command, words=words[next(plain, len(words)) :], inner=(), stdin=None)
 
 
 def _outputs(command: Command) -> Iterator[str]:
