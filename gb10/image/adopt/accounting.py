@@ -369,7 +369,7 @@ class _Account:
                 yield replace(line, verdict="not-taken", text=f"ENV {name}={HIDDEN}", why=why, need="launch")
             elif not NAME.fullmatch(name) or len(value) > LONGEST_SETTING or not value.isprintable():
                 yield replace(line, verdict="not-taken", why=f"{name[:80]!a} is no variable that a recipe can have")
-            elif (why := self.image.lost_in(f" {value} ", {})) and ":" not in value:
+            elif (why := self.image.lost_in(f" {value} ", {}, pythons=True)) and ":" not in value:
                 self.image.env.pop(name, None)
                 yield replace(line, verdict="not-taken", why=f"it names what is not taken: {why}", need="lost")
             else:
@@ -507,6 +507,7 @@ class _Account:
         before, after = _rights(owner, mode, found, where)
         site = sum(1 for path in found if SITE.match(path))
         what = f"{len(found)} {'file' if len(found) == 1 else 'files'}" + (f", {site} in site-packages" if site else "")
+        self.image.lost = {path: why for path, why in self.image.lost.items() if path not in found}
         late = bool(self.image.drafts)
         plain = not late and not after
         if plain:

@@ -20,6 +20,7 @@ PYPI: Final = ("https://pypi.org/simple", "https://pypi.python.org/simple")
 FILES: Final = ("-r", "--requirement", "--requirements")
 CONSTRAINTS: Final = ("-c", "--constraint", "--constraints", "--build-constraint", "-b")
 INDEX_OPTIONS: Final = ("-i", "--index-url", "--extra-index-url", "--index", "--default-index", "-f", "--find-links")
+OVERRIDES: Final = ("--override", "--overrides")
 ELSEWHERE: Final = (
     *(
         "-t",
@@ -30,8 +31,7 @@ ELSEWHERE: Final = (
         "--editable",
         "--no-binary",
         "--group",
-        "--overrides",
-        "--override",
+        *OVERRIDES,
     ),
 )
 """Options after which it is no plain install into the image, or no wheel."""
@@ -138,10 +138,10 @@ def pip_arguments(words: Sequence[str | None]) -> tuple[str, tuple[str | None, .
 
 
 def files_read(arguments: Sequence[str | None]) -> Iterator[str]:
-    """The requirements and constraints files that the arguments of ``pip install`` name."""
+    """The files of requirements, constraints and overrides that the arguments of ``pip install`` name."""
     for word, after in pairwise((*arguments, None)):
         name, equals, value = (word or "").partition("=")
-        if name in (*FILES, *CONSTRAINTS) and (value if equals else after):
+        if name in (*FILES, *CONSTRAINTS, *OVERRIDES) and (value if equals else after):
             yield value if equals else after or ""
         elif name[:2] in ("-r", "-c") and len(name) > 2:
             yield (word or "")[2:]

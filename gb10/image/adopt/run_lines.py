@@ -16,6 +16,7 @@ from gb10.image.adopt.hiding import HIDDEN, holds_secret, is_secret
 from gb10.image.adopt.installs import (
     ARCHIVE,
     INDEX_OPTIONS,
+    PIP,
     PYPI,
     PYTHON,
     SETTING,
@@ -96,6 +97,8 @@ OF_BASES: Final = re.compile(
     r"|usr(/local)?(/(cuda[\w.-]*|etc|games|include|libexec|man|share(/(doc|keyrings))?|src))?)(?=/|$))?"
 )
 """Folders that images have, and what is in them."""
+OF_PACKAGES: Final = ("/usr/lib/aarch64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/include")
+"""Where Debian packages put libraries and headers."""
 DEEPEST_OF_BASES: Final = 6
 """Parts of a path in such a folder."""
 UNPACKERS: Final = frozenset(("tar", "bsdtar", "unzip", "7z", "cpio", "ar"))
@@ -129,6 +132,8 @@ CODE_FETCHES: Final = re.compile(
 """What a text of Python needs a network for."""
 OF_INDEX: Final = re.compile(r"(.*\.)?((extra-|default-)?index(-url)?|find-links)")
 OUTPUT: Final = re.compile(r"-[A-Za-z]*[oOP]|--output|--output-document|--local-dir|-d|-C|--directory")
+OF_PYTHON: Final = re.compile(rf"{PYTHON.pattern}|{PIP.pattern}|uv")
+"""Programs that a Python of the Dockerfile's own has, or works on."""
 OF_VARIABLES: Final = {"CONSTRAINT": "-c", "OVERRIDE": "--override"}
 """Options of pip and uv that name files, by the variable that stands for each."""
 READERS: Final = frozenset("cat grep head tail awk sort uniq cut tr jq diff cmp wc chmod chown tee".split())  # noqa: SIM905
@@ -220,14 +225,15 @@ class Image:
             self.drafts.append(Draft(network))
         return self.drafts[-1]
 
-    def lost_in(self, text: str, mounts: Mapping[str, str], own: Collection[str] = ()) -> str:
+    def lost_in(self, text: str, mounts: Mapping[str, str], own: Collection[str] = (), *, pythons: bool = False) -> str:
         """Why a path that a text names is not there, of these mounts or else; empty when nothing of it is lost.
 
-        ``own``: what the command of the text makes itself, by ``first_folders``.
+        ``own``: what the command of the text makes itself, by ``first_folders``. ``pythons``: environments count.
         """
+        environments = dict.fromkeys(self.pythons if pythons else (), "a Python of its own")
         lost = (
             why
-            for path, why in {**mounts, **self.lost}.items()
+            for path, why in {**mounts, **self.lost, **environments}.items()
             if path in text and re.search(rf"(?<![\w/.-]){re.escape(path)}(?![\w-])", text)
         )
         named = dict.fromkeys(PATHS.findall(text)) if self.filled else ()
@@ -314,7 +320,10 @@ class RunReader:
                 states += [len(found)] if prepares else []
                 found.append(replace(line, need="") if prepares else line)
         self.image.left |= self.left
-        self.gone += [place for place, path in self.cleared if f"{path}/" in self.refused]
+        named = (f"{re.escape(path)}(?![\\w.-])" for _, path in self.cleared)
+        self.gone += [
+            place for (place, _), path in zip(self.cleared, named, strict=True) if re.search(path, self.refused)
+        ]
         if self.left and self.gone:  # an image without a package, and without what takes its place, is of no use
             texts = {self.kept[place].text for place in self.gone}
             self.kept = [kept for kept in self.kept if kept.text not in texts]
@@ -467,7 +476,8 @@ class RunReader:
             return f"{secret}, which no recipe keeps", "value"
         if why := self._lost_in(f"{text} {shown}{folder}{named}", command):
             return f"it works on what is not taken: {why}", "lost"
-        if (own := self.python or self.image.own_python) and PYTHON.fullmatch(command.program):
+        programs = [one.program for one in (command, *command.inner)]
+        if (own := self.python or self.image.own_python) and any(OF_PYTHON.fullmatch(one) for one in programs):
             return f"it runs by the Python of {own}, which the Dockerfile makes", "base"
         unsure = any(self._relative(command, first=1)) or None in command.words[1:]
         if unsure and self.folder in self.unpacked and command.program in WORKERS | UNPACKERS:
@@ -523,6 +533,8 @@ class RunReader:
     def _in_mod(self, command: Command, *, network: bool = False, why: str = "it runs in the image") -> Line:
         if reason := self._blocked(command, check_folder=not _names_whole_paths(command)):
             self.left = True
+            self._lose_made(command)
+            self._lose_packages(files=command.program in ("dpkg", "rpm"))
             if command.program in UNPACKERS:
                 words = [word or "" for word in command.words]
                 into = next((after for word, after in pairwise(words) if word in ("-C", "-d", "--directory")), "")
@@ -564,6 +576,7 @@ class RunReader:
                 self._lose(found[1], f"the repository {found[0].url}")
                 self._needs(found[0])
         compiled = [one.program for one in command.inner if _compiles(one.program, one.words)]
+        compiled += ["pip" for one in command.inner if self._builds(one)]
         if cloned or compiled:
             self.left = True
             what = "git fetches sources" if cloned else f"{compiled[0]} compiles"
@@ -580,6 +593,15 @@ class RunReader:
         line = self._in_mod(command)
         self.gone += [len(self.kept) - 1] if verbs and line.verdict == "mod" else []
         return line
+
+    def _builds(self, command: Command) -> bool:
+        """Whether pip builds a package from its sources."""
+        verb, arguments = pip_arguments(command.words) or ("", ())
+        found = read_install(arguments, partial(self._text, stdin=command.stdin)) if verb == "install" else Installs()
+        for tree in found.trees:
+            self._needs(tree)
+        folders = [place for place in found.places if not place.endswith(".whl")]
+        return bool(found.trees or folders or {"-e", "--editable"} & {*arguments})
 
     def _archive(self, command: Command) -> Line | None:
         """An archive of a commit that is unpacked into a folder: sources, as if they were cloned."""
@@ -600,6 +622,21 @@ class RunReader:
                 self._lose(path, f"a file that {one.program} fetches")
             for written in one.writes:
                 self._lose(written or "", f"a file that {one.program or 'it'} writes")
+
+    def _lose_packages(self, *, files: bool) -> None:
+        """Note where libraries and headers of Debian packages would be, of ``files`` that are not taken."""
+        self.image.filled |= dict.fromkeys(OF_PACKAGES if files else (), "packages of files that are not taken")
+
+    def _lose_made(self, command: Command) -> None:
+        """Note what a command that is not taken would write or copy."""
+        for one in (command, *command.inner):
+            words = [word for word in without_prefix(one.words)[1:] if word and not word.startswith("-")]
+            *sources, target = words if one.program in COPIERS and len(words) > 1 else [""]
+            into = posixpath.normpath(posixpath.join(self.folder or "", target))
+            copied = [posixpath.join(into, posixpath.basename(name)) for name in sources]
+            paths = copied if OF_BASES.fullmatch(into) or target.endswith("/") else [target]
+            for path in (*paths, *one.writes):
+                self._lose(path or "", "a file of a command that is not taken")
 
     def _lose(self, path: str, why: str) -> None:
         """Note that a path would hold what is not taken."""
@@ -639,8 +676,10 @@ class RunReader:
             return _line(command, "not-taken", "it takes whatever is newest on the day of the build", "base")
         why = f"apt {verb} {' '.join(name or '…' for name in packages)}".strip()
         update = "apt-get update && " if verb in ("install", "reinstall", "build-dep") else ""
-        if reason := self._blocked(command, check_folder=any(name is None or "/" in name for name in packages)):
+        files = any(name is None or "/" in name for name in packages)
+        if reason := self._blocked(command, check_folder=files):
             self.left = True
+            self._lose_packages(files=files)
             return _line(command, "not-taken", *reason)
         self._keep(f"{update}{command.text}", real=True)
         self.network = self.network or bool(update)

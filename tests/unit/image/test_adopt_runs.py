@@ -308,6 +308,7 @@ def test_what_was_wrong_without_a_word_in_further_dockerfiles(
         ("cd / && sed -i /torch/d r.txt", "pip install -r r.txt"),
         ("sed -i /torch/d /*.txt", "pip install -c /r.txt einops"),
         ("grep -v torch /r.txt > /s.txt", "pip install --requirement=/s.txt"),
+        ("echo torch==2.9 > /o.txt", "uv pip install --override /o.txt einops"),
         ("if [ -e /x ]; then sed -i /torch/d /r.txt; fi", "PIP_CONSTRAINT=/r.txt pip install einops"),
     ],
 )
@@ -415,3 +416,47 @@ def test_a_variable_that_names_what_is_not_taken_is_not_taken(tmp_path: Path) ->
     assert [line.verdict for line in lines] == ["not-taken", "taken"]
     assert "not taken" in lines[1].why
     assert found.env == {"PATHS": PARTS}
+
+
+@pytest.mark.parametrize(
+    "command", ["pip install x || true", "pip install x | tail -1", "for p in x; do uv pip install $p; done"]
+)
+def test_pip_in_one_piece_with_others_knows_the_python_that_it_installs_into(tmp_path: Path, command: str) -> None:
+    found = adopted(tmp_path, f"RUN python3 -m venv /opt/v\nENV VIRTUAL_ENV=/opt/v\nENV A=/opt/v/lib\nRUN {command}")
+    assert verdicts(found, "RUN") == [("not-taken", "base"), ("not-taken", "base")]
+    assert not found.env
+
+
+@pytest.mark.parametrize("install", ["-e .", "git+https://h/a/b@c", "./sub"])
+def test_pip_in_one_piece_with_others_compiles_nothing(tmp_path: Path, install: str) -> None:
+    found = adopted(tmp_path, f"RUN pip install {install} 2>&1 | tail -5")
+    assert verdicts(found, "RUN") == [("not-taken", "wheel")]
+    assert [wheel.url for wheel in found.wheels] == (["https://h/a/b"] if "git" in install else [])
+
+
+def test_a_file_that_takes_the_place_of_one_that_is_removed_may_be_of_a_package(tmp_path: Path) -> None:
+    library, link = "/usr/lib/aarch64-linux-gnu/libn.so.2", "/opt/nv/lib/libn.so.2"
+    found = adopted(
+        tmp_path,
+        f"RUN --mount=from=b,target=/d cd /d && apt install ./*.deb\nRUN rm {link} && ln -s {library} {link}\n"
+        f"RUN ln -s {library.replace('libn', 'other')} /srv/x\nRUN touch /srv/y",
+    )
+    assert [line.verdict for line in found.lines][-4:] == ["not-taken", "not-taken", "not-taken", "mod"]
+    assert "its place" in line_of(found, "rm ").why
+
+
+@pytest.mark.parametrize(
+    ("made", "used"),
+    [
+        ("cp -r /tmp/src/include /usr/local/cuda/new", "ls /usr/local/cuda/new > /o"),
+        ("cp /tmp/src/tool /usr/local/bin/", "/usr/local/bin/tool > /o"),
+        ("cat /tmp/src/a > /etc/conf", "sed -i s/a/b/ /etc/conf"),
+    ],
+)
+def test_what_a_command_that_is_not_taken_would_make_is_not_there(tmp_path: Path, made: str, used: str) -> None:
+    found = adopted(tmp_path, f"RUN {CLONE}\nRUN {made}\nRUN {used}")
+    assert verdicts(found, "RUN")[1:] == [("not-taken", "lost"), ("not-taken", "lost")]
+    (tmp_path / "own").write_text("x")
+    place = used.replace("/", " /", 1).split()[-1] if "sed" in used else "/etc/conf"
+    again = adopted(tmp_path, f"RUN {CLONE}\nRUN cat /tmp/src/a > /etc/conf\nCOPY own {place}\nRUN touch {place}")
+    assert [line.verdict for line in again.lines][-1] == "mod"
