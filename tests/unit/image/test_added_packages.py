@@ -263,7 +263,7 @@ def test_what_cannot_be_added_is_one_error_and_nothing_is_written(
 def test_a_release_beside_the_one_that_the_image_has_is_refused(ctx: Context, path: Path, recipe: Recipe) -> None:
     lock = empty_lock(recipe)
     held = LockedWheel(filename="conv-0.9-py3-none-any.whl", sha256="0" * 64, size=1, name="conv", version="0.9")
-    image = {platform: (held,) for platform in lock.wheels.image}
+    image = dict.fromkeys(lock.wheels.image, (held,))
     held_lock = lock.model_copy(update={"wheels": lock.wheels.model_copy(update={"image": image})})
     lock_path(path).write_text(held_lock.model_dump_json(by_alias=True), encoding="utf-8")
     with pytest.raises(UsageError, match=r"the image has conv 0\.9.*a second one"):
