@@ -138,7 +138,13 @@ def _entry(ctx: Context, recipe: Recipe, lock: Lock, pinned: str) -> Entry:
             f"the index has no project {name}", where=redact(index.url), hint="its name there: --add NAME==VERSION"
         )
     require_release(links, name, text, f"--add {name}==VERSION")
-    link = _best([link for link in links if version_of(link) == version])
+    of_release = [link for link in links if version_of(link) == version]
+    link = _best(of_release)
+    if link is None and any("aarch64" in one.filename for one in of_release):
+        raise UsageError(
+            f"{pinned} has wheels for aarch64 and no source archive: nothing is to compile",
+            hint=f"require it as it is: {pinned} under requirements in the recipe, then lock it",
+        )
     if link is None:
         raise UsageError(
             f"the index has no source of {pinned}: no source archive, and no wheel for every machine",

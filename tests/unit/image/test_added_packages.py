@@ -245,6 +245,7 @@ def path(tmp_path: Path, recipe: Recipe) -> Path:
         ("conv==one", "--add conv==one: give one release"),
         ("one==1.0", "the recipe has one already"),
         ("conv==2.0", "the index has no source of conv==2.0"),
+        ("conv==2.1", "conv==2.1 has wheels for aarch64"),
         ("conv==3.0", "the package index has no conv 3.0"),
         ("cnov==1.0", "the index has no project cnov"),
     ],
@@ -254,6 +255,7 @@ def test_what_cannot_be_added_is_one_error_and_nothing_is_written(
 ) -> None:
     offer("conv-1.0.tar.gz", sdist(SDIST))
     offer("conv-2.0-cp313-cp313-manylinux_2_28_x86_64.whl", b"")
+    offer("conv-2.1-cp313-cp313-manylinux_2_28_aarch64.whl", b"")
     with pytest.raises(UsageError) as caught:
         add_packages(ctx, path, [pinned])
     assert says in str(caught.value)
