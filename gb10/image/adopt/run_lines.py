@@ -301,6 +301,8 @@ class RunReader:
         """Places in ``kept`` of paths that are removed, with the path."""
         self.refused = ""
         """The commands that are not taken, with their known variables put in."""
+        self.refused_made = set[str]()
+        """What they would make."""
 
     def read(self, commands: Sequence[Command]) -> list[Line]:
         """A verdict for each command; what goes into a mod is written there as one block.
@@ -316,14 +318,12 @@ class RunReader:
             self.part += not command.joined
             for line in self._command(command):
                 self.refused += f"{command.seen}\n" if line.verdict == "not-taken" else ""
+                self.refused_made |= {*self._made(command)} if line.verdict == "not-taken" else set()
                 prepares = line.verdict == "no-effect" and line.need == "lost"
                 states += [len(found)] if prepares else []
                 found.append(replace(line, need="") if prepares else line)
         self.image.left |= self.left
-        named = (f"{re.escape(path)}(?![\\w.-])" for _, path in self.cleared)
-        self.gone += [
-            place for (place, _), path in zip(self.cleared, named, strict=True) if re.search(path, self.refused)
-        ]
+        self.gone += [place for place, path in self.cleared if f"{path}/" in self.refused or path in self.refused_made]
         if self.left and self.gone:  # an image without a package, and without what takes its place, is of no use
             texts = {self.kept[place].text for place in self.gone}
             self.kept = [kept for kept in self.kept if kept.text not in texts]

@@ -460,3 +460,11 @@ def test_what_a_command_that_is_not_taken_would_make_is_not_there(tmp_path: Path
     place = used.replace("/", " /", 1).split()[-1] if "sed" in used else "/etc/conf"
     again = adopted(tmp_path, f"RUN {CLONE}\nRUN cat /tmp/src/a > /etc/conf\nCOPY own {place}\nRUN touch {place}")
     assert [line.verdict for line in again.lines][-1] == "mod"
+
+
+def test_a_script_of_a_command_that_is_not_taken_is_removed_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("x")
+    found = adopted(
+        tmp_path, f"RUN touch /b\nCOPY own.py /t/own.py\nRUN {CLONE} && python3 /t/own.py /tmp/src && rm /t/own.py"
+    )
+    assert line_of(found, "rm ").verdict == "mod"
