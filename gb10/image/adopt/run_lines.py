@@ -132,6 +132,8 @@ CODE_FETCHES: Final = re.compile(
 """What a text of Python needs a network for."""
 OF_INDEX: Final = re.compile(r"(.*\.)?((extra-|default-)?index(-url)?|find-links)")
 OUTPUT: Final = re.compile(r"-[A-Za-z]*[oOP]|--output|--output-document|--local-dir|-d|-C|--directory")
+MOST_STARS: Final = 4
+"""Of a path with wildcards that is compared; one with more may be any."""
 OF_PYTHON: Final = re.compile(rf"{PYTHON.pattern}|{PIP.pattern}|uv")
 """Programs that a Python of the Dockerfile's own has, or works on."""
 OF_VARIABLES: Final = {"CONSTRAINT": "-c", "OVERRIDE": "--override"}
@@ -755,7 +757,8 @@ class RunReader:
     def _changed(self, path: str) -> bool:
         """Whether a command of a mod makes or changes a file, as far as its words show."""
         place = posixpath.normpath(posixpath.join(self.folder or "", path))
-        return any(place == one or _matches(place, one) for one in self.image.changed)
+        wild = (one for one in self.image.changed if "*" in one or "?" in one)
+        return place in self.image.changed or any(one.count("*") > MOST_STARS or _matches(place, one) for one in wild)
 
     def _indexes(self, command: Command) -> Iterator[str]:
         """Other indexes than PyPI that variables or options name; of an option whose value is not known, that."""

@@ -32,6 +32,8 @@ NUMBERS: Final = {
     "-ge": operator.ge,
 }
 NAMED: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
+DEEPEST: Final = 32
+"""Conditions in each other, and tests in each other."""
 LONGEST_SEEN: Final = 1_000
 LONGEST_TEXT: Final = 1 << 16
 MOST_CHARACTERS: Final = 1 << 23
@@ -112,6 +114,8 @@ class _Reader:
         self.rows = rows
         self.values = values
         self.characters = 0
+        self.inside = 0
+        """Conditions that are being read."""
 
     def commands(self, node: Node) -> Iterator[Command]:
         """What runs one after the other."""
@@ -139,7 +143,8 @@ class _Reader:
         Several commands one after the other only where none is joined to the ``if``: it runs or fails as a whole.
         """
         node = part.node
-        taken = self._taken(node) if not (part.behind or part.redirects or node.has_error) else None
+        read = not (part.behind or part.redirects or node.has_error) and self.inside < DEEPEST
+        taken = self._taken(node) if read else None
         if taken is None:
             return []
         first, last = self._span(node)
@@ -148,7 +153,9 @@ class _Reader:
             return [Command(first=first, last=last, text=_text(node), skipped=True, joined=part.joined)]
         if not all(one.joined for one in body[1:]) and (part.joined or (after and after.joined)):
             return []
+        self.inside += 1
         found = list(self._all([replace(body[0], joined=part.joined), *body[1:]]))
+        self.inside -= 1
         found[0] = replace(found[0], first=first)
         return [*found[:-1], replace(found[-1], last=last)]
 
@@ -166,25 +173,27 @@ class _Reader:
         last = next((child for child in node.children if child.type == "else_clause"), None)
         return last.children[1:] if last else []
 
-    def _holds(self, node: Node) -> bool | None:
-        """Whether a test holds by the known values; None when it is not known."""
+    def _holds(self, node: Node, depth: int = 0) -> bool | None:
+        """Whether a test holds by the known values; None when it is not known, or is deeper than people write."""
+        if depth > DEEPEST:
+            return None
         named = [child for child in node.children if child.is_named]
         if node.type == "test_command":
             pattern = node.children[0].type == "[[" and any(sign in _text(node) for sign in "*?~")
-            return self._holds(named[0]) if len(named) == 1 and not pattern else None
+            return self._holds(named[0], depth + 1) if len(named) == 1 and not pattern else None
         if node.type == "negated_command" or (node.type == "unary_expression" and node.children[0].type == "!"):
-            inside = self._holds(named[-1])
+            inside = self._holds(named[-1], depth + 1)
             return None if inside is None else not inside
         if node.type == "unary_expression":
             word = self._operand(node.children[-1])
             return None if word is None else {"-z": not word, "-n": bool(word)}.get(_text(node.children[0]))
-        return self._compares(node) if len(node.children) == 3 else None
+        return self._compares(node, depth + 1) if len(node.children) == 3 else None
 
-    def _compares(self, node: Node) -> bool | None:
+    def _compares(self, node: Node, depth: int) -> bool | None:
         """As ``_holds``, of two tests or of two words."""
         one, sign, other = node.children
         if (joint := _text(sign)) in ("&&", "||", "-a", "-o"):
-            both = self._holds(one), self._holds(other)
+            both = self._holds(one, depth), self._holds(other, depth)
             return None if None in both else all(both) if joint in ("&&", "-a") else any(both)
         left, right = self._operand(one), self._operand(other)
         if left is None or right is None:
