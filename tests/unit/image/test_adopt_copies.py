@@ -1,5 +1,6 @@
 """What COPY means: the files with their places, owners and modes, as Docker's reference says."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,15 @@ def test_links_of_a_folder_are_copied_as_links(context: Path) -> None:
         "mkdir -p '/x/sub' && ln -sfT '/etc/passwd' '/x/sub/out'",
     ]
     assert line_of(found, "pip").verdict == "not-taken"  # a link is not read
+
+
+def test_the_mod_makes_the_links_also_where_one_is(context: Path) -> None:
+    (context / "d/in").symlink_to("sub/a.txt")
+    place = context / "made/x"
+    (mod,) = adopted(context, f"COPY d {place}").mods
+    for _ in range(2):
+        subprocess.run(["bash", "-s"], input=mod.script, check=True, text=True)
+    assert str((place / "in").readlink()) == "sub/a.txt"
 
 
 def test_a_link_with_a_name_that_no_script_shows(context: Path) -> None:
