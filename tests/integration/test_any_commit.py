@@ -151,8 +151,9 @@ def test_python_alone_is_a_graft_on_the_nearest_release(
 def test_a_commit_that_does_not_exist_or_requires_nothing(root: Path, git: Git, machine: Context) -> None:
     folder = fresh(git, root, "nothing")
     tip = commit(git, folder, {"README": "nothing"})
-    with pytest.raises(FetchError, match=f"cannot take the commit {'a' * 40} from git"):
+    with pytest.raises(FetchError, match=f"cannot take the commit {'a' * 40} from git") as caught:
         planned(machine, f"file:///nothing@{'a' * 40}")
+    assert "the repository does not have it" in (caught.value.hint or "")
     with pytest.raises(UsageError, match="says nowhere what it requires"):
         planned(machine, f"file:///nothing@{tip}")
     with pytest.raises(UsageError, match="a commit has 40 digits"):

@@ -16,6 +16,7 @@ from gb10.image.build.cache_status import CacheStatus
 from gb10.image.build.estimate import COMPILED, Needs, StepBytes, obstacles, plan_bytes, step_seconds
 from gb10.image.context import Context
 from gb10.image.plan.values import Plan, Step
+from gb10.image.recipe.image_recipe import WHOLE
 
 NAMES: Final = 3
 """Wheels of a layer that the plan names."""
@@ -78,6 +79,10 @@ def _print_text(ctx: Context, plan: Plan, found: CacheStatus, push: Sequence[str
     )
     if needed.compile_bound:
         print(f"to compile: about {needed.compile_seconds:.0f} s, bound by {_bound(needed)}")
+    missing = {step.name for step in plan.of_kind("wheel") if not found.cached[step.name]}
+    unknown = [name for name, build in plan.recipe.wheels.items() if name in missing and build.method in WHOLE]
+    if unknown:
+        print(f"how long the compile of {', '.join(unknown)} takes is not known before, and not counted")
     if len(plan.steps) > hits:
         print(f"seconds as on {needed.rates}{NOT_OURS if needed.foreign else ''}")
     for name in plan.options.unpatched:

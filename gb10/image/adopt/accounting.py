@@ -102,7 +102,7 @@ class _Account:
 
     def __init__(self, file: Dockerfile, context: BuildFiles, given: Given, releases: Releases) -> None:
         self.file = file
-        self.context = context
+        self.context = BuildFiles(context.root, context.rules, links=True)
         self.mounted = BuildFiles(context.root, context.rules)
         """The same files for the mounts of all RUN: they do not count as copied ones."""
         self.given = given
@@ -206,8 +206,8 @@ class _Account:
             for word in one.words:
                 name, equals, value = word.partition("=")
                 known = self.given.arguments.get(name)
-                if known is None and equals:
-                    known = self._expand(value, self.globals)
+                if known is None and equals:  # nothing else has a value here
+                    known = self._expand(value, ChainMap(self.globals, dict.fromkeys(VARIABLE.findall(value), "")))
                 self.globals[name] = self._public(name, known)
             yield self._argument(one, self.globals)
 
@@ -308,8 +308,8 @@ class _Account:
 
     def _declare(self, word: str) -> None:
         name, equals, value = word.partition("=")
-        if name in self.image.env:
-            return  # ENV goes before ARG
+        if name in self.image.env or name in self.image.base:
+            return  # ENV goes before ARG, also the base's
         known = self.given.arguments.get(name)
         if known is None and equals:
             known = self._expand(value, ChainMap(self.image.values, self.globals))
@@ -369,9 +369,12 @@ class _Account:
                 yield replace(line, verdict="not-taken", text=f"ENV {name}={HIDDEN}", why=why, need="launch")
             elif not NAME.fullmatch(name) or len(value) > LONGEST_SETTING or not value.isprintable():
                 yield replace(line, verdict="not-taken", why=f"{name[:80]!a} is no variable that a recipe can have")
+            elif (why := self.image.lost_in(f" {value} ", {}, pythons=True)) and ":" not in value:
+                self.image.env.pop(name, None)
+                yield replace(line, verdict="not-taken", why=f"it names what is not taken: {why}", need="lost")
             else:
                 self.image.env[name] = value
-                yield line
+                yield replace(line, why=f"env; a part of it is not taken: {why}") if why else line
         self.image.values |= made
 
     def _workdir(self, one: Instruction) -> Iterator[Line]:
@@ -496,24 +499,35 @@ class _Account:
             self.image.lost[posixpath.normpath(where)] = "a file whose owner or mode is not known here"
             why = f"--{'chown' if owner is None else 'chmod'} has no value here: --build-arg NAME=VALUE"
             return _line(one, "unchecked", why, "value")
+        links = {path: file.link for path, file in found.items() if file.link}
+        self.image.made |= first_folders(found).keys()
+        found = {path: file for path, file in found.items() if not file.link}
         if OCTAL.fullmatch(mode):
             found = {path: replace(file, executable=bool(int(mode, 8) & 0o111)) for path, file in found.items()}
         before, after = _rights(owner, mode, found, where)
         site = sum(1 for path in found if SITE.match(path))
-        self.image.made |= first_folders(found).keys()
         what = f"{len(found)} {'file' if len(found) == 1 else 'files'}" + (f", {site} in site-packages" if site else "")
-        if not self.image.drafts and not after:
+        self.image.lost = {path: why for path, why in self.image.lost.items() if path not in found}
+        late = bool(self.image.drafts)
+        plain = not late and not after
+        if plain:
             self.image.overlay |= found
+        if plain and not links:
             return _line(one, "taken", f"overlay: {what}")
-        why = "laid after the commands before it" if self.image.drafts else "with owner and mode"
         draft = self.image.draft(network=False)
         folder = f"files/{one.first}"
-        draft.files |= {f"{folder}{path}": file for path, file in found.items()}
-        copy = f'cp -a --no-preserve=ownership "$here/{folder}/." /'
-        text = "\n".join([f"# line {one.first} of the Dockerfile", *before, copy, *after])
+        if found and not plain:
+            draft.files |= {f"{folder}{path}": file for path, file in found.items()}
+            after.insert(0, f'cp -a --no-preserve=ownership "$here/{folder}/." /')
+            self.image.added |= found
+        for path, leads in sorted(links.items()):
+            above = quoted(posixpath.dirname(path))
+            after.append(f"mkdir -p {above} && ln -sfT {quoted(leads)} {quoted(path)}")
+        text = "\n".join([f"# line {one.first} of the Dockerfile", *before, *after])
         draft.blocks.append(Block(one.first, one.last, text))
-        self.image.added |= found
-        return _line(one, "mod", f"{what}, {why}")
+        whys = [] if plain else ["laid after the commands before it" if late else "with owner and mode"]
+        whys += [f"links that stay links: {len(links)}"] if links else []
+        return _line(one, "mod", f"{what}, {', '.join(whys)}")
 
     def _run(self, one: Instruction) -> Iterator[Line]:
         if not is_shell(self.image.shell):

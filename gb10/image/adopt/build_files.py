@@ -29,11 +29,15 @@ class AbsentError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BuildFile:
-    """One file; ``source`` is its path in the build context, empty for a text of the Dockerfile itself."""
+    """One file; ``source`` is its path in the build context, empty for a text of the Dockerfile itself.
+
+    ``link``: where a link leads; it is copied as a link, and never followed.
+    """
 
     source: str
     content: bytes
     executable: bool = False
+    link: str = ""
 
 
 def ignore_rules(dockerfile: Path, root: Path) -> tuple[Rule, ...]:
@@ -53,12 +57,13 @@ def ignore_rules(dockerfile: Path, root: Path) -> tuple[Rule, ...]:
 class BuildFiles:
     """A build context, without what its ``rules`` leave out; a file is read when it is copied."""
 
-    def __init__(self, root: Path, rules: tuple[Rule, ...] = ()) -> None:
-        """Raises UsageError when ``root`` is no folder."""
+    def __init__(self, root: Path, rules: tuple[Rule, ...] = (), *, links: bool = False) -> None:
+        """``links``: those in a folder that is copied are taken, as links. Raises UsageError when ``root`` is none."""
         if not root.is_dir():
             raise UsageError(f"the build context {root} is no folder", hint="give a folder: --context DIR")
         self.root = root
         self.rules = rules
+        self.links = links
         self.left = MOST_BYTES
         self.count = 0
 
@@ -135,9 +140,9 @@ class BuildFiles:
             return []
         return [f"{folder}/{name}".lstrip("/") for name in names if fnmatch.fnmatchcase(name, pattern)]
 
-    def _kind(self, path: str) -> str | None:
-        """``file`` or ``folder``, None for nothing and for what is left out. Raises AbsentError for a link and for what
-        is no plain file."""
+    def _kind(self, path: str, *, links: bool = False) -> str | None:
+        """``file``, ``folder``, or ``link`` where links count; None for nothing and for what is left out. Raises
+        AbsentError for any other link and for what is no plain file."""
         out = bool(path) and is_left_out(path, self.rules)
         try:
             mode = (self.root / path).lstat().st_mode
@@ -149,6 +154,8 @@ class BuildFiles:
             return "folder" if not out or any(rule.back for rule in self.rules) else None
         if out:
             return None
+        if links and stat.S_ISLNK(mode):
+            return "link"
         if not stat.S_ISREG(mode):
             what = "a link, and links are not followed" if stat.S_ISLNK(mode) else "no plain file"
             raise AbsentError(f"{path} is {what}")
@@ -169,7 +176,7 @@ class BuildFiles:
             path = f"{folder}/{name}".lstrip("/")
             if name in IGNORED:
                 continue
-            kind = self._kind(path)
+            kind = self._kind(path, links=self.links)
             if kind == "folder":
                 yield from self._below(path, depth + 1)
             elif kind:
@@ -178,8 +185,13 @@ class BuildFiles:
     def read(self, path: str) -> BuildFile:
         """One file of the context; raises AbsentError."""
         place = self.root / path
-        self._kind(path)
+        kind = self._kind(path, links=self.links)
         try:
+            if kind == "link" and not (target := str(place.readlink())).isprintable():
+                raise AbsentError(f"{path} is a link to {target[:200]!a}, which no recipe can have")
+            if kind == "link":
+                self.count += 1
+                return BuildFile(path, b"", link=str(place.readlink()))
             with place.open("rb") as file:
                 content = file.read(self.left + 1)
             mode = place.stat().st_mode

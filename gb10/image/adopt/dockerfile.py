@@ -34,10 +34,14 @@ ENDING: Final = "_instruction"
 SETTINGS: Final = tuple(f"{name}{ENDING}" for name in ("arg", "env", "label"))
 DIRECTIVE: Final = re.compile(rb"\s*#\s*escape\s*=\s*(\S)", re.IGNORECASE)
 VARIABLE: Final = re.compile(
-    r"\\(?P<escaped>.)|\$(?P<plain>[A-Za-z_]\w*)|\$\{(?P<name>[A-Za-z_]\w*)(?::?(?P<operator>[-+])(?P<word>[^{}]*))?\}"
+    r"\\(?P<escaped>.)|\$(?P<plain>[A-Za-z_]\w*)"
+    r"|\$\{(?P<name>[A-Za-z_]\w*)(?:(?P<operator>:?[-+]|##?|%%?|//?)(?P<word>[^{}]*))?\}"
     r"|(?P<other>\$\{)",
     re.DOTALL,
 )
+CUTS: Final = re.compile(r"\$\{\w+[#%/]")
+PATTERN_SIGNS: Final = re.compile(r"[\\\"'?\[\]$`()|]")
+"""What a pattern of ``${NAME#PATTERN}`` may have that is not put in here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,12 +170,13 @@ def _instructions(root: Node, lines: Sequence[str]) -> Iterator[Instruction]:
             read = one.last if node.type in SETTINGS else read
             yield one
         elif node.text and node.text.strip():
-            yield from _recovered(node, lines)
+            yield from _recovered(node, lines, read)
 
 
-def _recovered(node: Node, lines: Sequence[str]) -> Iterator[Instruction]:
-    """The instructions of a part that the grammar cannot read as a whole, each read alone."""
+def _recovered(node: Node, lines: Sequence[str], read: int) -> Iterator[Instruction]:
+    """The instructions of a part that the grammar cannot read as a whole, each read alone; of lines after ``read``."""
     first, last = _span(node)
+    first = max(first, read + 1)
     starts = [
         row
         for row in range(first, last + 1)
@@ -181,8 +186,11 @@ def _recovered(node: Node, lines: Sequence[str]) -> Iterator[Instruction]:
         own, skipped = lines[start - 1 : end], start - 1
         text = "\n".join(own)
         tree = _parser().parse(f"{text.rstrip()}\n".encode())
-        (found,) = tree.root_node.children if len(tree.root_node.children) == 1 else (None,)
-        if found is not None and found.type.endswith(ENDING) and not found.has_error:
+        found = next(iter(tree.root_node.children), None)
+        # The grammar takes the pattern of a variable for a comment or an error; lines of settings are read whole.
+        settings = found is not None and found.type in SETTINGS and CUTS.search(text) is not None
+        alone = settings or len(tree.root_node.children) == 1
+        if found and alone and found.type.endswith(ENDING) and (settings or not found.has_error):
             one = _instruction(found, own)
             rows = tuple(row + skipped for row in one.rows)
             yield replace(one, first=one.first + skipped, last=one.last + skipped, rows=rows)
@@ -389,10 +397,14 @@ def expand(text: str, values: Mapping[str, str | None]) -> str | None:
             return match["escaped"]
         name = match["plain"] or match["name"]
         value = values.get(name) if name else None
-        if match["operator"] == "-" and name in values and not value:
-            value = expand(match["word"], values)
-        elif match["operator"] == "+" and value is not None:
-            value = expand(match["word"], values) if value else ""
+        operator, word = match["operator"] or "", match["word"] or ""
+        if operator[-1:] == "-":
+            empty = value is None or (operator == ":-" and not value)
+            value = expand(word, values) if name in values and empty else value
+        elif value is not None and operator[-1:] == "+":
+            value = expand(word, values) if value or operator == "+" else ""
+        elif value is not None and operator:
+            value = _without(value, operator, word)
         known = known and value is not None
         return value or ""
 
@@ -405,6 +417,27 @@ def expand(text: str, values: Mapping[str, str | None]) -> str | None:
     if length + len(text) - end > LONGEST_VALUE:
         raise too_long(text)
     return "".join([*parts, text[end:]]) if known else None
+
+
+def _without(value: str, operator: str, pattern: str) -> str | None:
+    """``${NAME#PATTERN}`` and the like, for a pattern of plain signs and one star; None for any other."""
+    if operator[0] == "/":
+        old, _, new = pattern.partition("/")
+        plain = not PATTERN_SIGNS.search(pattern) and "*" not in pattern and old[:1] not in ("#", "%")
+        return (value.replace(old, new, 1 if operator == "/" else -1) if old else value) if plain else None
+    before, star, after = pattern.partition("*")
+    if PATTERN_SIGNS.search(pattern) or "*" in after:
+        return None
+    if not star:
+        return value.removeprefix(pattern) if operator[0] == "#" else value.removesuffix(pattern)
+    if operator[0] == "#" and value.startswith(before):
+        end = (value.find if operator == "#" else value.rfind)(after, len(before))
+        return value[end + len(after) :] if end >= 0 else value
+    if operator[0] == "%" and value.endswith(after):
+        head = value[: len(value) - len(after)]
+        start = (head.rfind if operator == "%" else head.find)(before)
+        return value[:start] if start >= 0 else value
+    return value
 
 
 def too_long(text: str) -> UsageError:

@@ -1,8 +1,10 @@
 """What a command line installs: the requirements of pip and uv, the packages of apt, the repository of git. Pure."""
 
+import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Final
 
 from packaging.requirements import InvalidRequirement
@@ -17,7 +19,8 @@ SETTING: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 PYPI: Final = ("https://pypi.org/simple", "https://pypi.python.org/simple")
 FILES: Final = ("-r", "--requirement", "--requirements")
 CONSTRAINTS: Final = ("-c", "--constraint", "--constraints", "--build-constraint", "-b")
-INDEXES: Final = ("-i", "--index-url", "--extra-index-url", "--index", "--default-index", "-f", "--find-links")
+INDEX_OPTIONS: Final = ("-i", "--index-url", "--extra-index-url", "--index", "--default-index", "-f", "--find-links")
+OVERRIDES: Final = ("--override", "--overrides")
 ELSEWHERE: Final = (
     *(
         "-t",
@@ -28,8 +31,7 @@ ELSEWHERE: Final = (
         "--editable",
         "--no-binary",
         "--group",
-        "--overrides",
-        "--override",
+        *OVERRIDES,
     ),
 )
 """Options after which it is no plain install into the image, or no wheel."""
@@ -135,6 +137,16 @@ def pip_arguments(words: Sequence[str | None]) -> tuple[str, tuple[str | None, .
     return (left[0] or "", tuple(left[1:])) if left else ("", ())
 
 
+def files_read(arguments: Sequence[str | None]) -> Iterator[str]:
+    """The files of requirements, constraints and overrides that the arguments of ``pip install`` name."""
+    for word, after in pairwise((*arguments, None)):
+        name, equals, value = (word or "").partition("=")
+        if name in (*FILES, *CONSTRAINTS, *OVERRIDES) and (value if equals else after):
+            yield value if equals else after or ""
+        elif name[:2] in ("-r", "-c") and len(name) > 2:
+            yield (word or "")[2:]
+
+
 def read_install(arguments: Sequence[str | None], read: Callable[[str], str | None]) -> Installs:
     """What ``pip install`` installs. ``read`` gives a file by its path in the image, None for one that is not known."""
     found = _Arguments(read)
@@ -151,6 +163,8 @@ class _Arguments:
 
     def __init__(self, read: Callable[[str], str | None]) -> None:
         self.read = read
+        self.folder = ""
+        """Of the requirements file that is being read: it names others from there."""
         self.count = 0
         self.unsure = False
         self.requirements = list[str]()
@@ -180,7 +194,7 @@ class _Arguments:
             name, equals, value = word.partition("=") if word.startswith("-") else ("", "", "")
             if not name and not word.startswith("-"):
                 self.package(word)
-            elif name in (*FILES, *CONSTRAINTS, *INDEXES, *ELSEWHERE, *VALUED):
+            elif name in (*FILES, *CONSTRAINTS, *INDEX_OPTIONS, *ELSEWHERE, *VALUED):
                 given = value if equals else words.pop(0) if words else None
                 self.option(name, given, depth)
             elif word[:2] in ("-r", "-c") and not word.startswith("--") and len(word) > 2:
@@ -195,11 +209,13 @@ class _Arguments:
 
     def option(self, name: str, value: str | None, depth: int) -> None:
         """An option with a value."""
-        if value is None:
+        if value is None and name in INDEX_OPTIONS:
+            self.indexes.append("an index that is known only when it runs")
+        elif value is None:
             self.problems.append(f"{name} has a value that is known only when it runs")
         elif name in (*FILES, *CONSTRAINTS):
             self.file(value, constraint=name in CONSTRAINTS, depth=depth)
-        elif name in INDEXES:
+        elif name in INDEX_OPTIONS:
             if value.rstrip("/") not in PYPI:
                 self.indexes.append(public(value) if "://" in value else value)
         elif name in ELSEWHERE:
@@ -207,11 +223,21 @@ class _Arguments:
 
     def file(self, path: str, *, constraint: bool, depth: int) -> None:
         """A requirements file: its lines, and those of the files that it names."""
+        path = posixpath.join(self.folder, path) if "://" not in path else path
         text = self.read(path) if "://" not in path else None
         if text is None or depth >= DEEPEST:
             self.problems.append(f"{path} is not among the files that it copies")
             return
-        before = len(self.requirements)
+        before, above = len(self.requirements), self.folder
+        self.folder = posixpath.dirname(path)
+        self.rows(text, path, depth)
+        self.folder = above
+        if constraint:
+            self.constraints += self.requirements[before:]
+            del self.requirements[before:]
+
+    def rows(self, text: str, path: str, depth: int) -> None:
+        """The lines of a requirements file."""
         for row in re.sub(r"\\\n", " ", text).splitlines():
             line = re.sub(r"(^|\s)#.*", "", row).strip()
             self.count += bool(line)
@@ -225,9 +251,6 @@ class _Arguments:
                 self.line(list(bare.split()), depth + 1)
             elif bare:
                 self.package(bare)
-        if constraint:
-            self.constraints += self.requirements[before:]
-            del self.requirements[before:]
 
     def package(self, text: str) -> None:
         """A requirement, a URL, a wheel or a folder."""

@@ -15,12 +15,15 @@ from gb10.image.adopt.build_files import BuildFile
 from gb10.image.adopt.hiding import HIDDEN, holds_secret, is_secret
 from gb10.image.adopt.installs import (
     ARCHIVE,
+    INDEX_OPTIONS,
+    PIP,
     PYPI,
     PYTHON,
     SETTING,
     Installs,
     Tree,
     apt_packages,
+    files_read,
     git_checkout,
     git_clone,
     pip_arguments,
@@ -94,6 +97,8 @@ OF_BASES: Final = re.compile(
     r"|usr(/local)?(/(cuda[\w.-]*|etc|games|include|libexec|man|share(/(doc|keyrings))?|src))?)(?=/|$))?"
 )
 """Folders that images have, and what is in them."""
+OF_PACKAGES: Final = ("/usr/lib/aarch64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/include")
+"""Where Debian packages put libraries and headers."""
 DEEPEST_OF_BASES: Final = 6
 """Parts of a path in such a folder."""
 UNPACKERS: Final = frozenset(("tar", "bsdtar", "unzip", "7z", "cpio", "ar"))
@@ -102,12 +107,15 @@ COPIERS: Final = frozenset(("cp", "mv", "ln", "install"))
 """Programs whose last word is made."""
 WORKERS: Final = frozenset("cp mv rm ln install chmod chown cat sed bash sh dpkg rpm python python3".split())  # noqa: SIM905
 """Programs whose plain words may be files of the current folder."""
+LOCAL_PROGRAMS: Final = MAKERS | COPIERS | WORKERS | QUIET | GUARDS
 ONLINE: Final = re.compile(r"python[\d.]*|apt-key|gpg2?|add-apt-repository|spacy|playwright|modelscope|uv")
 FETCHES: Final = re.compile(
     r"(^|\s)(download|nltk\.downloader|install-deps|(playwright|python) install|add-apt-repository"
     r"|uv tool (install|upgrade|run)|--fetch-keys|--recv-keys?|--keyserver)(\s|=|$)"
 )
 """What a program of ONLINE needs a network for."""
+DOWNLOADS: Final = re.compile(r"(download|fetch|pull)(-\w+)*$")
+"""Subcommands that need a network, of whatever program."""
 MANAGERS: Final = re.compile(
     r"pipx|poetry|pdm|hatch|(micro)?dnf|yum|zypper|apk|gem|bundle|snap|flatpak|brew|luarocks|cpanm?|opam|ghcup|uvx|tlmgr"
 )
@@ -118,12 +126,20 @@ LOCAL: Final = frozenset(
     """.split()  # noqa: SIM905 - one word after the other is easier to read
 )
 CODE_FETCHES: Final = re.compile(
-    r"\b(snapshot_download|hf_hub_download|nltk\.download|load_dataset|urlopen|urlretrieve|(requests|httpx)\.(get|post)"
+    r"\b(pip[\"'\s,]+install|snapshot_download|hf_hub_download|nltk\.download|load_dataset|urlopen|urlretrieve|(requests|httpx)\.(get|post)"
     r"|torch\.hub\.load|from_pretrained\(\s*[\"'][\w.-]+/[\w.-]+[\"'])"
 )
 """What a text of Python needs a network for."""
 OF_INDEX: Final = re.compile(r"(.*\.)?((extra-|default-)?index(-url)?|find-links)")
 OUTPUT: Final = re.compile(r"-[A-Za-z]*[oOP]|--output|--output-document|--local-dir|-d|-C|--directory")
+MOST_STARS: Final = 4
+"""Of a path with wildcards that is compared; one with more may be any."""
+OF_PYTHON: Final = re.compile(rf"{PYTHON.pattern}|{PIP.pattern}|uv")
+"""Programs that a Python of the Dockerfile's own has, or works on."""
+OF_VARIABLES: Final = {"CONSTRAINT": "-c", "OVERRIDE": "--override"}
+"""Options of pip and uv that name files, by the variable that stands for each."""
+READERS: Final = frozenset("cat grep head tail awk sort uniq cut tr jq diff cmp wc chmod chown tee".split())  # noqa: SIM905
+"""Programs that leave the files that they name as they are, but for those that their output goes to."""
 KEPT_SETTINGS: Final = re.compile(r"(PIP|UV|HF|PYTHON)_\w+|DEBIAN_FRONTEND|MAX_JOBS|TMPDIR")
 """Variables before pip that do not change what a wheel holds."""
 STRIP: Final = re.compile(r"-p(\d+)")
@@ -186,6 +202,8 @@ class Image:
     """The folder that PATH begins with, as far as it is known."""
     left: bool = False
     """Whether something is not taken that a check of the image may look for."""
+    changed: set[str] = field(default_factory=set)
+    """Paths, also with wildcards, that commands of a mod name: they may be other files after it."""
     removed: set[str] = field(default_factory=set)
     """Packages that a command of a mod removes."""
     indexes: dict[str, str] = field(default_factory=dict)
@@ -209,14 +227,15 @@ class Image:
             self.drafts.append(Draft(network))
         return self.drafts[-1]
 
-    def lost_in(self, text: str, mounts: Mapping[str, str], own: Collection[str] = ()) -> str:
+    def lost_in(self, text: str, mounts: Mapping[str, str], own: Collection[str] = (), *, pythons: bool = False) -> str:
         """Why a path that a text names is not there, of these mounts or else; empty when nothing of it is lost.
 
-        ``own``: what the command of the text makes itself, by ``first_folders``.
+        ``own``: what the command of the text makes itself, by ``first_folders``. ``pythons``: environments count.
         """
+        environments = dict.fromkeys(self.pythons if pythons else (), "a Python of its own")
         lost = (
             why
-            for path, why in {**mounts, **self.lost}.items()
+            for path, why in {**mounts, **self.lost, **environments}.items()
             if path in text and re.search(rf"(?<![\w/.-]){re.escape(path)}(?![\w-])", text)
         )
         named = dict.fromkeys(PATHS.findall(text)) if self.filled else ()
@@ -284,6 +303,8 @@ class RunReader:
         """Places in ``kept`` of paths that are removed, with the path."""
         self.refused = ""
         """The commands that are not taken, with their known variables put in."""
+        self.refused_made = set[str]()
+        """What they would make."""
 
     def read(self, commands: Sequence[Command]) -> list[Line]:
         """A verdict for each command; what goes into a mod is written there as one block.
@@ -299,11 +320,12 @@ class RunReader:
             self.part += not command.joined
             for line in self._command(command):
                 self.refused += f"{command.seen}\n" if line.verdict == "not-taken" else ""
+                self.refused_made |= {*self._made(command)} if line.verdict == "not-taken" else set()
                 prepares = line.verdict == "no-effect" and line.need == "lost"
                 states += [len(found)] if prepares else []
                 found.append(replace(line, need="") if prepares else line)
         self.image.left |= self.left
-        self.gone += [place for place, path in self.cleared if f"{path}/" in self.refused]
+        self.gone += [place for place, path in self.cleared if f"{path}/" in self.refused or path in self.refused_made]
         if self.left and self.gone:  # an image without a package, and without what takes its place, is of no use
             texts = {self.kept[place].text for place in self.gone}
             self.kept = [kept for kept in self.kept if kept.text not in texts]
@@ -374,7 +396,9 @@ class RunReader:
         command = _spoken(command)
         words = without_prefix(command.words)
         program = (words[0] or "").rsplit("/", 1)[-1] if words else ""
-        if command.whole:
+        if command.skipped:
+            yield _line(command, "no-effect", "its condition does not hold with the values that are known here")
+        elif command.whole:
             yield self._whole(command)
         elif pip := pip_arguments(command.words):
             yield from self._pip(command, *pip)
@@ -454,7 +478,8 @@ class RunReader:
             return f"{secret}, which no recipe keeps", "value"
         if why := self._lost_in(f"{text} {shown}{folder}{named}", command):
             return f"it works on what is not taken: {why}", "lost"
-        if (own := self.python or self.image.own_python) and PYTHON.fullmatch(command.program):
+        programs = [one.program for one in (command, *command.inner)]
+        if (own := self.python or self.image.own_python) and any(OF_PYTHON.fullmatch(one) for one in programs):
             return f"it runs by the Python of {own}, which the Dockerfile makes", "base"
         unsure = any(self._relative(command, first=1)) or None in command.words[1:]
         if unsure and self.folder in self.unpacked and command.program in WORKERS | UNPACKERS:
@@ -492,6 +517,15 @@ class RunReader:
             for word in (*made, *(word for word in one.writes if word)):
                 yield posixpath.normpath(posixpath.join(self.folder or "", word))
 
+    def _may_change(self, command: Command) -> Iterator[str]:
+        """Paths that a command names where it may write."""
+        for one in (command, *command.inner):
+            reads = one.program in READERS | QUIET | GUARDS and one.program != "tee"
+            words = [] if reads else [*one.words[1:], *PATHS.findall(one.stdin or "")]
+            for word in (*words, *one.writes):
+                if word and not word.startswith("-"):
+                    yield posixpath.normpath(posixpath.join(self.folder or "", word))
+
     def _relative(self, command: Command, first: int = 0) -> Iterator[str]:
         """Files of the current folder that a command may name, by their whole path."""
         for word in (*command.words[first:], *command.reads):
@@ -501,6 +535,8 @@ class RunReader:
     def _in_mod(self, command: Command, *, network: bool = False, why: str = "it runs in the image") -> Line:
         if reason := self._blocked(command, check_folder=not _names_whole_paths(command)):
             self.left = True
+            self._lose_made(command)
+            self._lose_packages(files=command.program in ("dpkg", "rpm"))
             if command.program in UNPACKERS:
                 words = [word or "" for word in command.words]
                 into = next((after for word, after in pairwise(words) if word in ("-C", "-d", "--directory")), "")
@@ -517,6 +553,7 @@ class RunReader:
             return _line(command, "not-taken", "the script of the mod would be too long", "lost")
         self._keep(command.text, real=True)
         self.image.made |= first_folders([*PATHS.findall(command.seen or command.text), *self._made(command)]).keys()
+        self.image.changed |= {*self._may_change(command)}
         self.network = self.network or network
         return _line(command, "mod", f"{why}, with a network: not locked" if network else why)
 
@@ -541,6 +578,7 @@ class RunReader:
                 self._lose(found[1], f"the repository {found[0].url}")
                 self._needs(found[0])
         compiled = [one.program for one in command.inner if _compiles(one.program, one.words)]
+        compiled += ["pip" for one in command.inner if self._builds(one)]
         if cloned or compiled:
             self.left = True
             what = "git fetches sources" if cloned else f"{compiled[0]} compiles"
@@ -557,6 +595,15 @@ class RunReader:
         line = self._in_mod(command)
         self.gone += [len(self.kept) - 1] if verbs and line.verdict == "mod" else []
         return line
+
+    def _builds(self, command: Command) -> bool:
+        """Whether pip builds a package from its sources."""
+        verb, arguments = pip_arguments(command.words) or ("", ())
+        found = read_install(arguments, partial(self._text, stdin=command.stdin)) if verb == "install" else Installs()
+        for tree in found.trees:
+            self._needs(tree)
+        folders = [place for place in found.places if not place.endswith(".whl")]
+        return bool(found.trees or folders or {"-e", "--editable"} & {*arguments})
 
     def _archive(self, command: Command) -> Line | None:
         """An archive of a commit that is unpacked into a folder: sources, as if they were cloned."""
@@ -577,6 +624,21 @@ class RunReader:
                 self._lose(path, f"a file that {one.program} fetches")
             for written in one.writes:
                 self._lose(written or "", f"a file that {one.program or 'it'} writes")
+
+    def _lose_packages(self, *, files: bool) -> None:
+        """Note where libraries and headers of Debian packages would be, of ``files`` that are not taken."""
+        self.image.filled |= dict.fromkeys(OF_PACKAGES if files else (), "packages of files that are not taken")
+
+    def _lose_made(self, command: Command) -> None:
+        """Note what a command that is not taken would write or copy."""
+        for one in (command, *command.inner):
+            words = [word for word in without_prefix(one.words)[1:] if word and not word.startswith("-")]
+            *sources, target = words if one.program in COPIERS and len(words) > 1 else [""]
+            into = posixpath.normpath(posixpath.join(self.folder or "", target))
+            copied = [posixpath.join(into, posixpath.basename(name)) for name in sources]
+            paths = copied if OF_BASES.fullmatch(into) or target.endswith("/") else [target]
+            for path in (*paths, *one.writes):
+                self._lose(path or "", "a file of a command that is not taken")
 
     def _lose(self, path: str, why: str) -> None:
         """Note that a path would hold what is not taken."""
@@ -616,8 +678,10 @@ class RunReader:
             return _line(command, "not-taken", "it takes whatever is newest on the day of the build", "base")
         why = f"apt {verb} {' '.join(name or '…' for name in packages)}".strip()
         update = "apt-get update && " if verb in ("install", "reinstall", "build-dep") else ""
-        if reason := self._blocked(command, check_folder=any(name is None or "/" in name for name in packages)):
+        files = any(name is None or "/" in name for name in packages)
+        if reason := self._blocked(command, check_folder=files):
             self.left = True
+            self._lose_packages(files=files)
             return _line(command, "not-taken", *reason)
         self._keep(f"{update}{command.text}", real=True)
         self.network = self.network or bool(update)
@@ -632,12 +696,17 @@ class RunReader:
             why = f"it installs into {own}, which the Dockerfile makes: a recipe installs into the base's Python"
             yield _line(command, "not-taken", why, "base")
             return
+        arguments = (*arguments, *self._constrained(command))
         found = read_install(arguments, partial(self._text, stdin=command.stdin))
         if indexes := (*found.indexes, *self._indexes(command)):
             where = ", ".join(dict.fromkeys(indexes))
             why = f"it comes from {where}: a recipe on an image names no further index"
             self.left = True
             yield _line(command, "not-taken", why[:300], "index")
+            return
+        changed = (name for name in files_read(arguments) if self._changed(name))
+        if name := next(changed, ""):
+            yield self._in_mod(command, network=True, why=f"pip, of {name}, which a command before it changes")
             return
         yield from self._compiled(command, found)
         yield from self._places(command, found)
@@ -667,17 +736,36 @@ class RunReader:
         elif not (tools or found.trees or found.places or found.problems):
             yield _line(command, "no-effect", "it installs nothing")
 
-    def _indexes(self, command: Command) -> Iterator[str]:
-        """Other indexes than PyPI that variables name."""
+    def _set(self, command: Command) -> dict[str, str | None]:
+        """The variables of a command that the Dockerfile sets."""
         words = (word.partition("=") for word in command.words if word and SETTING.fullmatch(word))
-        known = {
+        return {
             **{name: value for name, value in self.image.values.items() if value != self.image.base.get(name)},
-            **dict.fromkeys(self.image.secrets, HIDDEN),
-            **self.image.indexes,
             **self.settings,
             **dict(command.settings),
             **{name: value for name, _, value in words},
         }
+
+    def _constrained(self, command: Command) -> Iterator[str | None]:
+        """The options that variables stand for, which name files."""
+        known, program = self._set(command), "UV" if command.program == "uv" else "PIP"
+        for name, option in OF_VARIABLES.items():
+            value = known.get(f"{program}_{name}", "")
+            for word in [None] if value is None else value.split():
+                yield from (option, word)
+
+    def _changed(self, path: str) -> bool:
+        """Whether a command of a mod makes or changes a file, as far as its words show."""
+        place = posixpath.normpath(posixpath.join(self.folder or "", path))
+        wild = (one for one in self.image.changed if "*" in one or "?" in one)
+        return place in self.image.changed or any(one.count("*") > MOST_STARS or _matches(place, one) for one in wild)
+
+    def _indexes(self, command: Command) -> Iterator[str]:
+        """Other indexes than PyPI that variables or options name; of an option whose value is not known, that."""
+        for word, text in zip(command.words, command.written, strict=False):
+            if word is None and text.partition("=")[0] in INDEX_OPTIONS:
+                yield "an index that is known only when it runs"
+        known = {**self._set(command), **dict.fromkeys(self.image.secrets, HIDDEN), **self.image.indexes}
         for name, value in known.items():
             if (INDEXES.fullmatch(name) or name in self.image.indexes) and value and value.rstrip("/") not in PYPI:
                 yield f"{name} {public(value) if '://' in value else value}"
@@ -1008,21 +1096,36 @@ def _fetches(command: Command) -> bool:
         return verb not in LOCAL
     if PYTHON.fullmatch(program) and CODE_FETCHES.search(f"{words}\n{command.stdin or ''}"):
         return True
+    if program not in LOCAL_PROGRAMS and plain[1:2] and DOWNLOADS.match(plain[1] or ""):
+        return True
     return ONLINE.fullmatch(program) is not None and FETCHES.search(words) is not None
 
 
 def _spoken(command: Command) -> Command:
-    """A command whose text is given to a shell as a word, ``sh -c TEXT``: with the commands of the text inside it."""
+    """A command that gives a text to a shell, ``sh -c TEXT`` or as a heredoc, or words to ``xargs``: with the commands
+    of it inside it."""
+    if called := tuple(_called(one) for one in (command, *command.inner) if one.program == "xargs"):
+        return replace(command, whole=True, inner=(*command.inner, *called))
     words = without_prefix(command.words)
     if command.whole or None in words or words[:1] not in [("eval",), *((shell,) for shell in SHELLS)]:
         return command
     after = next((index for index, word in enumerate(words) if index and word and SPOKEN.fullmatch(word)), len(words))
     text = " ".join(word or "" for word in (words[1:] if words[0] == "eval" else words[after + 1 : after + 2]))
+    if words[0] != "eval" and all(word and word.startswith("-") for word in words[1:]):
+        text = text or command.stdin or ""
     if not text:
         return command
     found = parse_commands(text, (command.first,), {})
     inner = tuple(inside for one in found for inside in ((*one.inner,) if one.whole else (one, *one.inner)))
     return replace(command, whole=True, inner=(*command.inner, *inner))
+
+
+def _called(command: Command) -> Command:
+    """The program that ``xargs`` runs, as a command of its own."""
+    words = command.words[1:]
+    valued = {index + 1 for index, word in enumerate(words) if word in ("-a", "-d", "-E", "-I", "-L", "-n", "-P", "-s")}
+    plain = (index for index, word in enumerate(words) if index not in valued and not (word or "").startswith("-"))
+    return replace(command, words=words[next(plain, len(words)) :], inner=(), stdin=None)
 
 
 def _outputs(command: Command) -> Iterator[str]:

@@ -5,10 +5,11 @@ programs or a choice by ``||`` is one command: ``inner`` are the programs that i
 in its substitutions, ``$(…)``.
 """
 
+import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Final
 
 import tree_sitter_bash
@@ -22,7 +23,17 @@ SHELLS: Final = ("sh", "bash", "dash", "/bin/sh", "/bin/bash", "/usr/bin/bash")
 PLAIN: Final = ("command", "redirected_statement")
 EXPANSIONS: Final = ("simple_expansion", "expansion")
 OPERATORS: Final = ("&&", ";", "\n", "&")
+NUMBERS: Final = {
+    "-eq": operator.eq,
+    "-ne": operator.ne,
+    "-lt": operator.lt,
+    "-le": operator.le,
+    "-gt": operator.gt,
+    "-ge": operator.ge,
+}
 NAMED: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
+DEEPEST: Final = 32
+"""Conditions in each other, and tests in each other."""
 LONGEST_SEEN: Final = 1_000
 LONGEST_TEXT: Final = 1 << 16
 MOST_CHARACTERS: Final = 1 << 23
@@ -56,6 +67,8 @@ class Command:
     unread: bool = False
     written: tuple[str, ...] = ()
     joined: bool = False
+    skipped: bool = False
+    """A condition that never holds: nothing of it runs."""
 
     @property
     def program(self) -> str:
@@ -101,18 +114,99 @@ class _Reader:
         self.rows = rows
         self.values = values
         self.characters = 0
+        self.inside = 0
+        """Conditions that are being read."""
 
     def commands(self, node: Node) -> Iterator[Command]:
         """What runs one after the other."""
-        for part in _sequence(node):
-            child = part.node
-            for found in self._command(part):
-                one = replace(found, seen=self._seen(found.text), joined=part.joined)
-                for name, value in one.settings if not one.words or one.program in ("export", "declare") else ():
-                    self.values[name] = value
-                yield one
-            if child.type not in (*PLAIN, "declaration_command", "variable_assignment", "variable_assignments"):
-                self._forget(child)
+        yield from self._all(list(_sequence(_parts(node.children))))
+
+    def _all(self, parts: Sequence[_Part]) -> Iterator[Command]:
+        for part, after in zip_longest(parts, parts[1:]):
+            known = part.node.type == "if_statement" and self._branch(part, after)
+            yield from known or self._one(part)
+
+    def _one(self, part: _Part) -> Iterator[Command]:
+        """The commands of a part; what they set has its value for those after them."""
+        child = part.node
+        for found in self._command(part):
+            one = replace(found, seen=self._seen(found.text), joined=part.joined)
+            for name, value in one.settings if not one.words or one.program in ("export", "declare") else ():
+                self.values[name] = value
+            yield one
+        if child.type not in (*PLAIN, "declaration_command", "variable_assignment", "variable_assignments"):
+            self._forget(child)
+
+    def _branch(self, part: _Part, after: _Part | None) -> list[Command]:
+        """The commands of an ``if`` whose conditions are known, in its place; none when they are not.
+
+        Several commands one after the other only where none is joined to the ``if``: it runs or fails as a whole.
+        """
+        node = part.node
+        read = not (part.behind or part.redirects or node.has_error) and self.inside < DEEPEST
+        taken = self._taken(node) if read else None
+        if taken is None:
+            return []
+        first, last = self._span(node)
+        body = list(_sequence(_parts(taken)))
+        if not body:
+            return [Command(first=first, last=last, text=_text(node), skipped=True, joined=part.joined)]
+        if not all(one.joined for one in body[1:]) and (part.joined or (after and after.joined)):
+            return []
+        self.inside += 1
+        found = list(self._all([replace(body[0], joined=part.joined), *body[1:]]))
+        self.inside -= 1
+        found[0] = replace(found[0], first=first)
+        return [*found[:-1], replace(found[-1], last=last)]
+
+    def _taken(self, node: Node) -> Sequence[Node] | None:
+        """What of an ``if`` runs; None when a condition is not known."""
+        branch: list[Node] = [child for child in node.children if child.type not in ("elif_clause", "else_clause")]
+        for one in (branch, *(child.children for child in node.children if child.type == "elif_clause")):
+            start = next((index for index, child in enumerate(one) if child.type == "then"), 0)
+            tests = [child for child in one[1:start] if child.is_named]
+            holds = self._holds(tests[0]) if len(tests) == 1 else None
+            if holds is None:
+                return None
+            if holds:
+                return [child for child in one[start + 1 :] if child.type != "fi"]
+        last = next((child for child in node.children if child.type == "else_clause"), None)
+        return last.children[1:] if last else []
+
+    def _holds(self, node: Node, depth: int = 0) -> bool | None:
+        """Whether a test holds by the known values; None when it is not known, or is deeper than people write."""
+        if depth > DEEPEST:
+            return None
+        named = [child for child in node.children if child.is_named]
+        if node.type == "test_command":
+            pattern = node.children[0].type == "[[" and any(sign in _text(node) for sign in "*?~")
+            return self._holds(named[0], depth + 1) if len(named) == 1 and not pattern else None
+        if node.type == "negated_command" or (node.type == "unary_expression" and node.children[0].type == "!"):
+            inside = self._holds(named[-1], depth + 1)
+            return None if inside is None else not inside
+        if node.type == "unary_expression":
+            word = self._operand(node.children[-1])
+            return None if word is None else {"-z": not word, "-n": bool(word)}.get(_text(node.children[0]))
+        return self._compares(node, depth + 1) if len(node.children) == 3 else None
+
+    def _compares(self, node: Node, depth: int) -> bool | None:
+        """As ``_holds``, of two tests or of two words."""
+        one, sign, other = node.children
+        if (joint := _text(sign)) in ("&&", "||", "-a", "-o"):
+            both = self._holds(one, depth), self._holds(other, depth)
+            return None if None in both else all(both) if joint in ("&&", "-a") else any(both)
+        left, right = self._operand(one), self._operand(other)
+        if left is None or right is None:
+            return None
+        if joint in NUMBERS:
+            return NUMBERS[joint](int(left), int(right)) if left.isdecimal() and right.isdecimal() else None
+        return {"=": left == right, "==": left == right, "!=": left != right}.get(joint)
+
+    def _operand(self, node: Node) -> str | None:
+        """A word of a test; None when it is not known, or may be no or several words."""
+        found = self._word(node)
+        bare = node.type in EXPANSIONS
+        return None if found is None or (bare and not re.fullmatch(r"[\w.:/+-]+", found)) else found
 
     def _seen(self, text: str) -> str:
         def put(match: re.Match[str]) -> str:
@@ -275,13 +369,13 @@ def _text(node: Node | None) -> str:
     return (node.text or b"").decode("utf-8", "replace") if node else ""
 
 
-def _sequence(node: Node) -> Iterator[_Part]:
-    """The parts of a program, or of a list joined by ``&&``.
+def _sequence(parts: Sequence[_Part]) -> Iterator[_Part]:
+    """The parts of a program, with those of lists joined by ``&&`` in their place.
 
     The grammar gives the redirection at the end of ``a && b < c`` to the whole list, a shell gives it to the last
     command.
     """
-    waiting = list(reversed(_parts(node)))
+    waiting = list(reversed(parts))
     while waiting:
         part = waiting.pop()
         one = part.node
@@ -289,23 +383,23 @@ def _sequence(node: Node) -> Iterator[_Part]:
         joined = body if body and body.type == "list" and body.children[-1].type == "command" else one
         operators = {child.type for child in joined.children if not child.is_named}
         if joined.type == "list" and operators <= {"&&", ";", "\n"} and not one.has_error and not part.behind:
-            first, *middle, final = _parts(joined)
+            first, *middle, final = _parts(joined.children)
             own = part.redirects if joined is one else one
             waiting += [replace(final, redirects=own), *reversed(middle), replace(first, joined=part.joined)]
         else:
             yield part
 
 
-def _parts(node: Node) -> list[_Part]:
-    """The commands among the children of a node, by the operators between them."""
+def _parts(children: Sequence[Node]) -> list[_Part]:
+    """The commands among nodes beside each other, by the operators between them."""
     found = list[_Part]()
-    operator = ""
-    for child in node.children:
+    sign = ""
+    for child in children:
         if child.type == "&" and found:
             found[-1] = replace(found[-1], behind=True)
         if child.type in OPERATORS:
-            operator = child.type
+            sign = child.type
         elif child.type != "comment":
-            found.append(_Part(child, None, operator == "&&", behind=False))
-            operator = ""
+            found.append(_Part(child, None, sign == "&&", behind=False))
+            sign = ""
     return found

@@ -75,7 +75,16 @@ SITE: Final = re.compile(r"\A(?:.*/)?(?:dist|site)-packages/")
 """The folder of installed packages, and all above it."""
 COPY: Final = re.compile(r"(\.orig|\.old|\.bak|~)$")
 """What people append to the name of the file before their change."""
-NAMES: Final = re.compile(rb"(?m)^--- ([^\t\r\n]+)((?:[\t\r][^\n]*)?)\n\+\+\+ ([^\t\r\n]+)((?:[\t\r][^\n]*)?)\n(?=@@ )")
+NAMES: Final = re.compile(
+    rb"(?m)^--- ([^\t\r\n]+)((?:[\t\r][^\n]*)?)\n\+\+\+ ([^\t\r\n]+)((?:[\t\r][^\n]*)?)\n"
+    rb"(?=@@ (-0,0 )?(?:-\S+ )?(\+0,0 )?)"
+)
+EPOCH: Final = re.compile(
+    rb"\t(?:1970-01-01|1969-12-31) \d\d:\d\d:00(?:\.0+)? [-+]\d\d:?\d\d|\t\((?:nonexistent|revision 0)\)"
+)
+"""What diff and svn write behind the name of a file that is not there."""
+CONTEXT: Final = re.compile(rb"(?m)^\*{15}.*\r?\n\*\*\* \d")
+"""A hunk of a context diff."""
 GIT: Final = re.compile(rb"(?m)^diff --git (\S+) (\S+)$")
 CODE: Final = frozenset((".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp", ".inl", ".rs", ".cmake"))
 """What only a compiler reads."""
@@ -106,6 +115,8 @@ class Divided:
 
 def divide(text: bytes, name: str, releases: Releases, named: str | None = None) -> Divided:
     """A diff by source; ``named`` is the source that the user names. Raises PatchError, UsageError."""
+    if CONTEXT.search(text):
+        raise PatchError(f"{name} is a context diff", hint="make a unified one: diff -ru OLD NEW, or git diff")
     given, text = text, with_plain_names(text, releases)
     diffs = parse_diff(text, name)
     known = {diff.path: owner_of(releases, diff.path) for diff in diffs}
@@ -264,11 +275,14 @@ def with_plain_names(text: bytes, releases: Releases) -> bytes:
     def names(match: re.Match[bytes]) -> bytes:
         old, new = (match[at].decode("utf-8", "surrogateescape") for at in (1, 3))
         plain = _plain(old, new, packages)
-        if plain is None:
-            return match[0]
-        path = plain.encode("utf-8", "surrogateescape")
-        first = match[1] if old == NOTHING else b"a/" + path
-        second = match[3] if new == NOTHING else b"b/" + path
+        made = match[5] is not None and EPOCH.match(match[2]) is not None
+        gone = match[6] is not None and EPOCH.match(match[4]) is not None
+        first, second = match[1], match[3]
+        if plain is not None:
+            path = plain.encode("utf-8", "surrogateescape")
+            first, second = (b"a/" + path, b"b/" + path)
+        first = NOTHING.encode() if made or old == NOTHING else first
+        second = NOTHING.encode() if gone or new == NOTHING else second
         return b"--- %s%s\n+++ %s%s\n" % (first, match[2], second, match[4])
 
     def header(match: re.Match[bytes]) -> bytes:
@@ -289,10 +303,26 @@ def _plain(old: str, new: str, packages: set[str]) -> str | None:
     site = next((side for side in reversed(there) if SITE.match(side)), None)
     if site is not None:
         return SITE.sub("", COPY.sub("", site))
-    parts = PurePosixPath(there[0]).parts if there else ()
-    if len(set(there)) == 1 and len(parts) > 1 and parts[0] in packages and parts[1] not in packages:
-        return there[0]  # git diff --no-prefix
-    (first, _, before), (last, _, after) = COPY.sub("", old).partition("/"), new.partition("/")
-    if COPY.search(old) and first and last and before == after:
-        return after
-    return None
+    return _in_folders(there[0], there[-1], packages) if there else None
+
+
+def _in_folders(old: str, new: str, packages: set[str]) -> str | None:
+    """As ``_plain``, of two names that are not below installed packages."""
+    name = COPY.sub("", old)
+    parts, others = PurePosixPath(name).parts, PurePosixPath(new).parts
+    if parts[1:] != others[1:]:
+        return _shared(parts, others, packages)
+    for one, other in ((others, parts), (parts, others)):  # git diff --no-prefix, diff -ru vllm.orig vllm
+        if len(one) > 1 and one[0] in packages and one[1] not in packages and other[0].startswith(one[0]):
+            return "/".join(one)
+    return "/".join(others[1:]) if name != old and len(others) > 1 else None
+
+
+def _shared(one: Sequence[str], other: Sequence[str], packages: Collection[str]) -> str | None:
+    """The path of a package's file at the end of two paths whose folders above it differ; None without one."""
+    same = 0
+    while same < min(len(one), len(other)) and one[-1 - same] == other[-1 - same]:
+        same += 1
+    tail = one[len(one) - same :]
+    start = next((at for at, part in enumerate(tail[:-1]) if part in packages), None)
+    return None if start is None else "/".join(tail[start:])

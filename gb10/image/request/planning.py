@@ -72,7 +72,7 @@ def make_plan(ctx: Context, request: Request) -> Plan:
         if nearest and changed:
             plain = fit_release(ctx, recipe, lock, refs, without, wheel=wheel)
             _say_derived(ctx, plain.lock, fitted.lock, nearest)
-        recipe, lock, without = fitted.recipe, fitted.lock, (*without, *fitted.left_out)
+        recipe, lock, without, refs = fitted.recipe, fitted.lock, (*without, *fitted.left_out), fitted.refs
         require_cuda(recipe, lock, path)
         recipe = without_idle_kernels(ctx, recipe)
     recipe, lock = drop_optional_layers(recipe, lock, without)

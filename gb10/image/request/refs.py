@@ -60,6 +60,12 @@ def with_refs(recipe: Recipe, refs: Mapping[str, str]) -> Recipe:
     return recipe.model_copy(update=changes)
 
 
+def are_own(recipe: Recipe, refs: Mapping[str, str]) -> bool:
+    """Whether all these releases are those that the recipe pins: then nothing is another one. Raises UsageError."""
+    released = without_commit_wheel(recipe) if recipe.engine in refs else recipe
+    return with_refs(released, refs) == recipe
+
+
 def project_of(recipe: Recipe, name: str) -> str:
     """The index project of a source of the recipe, of its engine, or of a required project.
 
@@ -113,10 +119,14 @@ class Fit(Model):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fitted:
-    """A recipe with other releases, and its lock. The layers that were left out are still in the recipe."""
+    """A recipe with other releases, and its lock. The layers that were left out are still in the recipe.
+
+    ``refs``: the releases that were named; none when the recipe pins all of them.
+    """
 
     recipe: Recipe
     lock: Lock
+    refs: dict[str, str]
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -162,9 +172,11 @@ def fit_release(
 
     With another release of the engine its exact requirements move, too. ``without``: optional layers that do not
     count. ``changed``: what a commit of the engine requires in place of what its release requires. ``wheel``: that of a
-    commit, in place of a release's. The lock keeps versions of ``base`` that still fit, and its date. Raises UsageError
-    when nothing fits, FetchError.
+    commit, in place of a release's. The lock keeps versions of ``base`` that still fit, and its date. Releases that the
+    recipe pins itself change nothing, also no key. Raises UsageError when nothing fits, FetchError.
     """
+    if not changed and not wheel and are_own(recipe, refs):
+        return Fitted(recipe=recipe, lock=base, refs={})
     recipe = without_commit_wheel(recipe) if recipe.engine in refs else recipe
     asked = with_refs(asking_less(recipe, without), refs)
     asked = with_changed(with_commit_wheel(asked, wheel) if wheel else asked, changed)
@@ -191,7 +203,8 @@ def fit_release(
     wheels = len(lock.wheels.image["arm64"])
     how = "locked before" if there else "locked now"
     host.reporter.say(f"{how}: {named}, {wheels} wheels in the store; the recipe and its lock are unchanged")
-    return Fitted(recipe=_without_empty_layers(host, fitted, lock, fit), lock=lock, left_out=fit.left_out)
+    own = _without_empty_layers(host, fitted, lock, fit)
+    return Fitted(recipe=own, lock=lock, refs=dict(refs), left_out=fit.left_out)
 
 
 def _named(refs: Mapping[str, str]) -> str:

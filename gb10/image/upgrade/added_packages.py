@@ -28,6 +28,7 @@ from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import check_lock, load_lock, lock_path
 from gb10.image.lock.moves import BY_HAND, demands, metadata_of
+from gb10.image.lock.offered import require_release
 from gb10.image.lock.relock import main_index, own_index, resolve_lock, sha256_of
 from gb10.image.locked_files import fetch_locked
 from gb10.image.patches.release_files import open_stored, version_of
@@ -124,8 +125,26 @@ def _entry(ctx: Context, recipe: Recipe, lock: Lock, pinned: str) -> Entry:
     name = str(canonicalize_name(name))
     if name in recipe.sources or name in recipe.wheels:
         raise UsageError(f"the recipe has {name} already", hint="change its version there, then lock it")
+    held = next((wheel for wheel in lock.wheels.image["arm64"] if wheel.name == name), None)
+    if held and Version(held.version) != version:
+        raise UsageError(
+            f"the image has {name} {held.version}, a wheel of the index: {pinned} would be a second one",
+            hint=f"put {pinned} under requirements in the recipe, then lock it; to change a file of it, give a patch",
+        )
     index = own_index(recipe, name, main_index(ctx.env), ctx.store)
-    link = _best([link for link in index.links(name) if version_of(link) == version])
+    links = index.links(name)
+    if not links:
+        raise UsageError(
+            f"the index has no project {name}", where=redact(index.url), hint="its name there: --add NAME==VERSION"
+        )
+    require_release(links, name, text, f"--add {name}==VERSION")
+    of_release = [link for link in links if version_of(link) == version]
+    link = _best(of_release)
+    if link is None and any("aarch64" in one.filename for one in of_release):
+        raise UsageError(
+            f"{pinned} has wheels for aarch64 and no source archive: nothing is to compile",
+            hint=f"require it as it is: {pinned} under requirements in the recipe, then lock it",
+        )
     if link is None:
         raise UsageError(
             f"the index has no source of {pinned}: no source archive, and no wheel for every machine",

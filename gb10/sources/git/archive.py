@@ -1,5 +1,6 @@
 """Sources from git: the files of a tag or a commit as one tar, the same bytes wherever the commit comes from."""
 
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ LINK: Final = "160000"
 LONGEST: Final = 2000
 """Characters of a URL."""
 SCHEMES: Final = ("https", "ssh")
+ABSENT: Final = re.compile(r"not our ref|unadvertised object|couldn't find remote ref", re.IGNORECASE)
+"""What git says of an object that the host does not have, or does not give."""
 HERE: Final = "file"
 """The scheme of what lies on the user's machine: a repository that comes from elsewhere may not name it."""
 
@@ -327,8 +330,12 @@ def _failed(error: CommandFailedError, wanted: Checkout, filename: str, limits: 
             hint="check the URL",
         )
     kind = wanted.what.split()[1]
+    absent = (
+        f"the repository does not have it: git ls-remote {redact(wanted.url)} prints its branches and tags;\n"
+        "a branch that was rebased drops its commits, and a fork has its own"
+    )
     return FetchError(
         f"cannot take {wanted.what} from git: {filename}",
         where=f"{redact(wanted.url)}\n{error.tail.strip()}",
-        hint=f"check the URL, the {kind}, the paths and the network",
+        hint=absent if ABSENT.search(error.tail) else f"check the URL, the {kind}, the paths and the network",
     )

@@ -245,6 +245,9 @@ def path(tmp_path: Path, recipe: Recipe) -> Path:
         ("conv==one", "--add conv==one: give one release"),
         ("one==1.0", "the recipe has one already"),
         ("conv==2.0", "the index has no source of conv==2.0"),
+        ("conv==2.1", "conv==2.1 has wheels for aarch64"),
+        ("conv==3.0", "the package index has no conv 3.0"),
+        ("cnov==1.0", "the index has no project cnov"),
     ],
 )
 def test_what_cannot_be_added_is_one_error_and_nothing_is_written(
@@ -252,10 +255,21 @@ def test_what_cannot_be_added_is_one_error_and_nothing_is_written(
 ) -> None:
     offer("conv-1.0.tar.gz", sdist(SDIST))
     offer("conv-2.0-cp313-cp313-manylinux_2_28_x86_64.whl", b"")
+    offer("conv-2.1-cp313-cp313-manylinux_2_28_aarch64.whl", b"")
     with pytest.raises(UsageError) as caught:
         add_packages(ctx, path, [pinned])
     assert says in str(caught.value)
     assert path.read_text(encoding="utf-8") == TEXT
+
+
+def test_a_release_beside_the_one_that_the_image_has_is_refused(ctx: Context, path: Path, recipe: Recipe) -> None:
+    lock = empty_lock(recipe)
+    held = LockedWheel(filename="conv-0.9-py3-none-any.whl", sha256="0" * 64, size=1, name="conv", version="0.9")
+    image = dict.fromkeys(lock.wheels.image, (held,))
+    held_lock = lock.model_copy(update={"wheels": lock.wheels.model_copy(update={"image": image})})
+    lock_path(path).write_text(held_lock.model_dump_json(by_alias=True), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"the image has conv 0\.9.*a second one"):
+        add_packages(ctx, path, ["conv==1.0"])
 
 
 def test_the_source_archive_of_the_index_is_read(ctx: Context, path: Path, offer: Callable[[str, bytes], None]) -> None:

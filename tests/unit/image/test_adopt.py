@@ -345,7 +345,7 @@ def test_links_and_paths_out_of_the_folder_are_not_followed(tmp_path: Path) -> N
     (tmp_path / "in").mkdir()
     (tmp_path / "in/link").symlink_to("/etc/passwd")
     (tmp_path / "deep").symlink_to("/etc")
-    for source in ("in", "in/link", "../x", "deep/passwd", "in/*", "/../../etc/passwd"):
+    for source in ("in/link", "../x", "deep/passwd", "in/*", "/../../etc/passwd"):
         found = adopted(tmp_path, f"COPY {source} /x/")
         assert verdicts(found, "COPY") == [("unchecked", "lost")], source
         assert not found.overlay
@@ -360,12 +360,30 @@ def test_links_and_paths_out_of_the_folder_are_not_followed(tmp_path: Path) -> N
         ("${E:-d}", "d"),
         ("${A:+x}${E:+y}", "x"),
         ("$D", None),
-        ("${A%%x}", None),
+        ("${V#1.}${V##*.}", "2.33"),
+        ("${V%.*}-${V%%.*}", "1.2-1"),
+        ("${V/./_}${V//./}", "1_2.3123"),
+        ("${V#x*}${V%*x}${V#*x}", "1.2.31.2.31.2.3"),
+        ("${V#[12]}", None),
+        ("${V/*/x}", None),
+        ("${V%?}", None),
+        ("${E-d}${E+x}", "x"),
         ("${D:-x}", None),
     ],
 )
 def test_variables_as_docker_puts_them_in(text: str, value: str | None) -> None:
-    assert expand(text, {"A": "1", "B": "2", "C": None, "E": ""}) == value
+    assert expand(text, {"A": "1", "B": "2", "C": None, "E": "", "V": "1.2.3"}) == value
+
+
+def test_a_sign_of_a_comment_in_a_variable_is_part_of_its_line(tmp_path: Path) -> None:
+    found = adopted(tmp_path, "ARG A=v1\nARG B=${A#v}\nENV C=$B\nRUN touch $B")
+    assert [line.verdict for line in found.lines] == ["taken", "taken", "taken", "taken", "mod"]
+    assert found.env == {"C": "1"}
+
+
+def test_before_from_a_name_without_a_value_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text(f"ARG TAG=${{NONE:-x}}\nFROM {BASE.partition('@')[0]}-${{TAG}}\n")
+    assert adopt(library(tmp_path), Wanted(place=tmp_path)).base.endswith("-x")
 
 
 def test_instructions_and_their_lines() -> None:

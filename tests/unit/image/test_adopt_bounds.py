@@ -117,3 +117,16 @@ def test_many_paths_in_a_folder_that_is_filled_are_sought_in_time() -> None:
 def test_stages_that_copy_from_each_other_in_a_circle_end() -> None:
     circle = "FROM a AS x\nCOPY --from=y /a /a\nFROM a AS y\nCOPY --from=x /a /b\nCOPY --from=y /a /b"
     assert {line.verdict for line in read(circle).lines} == {"other-stage", "taken", "not-taken"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if [ 1 = 1 ]; then " * 3000 + "a;" + " fi;" * 3000,
+        "if " + " && ".join(["[ 1 = 1 ]"] * 3000) + "; then a; fi",
+        "if [ " + "! " * 3000 + "-z x ]; then a; fi",
+        "if [ 1 = 2 ]; then a;" + "elif [ 1 = 2 ]; then b;" * 3000 + "fi",
+    ],
+)
+def test_conditions_in_each_other_are_read_to_a_bound(text: str) -> None:
+    assert len(parse_commands(text, [1], {})) == 1

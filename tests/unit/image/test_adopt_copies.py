@@ -1,5 +1,6 @@
 """What COPY means: the files with their places, owners and modes, as Docker's reference says."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,37 @@ def test_folders_that_are_copied_or_made_have_the_owner(context: Path) -> None:
     assert "cp -a" in rows[-3]
     assert rows[-2].startswith("chown '7:8' '/new/made/deep' '/new/made/a.txt'")
     assert rows[-1].startswith("chmod '640' '/new/made/deep' '/new/made/a.txt'")
+
+
+def test_links_of_a_folder_are_copied_as_links(context: Path) -> None:
+    (context / "d/in").symlink_to("sub/a.txt")
+    (context / "d/sub/out").symlink_to("/etc/passwd")
+    found = adopted(context, "COPY d /x\nRUN pip install -r /x/in")
+    assert sorted(found.overlay) == [
+        "/x/sub/a.txt",
+        "/x/sub/b.md",
+        "/x/sub/deep/c.txt",
+        "/x/sub2/a.txt",
+        "/x/top.md",
+        "/x/top.txt",
+    ]
+    (mod,) = found.mods
+    assert mod.script.splitlines()[-2:] == [
+        "mkdir -p '/x' && ln -sfT 'sub/a.txt' '/x/in'",
+        "mkdir -p '/x/sub' && ln -sfT '/etc/passwd' '/x/sub/out'",
+    ]
+    assert line_of(found, "pip").verdict == "not-taken"  # a link is not read
+
+
+def test_the_mod_makes_the_links_also_where_one_is(context: Path) -> None:
+    (context / "d/in").symlink_to("sub/a.txt")
+    place = context / "made/x"
+    (mod,) = adopted(context, f"COPY d {place}").mods
+    for _ in range(2):
+        subprocess.run(["bash", "-s"], input=mod.script, check=True, text=True)
+    assert str((place / "in").readlink()) == "sub/a.txt"
+
+
+def test_a_link_with_a_name_that_no_script_shows(context: Path) -> None:
+    (context / "d/in").symlink_to("a\nb")
+    assert line_of(adopted(context, "COPY d /x"), "COPY").verdict == "unchecked"

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from gb10.image.adopt import build_files
+from gb10.image.adopt.shell import parse_commands
 from tests.unit.image.test_adopt import adopted, line_of, verdicts
 
 CLONE = "git clone https://h/src /tmp/src"
+PARTS = "/tmp/src/x:/usr/lib"  # noqa: S108 - the second is the image's
 
 
 @pytest.mark.parametrize(
@@ -297,3 +299,172 @@ def test_what_was_wrong_without_a_word_in_further_dockerfiles(
     lines = [line for line in adopted(tmp_path, text).lines if line.instruction == "RUN"]
     assert [line.verdict for line in lines] == [verdict for verdict, _ in expected], lines
     assert all(part in line.why for line, (_, part) in zip(lines, expected, strict=True)), lines
+
+
+@pytest.mark.parametrize(
+    ("change", "install"),
+    [
+        ("sed -i /torch/d /r.txt", "pip install -r /r.txt"),
+        ("cd / && sed -i /torch/d r.txt", "pip install -r r.txt"),
+        ("sed -i /torch/d /*.txt", "pip install -c /r.txt einops"),
+        ("grep -v torch /r.txt > /s.txt", "pip install --requirement=/s.txt"),
+        ("echo torch==2.9 > /o.txt", "uv pip install --override /o.txt einops"),
+        ("if [ -e /x ]; then sed -i /torch/d /r.txt; fi", "PIP_CONSTRAINT=/r.txt pip install einops"),
+    ],
+)
+def test_what_pip_reads_after_a_command_changed_it_is_not_the_copied_file(
+    tmp_path: Path, change: str, install: str
+) -> None:
+    (tmp_path / "r.txt").write_text("torch==2.9\neinops\n")
+    found = adopted(tmp_path, f"COPY r.txt /r.txt\nRUN {change} && {install}")
+    assert not found.requirements
+    assert not found.constraints
+    assert found.mods[-1].network
+    assert install in found.mods[-1].script
+
+
+def test_a_file_that_is_only_read_stays_the_copied_one(tmp_path: Path) -> None:
+    (tmp_path / "r.txt").write_text("einops\n")
+    found = adopted(tmp_path, "COPY r.txt /r.txt\nRUN touch /b && cat /r.txt > /c && pip install -r /r.txt")
+    assert found.requirements == ("einops",)
+
+
+def test_a_requirements_file_names_others_from_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r/a.txt").write_text("-r b.txt\n-c sub/c.txt\n")
+    (tmp_path / "r/b.txt").write_text("einops\n")
+    (tmp_path / "r/sub").mkdir()
+    (tmp_path / "r/sub/c.txt").write_text("numpy<2\n")
+    found = adopted(tmp_path, "COPY r /opt/r\nWORKDIR /srv\nRUN pip install -r /opt/r/a.txt")
+    assert (found.requirements, found.constraints) == (("einops",), ("numpy<2",))
+
+
+@pytest.mark.parametrize(
+    "setting", ["ENV PIP_CONSTRAINT=/c.txt\nRUN", "RUN export PIP_CONSTRAINT=/c.txt &&", "RUN PIP_CONSTRAINT=/c.txt"]
+)
+def test_constraints_that_a_variable_names_count(tmp_path: Path, setting: str) -> None:
+    (tmp_path / "c.txt").write_text("numpy<2\n")
+    found = adopted(tmp_path, f"COPY c.txt /c.txt\n{setting} pip install einops")
+    assert (found.requirements, found.constraints) == (("einops",), ("numpy<2",))
+    assert adopted(tmp_path, f"COPY c.txt /c.txt\n{setting} uv pip install einops").constraints == ()
+    emptied = adopted(tmp_path, "ENV PIP_CONSTRAINT=/none.txt\nRUN PIP_CONSTRAINT= pip install einops")
+    assert emptied.requirements == ("einops",)
+
+
+@pytest.mark.parametrize("option", ["--index-url https://h/cu$(x)", "-i $NONE", "--extra-index-url=https://h/$(x)"])
+def test_packages_of_an_index_that_is_not_known_are_not_taken(tmp_path: Path, option: str) -> None:
+    found = adopted(tmp_path, f"RUN pip install torch==2.9.0 {option}")
+    assert not found.requirements
+    assert line_of(found, "pip").need == "index"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "flashinfer download-cubin",
+        "xargs -a /r.txt pip install",
+        "cat /r.txt | xargs -n 1 python3 -m pip install",
+        "python3 -c \"import subprocess as s; s.run(['pip', 'install', 'x'])\"",
+        "<<E bash\npip install x\nE",
+    ],
+)
+def test_what_needs_a_network_has_one(tmp_path: Path, command: str) -> None:
+    (mod,) = adopted(tmp_path, f"RUN {command}").mods
+    assert mod.network
+
+
+@pytest.mark.parametrize(
+    ("condition", "script"),
+    [
+        ('[ "$A" = "1" ]', "touch /no"),
+        ('[ "$A" = "0" ]', "touch /yes && touch /y"),
+        ("[[ $A == 1 ]]", "touch /no"),
+        ('[ "$A" -lt 1 ] && [ -z "$E" ]', "touch /yes && touch /y"),
+        ('! [ -n "$E" ] || [ "$A" != 0 ]', "touch /yes && touch /y"),
+    ],
+)
+def test_a_condition_of_known_values_is_what_it_runs(tmp_path: Path, condition: str, script: str) -> None:
+    run = f'ARG A=0\nARG E=""\nRUN if {condition}; then touch /yes && touch /y; else touch /no; fi'
+    (mod,) = adopted(tmp_path, run).mods
+    assert " ".join(line for line in mod.script.splitlines() if line.startswith("touch")) == script
+
+
+@pytest.mark.parametrize(
+    "condition", ['[ "$N" = 1 ]', "[ -f /x ]", '[ "$(x)" = 1 ]', "[ $E = 1 ]", "[[ $A == 0* ]]", "x", '[ "$A" = 0 ]; x']
+)
+def test_any_other_condition_stays_in_one_piece(tmp_path: Path, condition: str) -> None:
+    text = f"if {condition}; then touch /yes; fi"
+    assert [one.text for one in parse_commands(text, [1], {"A": "0", "E": ""})] == [text]
+
+
+def test_what_a_condition_leaves_out_needs_no_network(tmp_path: Path) -> None:
+    found = adopted(tmp_path, 'ARG A=0\nRUN touch /b && if [ "$A" = 1 ]; then pip install x; y; fi && touch /c')
+    assert [line.verdict for line in found.lines][-3:] == ["mod", "no-effect", "mod"]
+    assert not found.mods[0].network
+    assert "touch /b &&\ntouch /c" in found.mods[0].script
+
+
+def test_several_commands_of_a_condition_in_a_chain_stay_in_one_piece() -> None:
+    for text in ('a && if [ "$A" = 0 ]; then b; c; fi', 'if [ "$A" = 0 ]; then b; c; fi && a'):
+        assert len(parse_commands(text, [1], {"A": "0"})) == 2
+    assert len(parse_commands('a; if [ "$A" = 0 ]; then b; c; fi; d', [1], {"A": "0"})) == 4
+
+
+def test_a_variable_that_names_what_is_not_taken_is_not_taken(tmp_path: Path) -> None:
+    found = adopted(tmp_path, f"RUN {CLONE}\nENV HERE=/tmp/src/x\nENV PATHS={PARTS}\nRUN touch $HERE")
+    lines = [line for line in found.lines if line.instruction == "ENV"]
+    assert [line.verdict for line in lines] == ["not-taken", "taken"]
+    assert "not taken" in lines[1].why
+    assert found.env == {"PATHS": PARTS}
+
+
+@pytest.mark.parametrize(
+    "command", ["pip install x || true", "pip install x | tail -1", "for p in x; do uv pip install $p; done"]
+)
+def test_pip_in_one_piece_with_others_knows_the_python_that_it_installs_into(tmp_path: Path, command: str) -> None:
+    found = adopted(tmp_path, f"RUN python3 -m venv /opt/v\nENV VIRTUAL_ENV=/opt/v\nENV A=/opt/v/lib\nRUN {command}")
+    assert verdicts(found, "RUN") == [("not-taken", "base"), ("not-taken", "base")]
+    assert not found.env
+
+
+@pytest.mark.parametrize("install", ["-e .", "git+https://h/a/b@c", "./sub"])
+def test_pip_in_one_piece_with_others_compiles_nothing(tmp_path: Path, install: str) -> None:
+    found = adopted(tmp_path, f"RUN pip install {install} 2>&1 | tail -5")
+    assert verdicts(found, "RUN") == [("not-taken", "wheel")]
+    assert [wheel.url for wheel in found.wheels] == (["https://h/a/b"] if "git" in install else [])
+
+
+def test_a_file_that_takes_the_place_of_one_that_is_removed_may_be_of_a_package(tmp_path: Path) -> None:
+    library, link = "/usr/lib/aarch64-linux-gnu/libn.so.2", "/opt/nv/lib/libn.so.2"
+    found = adopted(
+        tmp_path,
+        f"RUN --mount=from=b,target=/d cd /d && apt install ./*.deb\nRUN rm {link} && ln -s {library} {link}\n"
+        f"RUN ln -s {library.replace('libn', 'other')} /srv/x\nRUN touch /srv/y",
+    )
+    assert [line.verdict for line in found.lines][-4:] == ["not-taken", "not-taken", "not-taken", "mod"]
+    assert "its place" in line_of(found, "rm ").why
+
+
+@pytest.mark.parametrize(
+    ("made", "used"),
+    [
+        ("cp -r /tmp/src/include /usr/local/cuda/new", "ls /usr/local/cuda/new > /o"),
+        ("cp /tmp/src/tool /usr/local/bin/", "/usr/local/bin/tool > /o"),
+        ("cat /tmp/src/a > /etc/conf", "sed -i s/a/b/ /etc/conf"),
+    ],
+)
+def test_what_a_command_that_is_not_taken_would_make_is_not_there(tmp_path: Path, made: str, used: str) -> None:
+    found = adopted(tmp_path, f"RUN {CLONE}\nRUN {made}\nRUN {used}")
+    assert verdicts(found, "RUN")[1:] == [("not-taken", "lost"), ("not-taken", "lost")]
+    (tmp_path / "own").write_text("x")
+    place = used.replace("/", " /", 1).split()[-1] if "sed" in used else "/etc/conf"
+    again = adopted(tmp_path, f"RUN {CLONE}\nRUN cat /tmp/src/a > /etc/conf\nCOPY own {place}\nRUN touch {place}")
+    assert [line.verdict for line in again.lines][-1] == "mod"
+
+
+def test_a_script_of_a_command_that_is_not_taken_is_removed_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("x")
+    found = adopted(
+        tmp_path, f"RUN touch /b\nCOPY own.py /t/own.py\nRUN {CLONE} && python3 /t/own.py /tmp/src && rm /t/own.py"
+    )
+    assert line_of(found, "rm ").verdict == "mod"

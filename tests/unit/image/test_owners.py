@@ -87,6 +87,29 @@ def test_new_and_deleted_files_below_installed_packages() -> None:
     assert [(one.path, one.kind) for one in part.diffs] == [("vllm/new.py", "add"), ("vllm/old.py", "delete")]
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("o/vllm/a.py\t1970-01-01 00:00:00.000000000 +0000", "n/vllm/a.py\t2026-11-02 10:00:00.1 +0000"),
+        ("o/vllm/a.py\t1969-12-31 16:00:00 -0800", "n/vllm/a.py\t2026-11-02 10:00:00 -0800"),
+        ("vllm/a.py\t(nonexistent)", "vllm/a.py\t(working copy)"),
+        ("vllm/a.py\t(revision 0)", "vllm/a.py\t(working copy)"),
+    ],
+)
+def test_a_file_that_is_not_there_by_its_date_or_revision(old: str, new: str) -> None:
+    made = f"--- {old}\n+++ {new}\n@@ -0,0 +1,2 @@\n+x = 1\n+y = 1\n".encode()
+    gone = f"--- {new}\n+++ {old}\n@@ -1 +0,0 @@\n-x = 1\n".encode()
+    filled = made.replace(old.encode(), new.encode())  # an empty file that is there
+    found = [divide(text, "pr.diff", RELEASES).parts[0].diffs[0] for text in (made, gone, filled)]
+    assert [(one.path, one.kind) for one in found] == [("vllm/a.py", kind) for kind in ("add", "delete", "change")]
+
+
+def test_a_context_diff_is_named() -> None:
+    text = b"*** a/vllm/a.py\n--- b/vllm/a.py\n***************\n*** 1,2 ****\n! x\n--- 1,2 ----\n! y\n"
+    with pytest.raises(PatchError, match="is a context diff"):
+        divide(text, "pr.diff", RELEASES)
+
+
 @pytest.mark.parametrize("start", ["", "3rdparty/cutlass/", f"{SITE}/flashinfer/data/cutlass/"])
 @pytest.mark.parametrize("named", [None, "cutlass", "flashinfer"])
 def test_one_diff_over_the_builder_and_the_list_of_kernels(start: str, named: str | None) -> None:
@@ -184,6 +207,12 @@ def test_the_project_that_bundles_a_source_gets_the_same_change_in_its_folder(tm
         (f"/{SITE}/vllm/a.py", f"/{SITE}/vllm/a.py", "vllm/a.py"),
         (f"{SITE}/vllm/a.py.bak", "x/vllm/a.py", "vllm/a.py"),
         ("/dev/null", f"b/{SITE}/vllm/a.py", "vllm/a.py"),
+        ("vllm.orig/a.py", "vllm/a.py", "vllm/a.py"),
+        ("vllm/a.py", "vllm-new/a.py", "vllm/a.py"),
+        ("vllm/a.py.orig", "vllm/a.py", "vllm/a.py"),
+        ("vllm-0.33.0/vllm/v1/a.py", "w/mine/vllm/v1/a.py", "vllm/v1/a.py"),
+        ("../new/vllm/a.py", "vllm/a.py", "vllm/a.py"),
+        ("old/a.py", "new/here/a.py", None),
     ],
 )
 def test_the_one_path_that_a_pair_of_names_means(old: str, new: str, path: str | None) -> None:

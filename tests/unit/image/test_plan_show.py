@@ -12,10 +12,12 @@ from gb10.image.build.estimate import needs, plan_bytes
 from gb10.image.context import open_context
 from gb10.image.mods.read import find_mod
 from gb10.image.plan.catalog import ROOT
-from gb10.image.plan.dag import GEMM, plan_program
+from gb10.image.plan.dag import GEMM, plan_image, plan_program
 from gb10.image.plan.values import Plan
+from gb10.image.recipe.image_recipe import WheelBuild
 from gb10.image.request.planning import Request, make_plan
 from tests.recipes import SHIPPED
+from tests.unit.image.test_package_plan import PACKAGE, made
 
 
 def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str], columns: int, targets: tuple[str, ...] = ()) -> list[str]:
@@ -138,3 +140,14 @@ def test_what_is_cached_takes_no_seconds(
     end = head.index("about s") + len("about s")
     rows = dict(zip(there, (line[end - 7 : end].strip() for line in lines), strict=False))
     assert {name: bool(seconds) for name, seconds in rows.items()} == {name: not hit for name, hit in there.items()}
+
+
+def test_the_seconds_of_a_package_are_said_not_to_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=-1)
+    plan = plan_image(*made(WheelBuild.model_validate(PACKAGE)))
+    for cached in (False, True):
+        there = dict.fromkeys(names(plan), cached)
+        print_plan(
+            ctx, plan, CacheStatus(engine=None, cached=there, needs=needs(ctx, plan, there, None)), as_json=False
+        )
+        assert ("compile of conv takes is not known" in capsys.readouterr().out) is not cached

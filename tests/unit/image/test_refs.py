@@ -21,7 +21,10 @@ from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import image_tag, plan_image
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock
+from gb10.image.request.commit_wheels import CommitWheel, with_commit_wheel
+from gb10.image.request.image_request import Request
 from gb10.image.request.optional_layers import asking_less
+from gb10.image.request.planning import make_plan
 from gb10.image.request.refs import (
     Fit,
     _demands,
@@ -30,6 +33,7 @@ from gb10.image.request.refs import (
     _toolkit,
     _way_out,
     _with_fit,
+    are_own,
     recipe_of_release,
     require_cuda,
     with_refs,
@@ -84,6 +88,26 @@ def test_an_image_of_another_release_moves_no_tag() -> None:
     moving = image_tag(own.recipe, own.options)
     assert moving == plan().tags[0]
     assert own.tags == (f"{moving}-{own.key[:12]}",)
+
+
+@pytest.mark.parametrize("refs", [{"vllm": "0.33.0"}, {"flashinfer": "0.7.2.post1", "torch": "2.14.0"}])
+def test_the_recipes_own_releases_are_the_plain_image(context: Context, refs: dict[str, str]) -> None:
+    plain = make_plan(context, Request(engine="vllm", arch="12.1f"))
+    same = make_plan(context, Request(engine="vllm", arch="12.1f", refs=refs))
+    assert (same.key, same.tags) == (plain.key, plain.tags)
+
+
+@pytest.mark.parametrize("refs", [{"vllm": "0.32.0"}, {"vllm": "0.33.0", "flashinfer": "0.7.1"}])
+def test_one_other_release_is_another_image(refs: dict[str, str]) -> None:
+    assert not are_own(load_recipe(RECIPE), refs)
+
+
+def test_the_release_of_a_recipe_with_the_wheel_of_a_commit_is_another_image() -> None:
+    recipe = load_recipe(RECIPE)
+    wheel = CommitWheel(
+        commit="a" * 40, version="0.33.1.dev1+gaaaaaaaaa", index="https://index.invalid/c", git="https://git.invalid/v"
+    )
+    assert not are_own(with_commit_wheel(recipe, wheel), {recipe.engine: recipe.version})
 
 
 def test_the_request_has_what_was_named() -> None:
