@@ -54,13 +54,13 @@ def scan(kind: torch.dtype, batch: int, width: int, length: int, states: int) ->
     return share(found, wanted * gate * torch.sigmoid(gate))
 
 
+INVERSE, BIAS = 0.00676727294921875, -10.3828125
 CODEBOOKS = (
     lambda x: _pair(x * 89226354 + 64248484),
     lambda x: _pair(x * 0xCBAC1FED),
     lambda x: (sum(x * 0x83DCD12D >> at & 255 for at in (0, 8, 16, 24)) + 1024).double() * INVERSE + BIAS,
 )
 """FP64 values of 16-bit states, by EXL3's codebook: plain, mcg, mul1."""
-INVERSE, BIAS = 0.00676727294921875, -10.3828125
 
 
 def _pair(x: torch.Tensor) -> torch.Tensor:
