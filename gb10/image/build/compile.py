@@ -44,6 +44,10 @@ KILLED: Final = re.compile(
     r"^FAILED: \[code=(?:137|247)\]|^Killed$|Killed signal terminated program|died due to signal 9|exit code: 137$"
 )
 """How ninja, a shell, gcc, nvcc and BuildKit report SIGKILL. Ninja shows Python's -9 as 247."""
+CUT: Final = re.compile(
+    r"nvFatbin error: empty input|fatbinary fatal +: Could not write file|\.fatbin\.c:\d+:\d+: error:"
+)
+"""How nvcc's programs report a file of their own that a full disk cut: none of them names the disk."""
 COMPLAINT: Final = re.compile(r"\b(?:error|fatal)\s*:|undefined reference to")
 KEPT: Final = "run the same command again: units in the compile cache are not recompiled"
 
@@ -51,7 +55,7 @@ KEPT: Final = "run the same command again: units in the compile cache are not re
 def diagnosed(error: BuildError, log: Path, text: str, step: str) -> BuildError:
     """The error of a failed compile, from the text of its log; else ``error`` itself."""
     lines, unit = [STEP.sub("", line) for line in text.splitlines()], ""
-    full = [line for line in lines if says_full([line])]
+    full = [line for line in lines if says_full([line]) or CUT.search(line)]
     if full:
         return full_disk(error.message.removeprefix("a disk is full: "), full[:3], log)
     for number, line in enumerate(lines):
