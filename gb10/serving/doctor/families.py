@@ -5,8 +5,10 @@ or None when the case is not of it; its remedy depends on what the log and the i
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
+from gb10.serving.doctor.advice import own_advice
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
 from gb10.serving.doctor.families_conditions import (
@@ -19,13 +21,31 @@ from gb10.serving.doctor.families_network import NETWORK_FAMILIES
 from gb10.serving.doctor.families_options import options_in_the_message
 from gb10.serving.doctor.families_packages import LATE_PACKAGE_FAMILIES, PACKAGE_FAMILIES
 from gb10.serving.doctor.families_settings import LAST_SETTING_FAMILIES, LATE_SETTING_FAMILIES, SETTING_FAMILIES
+from gb10.serving.doctor.families_stated import (
+    FIRST_STATED_FAMILIES,
+    LAST_STATED_FAMILIES,
+    STATED_FAMILIES,
+    remedy_stated,
+    value_of_another_kind,
+)
 from gb10.serving.doctor.rule_files import load_tool_errors
 from gb10.serving.doctor.tool_errors import tool_family
 
 Family = Callable[[Case], Verdict | None]
+
+
+def _late_tools(case: Case) -> Verdict | None:
+    """A tool's or the system's error that no family knows better, with what the message itself says to do."""
+    found = tool_family(load_tool_errors, late=True)(case)
+    said = own_advice(case.text)
+    return replace(found, action=f"{said} {found.action}") if found and said else found
+
+
 FAMILIES: Final[tuple[Family, ...]] = (
+    *FIRST_STATED_FAMILIES,
     tool_family(load_tool_errors, late=False),
     *PACKAGE_FAMILIES,
+    *STATED_FAMILIES,
     *NETWORK_FAMILIES,
     *SETTING_FAMILIES,
     *EARLY_CONDITION_FAMILIES,
@@ -38,7 +58,10 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *LAST_GPU_FAMILIES,
     *LAST_SETTING_FAMILIES,
     *LATE_CONDITION_FAMILIES,
+    *LAST_STATED_FAMILIES,
     tool_family(load_tool_errors, late=True),
+    value_of_another_kind,
+    remedy_stated,
 )
 LONGEST: Final = 2000
 """Characters of a message that families look at."""

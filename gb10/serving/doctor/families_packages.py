@@ -537,8 +537,11 @@ DEEP: Final = 3
 
 def part_of(frames: Sequence[Frame], file: str = "") -> tuple[str, str]:
     """What the innermost files, or one file, are for, and what to leave out; empty where their paths do not say."""
-    paths = " ".join((*(frame.path for frame in frames[-DEEP:]), file))
-    feature, leave = next((one for part, one in HOOKS.items() if re.search(part, paths, re.I)), ("", ""))
+    inner = [frame.path for frame in reversed(frames[-DEEP:])] or [file]
+    paths = " ".join((*inner, file))
+    feature, leave = next(
+        (one for path in inner for part, one in HOOKS.items() if re.search(part, path, re.I)), ("", "")
+    )
     packages = {frame.package for frame in frames}
     other = next(
         (one for name, one in (("sglang", OF_SGLANG), ("tensorrt_llm", OF_TENSORRT)) if name in packages), None

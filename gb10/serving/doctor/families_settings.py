@@ -24,7 +24,9 @@ UNPACK: Final = re.compile(
     r"for int\(\)|string index out of range"
 )
 CHOICES: Final = re.compile(
-    r"(?:[Vv]alid (?:options|values|choices|backends)(?: are| is)?|[Aa]vailable (?:options|backends|"
+    r"(?:[Vv]alid (?:options|values|choices|backends)(?: are| is)?|"
+    r"\b(?:[Ss]upported|[Aa]llowed|[Pp]ossible|[Aa]ccepted|[Pp]ermitted|[Kk]nown|[Rr]egistered|[Cc]hoices)"
+    r"(?: [a-z_-]{2,20}){0,3}(?: are| is)?:|[Oo]ne of:|[Aa]vailable (?:options|backends|"
     r"choices|values|parsers)(?: are)?|[Cc]hoo?se from|[Mm]ust be one of|[Ss]upported (?:values|backends|"
     r"options|methods)(?: are)?|[Ii]nput should be(?= ?['\"])|[Ee]xpected one of|available: |not in)[: "
     r"]{0,3}[\[({]? ?(?P<choices>['\"\w][^\n]{2,1500})"
@@ -1028,7 +1030,7 @@ def file_is_not_there(case: Case) -> Verdict | None:
     if found is None:
         return None
     path = found["path"] or found["named"] or found["what"] or ""
-    option = _option_with(case, path)
+    option = option_with(case, path)
     template = " The file is the one of --chat-template: templates of engines' examples are in no image." * (
         path.endswith((".jinja", ".j2"))
     )
@@ -1046,7 +1048,7 @@ def file_is_not_there(case: Case) -> Verdict | None:
     )
 
 
-def _option_with(case: Case, value: str) -> str:
+def option_with(case: Case, value: str) -> str:
     """The option of the server's arguments, as the engine prints them, that has this very value; empty without one.
 
     A value inside of another option's JSON is of no option, and neither is one that only begins so.
