@@ -631,7 +631,7 @@ ONLY_ON: Final = re.compile(
 """A kernel of other GPUs alone, whatever data type or size is named beside."""
 REFUSAL: Final = re.compile(
     r"support|implement|\bonly\b|\bexpect|requires?\b|\bneeds?\b|\bmust\b|invalid|unknown|"
-    r"\bno(?:t (?:built|for)|t? compiled)\b",
+    r"\bno(?:t (?:built|for)|t? compiled)\b|\b(?:except|other than|besides) (?:on|for)?|cannot be (?:used|enabled|run)",
     re.I,
 )
 LIMIT: Final = re.compile(
@@ -1079,6 +1079,103 @@ LOADS: Final = ("ModuleNotFoundError", "ImportError")
 INDUCTOR: Final = re.compile(r"torch/_inductor/")
 
 
+LAUNCH: Final = re.compile(
+    r"(?:Triton Error \[CUDA\]|CUDA (?:driver )?error): (?P<what>invalid argument|invalid configuration argument|"
+    r"too many resources requested for launch)"
+)
+OF_BATCHES: Final = ("max_num_seqs", "max_num_batched_tokens", "max_running_requests", "chunked_prefill_size")
+"""Options that say how much of the work comes at once."""
+
+
+def launch_refused(case: Case) -> Verdict | None:
+    """A kernel that was compiled, and that the driver does not start: its grid or block is beyond the limits."""
+    found, frames = LAUNCH.search(case.text), case.raised.frames
+    starts = any(re.search(r"\[\w*grid\w*\]|launch\(|<<<", one.code) for one in frames[-3:])
+    if found is None or not starts:
+        return None
+    own = next((one for one in reversed(frames) if one.package not in ("", "triton", "torch")), None)
+    now = ", ".join(
+        f"--{name.replace('_', '-')} (now {value})" for name in OF_BATCHES if (value := case.scan.start.option(name))
+    )
+    return Verdict(
+        code="kernel-launch-refused",
+        meaning=(
+            f"The driver does not start a compiled kernel "
+            f"({found['what']}){f': {own.path}:{own.line}' if own else ''}. "
+            "Its grid is beyond CUDA's limits (65,535 in y and z; a grid is often batch x heads), or its block "
+            "wants more "
+            "registers or shared memory than 12.1 has. The compiler is not the cause: how much comes at once is."
+        ),
+        action=(
+            f"A smaller batch: "
+            f"{now or '--max-num-seqs, --max-num-batched-tokens (SGLang: --max-running-requests)'}; fewer "
+            f"or smaller graphs (--max-cudagraph-capture-size). {_another(case, 'To go without this kernel:')}"
+        ),
+        evidence="CUDA's limits of a launch: 65,535 blocks in y and z, 1,024 threads a block",
+    )
+
+
+ABSENT: Final = re.compile(
+    r"(?:[Dd]evice|GPU|[Pp]latform|[Hh]ardware|[Ss]ystem) (?:\d{1,2} )?(?:does(?: not|n't)|cannot) support "
+    r"(?P<what>[\w -]{3,60})"
+)
+OF_PEERS: Final = re.compile(r"multicast|multimem|nvls|nvlink|peer|p2p|fabric|symmetric|rdma|gdr|mnnvl|ipc", re.I)
+
+
+def device_without(case: Case) -> Verdict | None:
+    """A feature of GPUs with NVLink that a GB10 does not have, and that something switched on."""
+    found = ABSENT.search(case.text)
+    if found is None or not OF_PEERS.search(f"{found['what']} {case.text}"):
+        return None
+    files = " ".join(f"{one.path} {one.function} {one.code}" for one in case.raised.frames[-6:])
+    fused = re.search(r"allreduce_?(?:rms|fusion)|AllReduceFusion|fi_allreduce", files, re.IGNORECASE)
+    leave = (
+        'Leave the fusion of all-reduce out: --compilation-config \'{"pass_config": {"fuse_allreduce_rms": false}}\' '
+        "(SGLang: without --enable-flashinfer-allreduce-fusion)."
+        if fused
+        else "Leave out what asks for it: --disable-custom-all-reduce, symmetric memory "
+        "(VLLM_ALLREDUCE_USE_SYMM_MEM=0), NVLS (NCCL_NVLS_ENABLE=0), fused all-reduce."
+    )
+    return Verdict(
+        code="device-without-a-feature",
+        meaning=(
+            f"Something wants {found['what'].strip()}, a feature of GPUs that are joined by NVLink and its switches; a "
+            f"GB10 has none of it (one GPU, the network between nodes): {case.said[:240]}"
+        ),
+        action=f"{leave} NCCL over RoCE does the same work. A newer release asks first whether the device has it.",
+        evidence="the device's own answer; vllm#34891",
+    )
+
+
+INNER: Final = re.compile(
+    r"(?:^|\n)(?:\w{1,40}Error)?\(?['\"]?(?P<said>[^\n'\"]{0,80}(?:incompatible dimensions?|shape mismatch|"
+    r"[Ss]hapes?\b|must have the same|rank)[^\n'\"]{0,160})"
+)
+"""What a compiler says of sizes, in the lines after the place."""
+
+
+def kernel_of_other_sizes(case: Case) -> Verdict | None:
+    """A kernel that does not compile because a size of this model is not the one that it was written for."""
+    named = re.match(r"triton\.compiler\.errors\.", case.raised.type)
+    found = INNER.search(case.text)
+    if not named or found is None:
+        return None
+    own = next((one for one in reversed(case.raised.frames) if one.package not in ("", "triton", "torch")), None)
+    return Verdict(
+        code="kernel-without-this-shape",
+        meaning=(
+            f"A kernel in Triton{f' ({own.path}:{own.line})' if own else ''} was written for other sizes than this "
+            f"model's: "
+            f"{found['said'].strip()}. A head or a rank of its attention, or a block, is not what the kernel counts on."
+        ),
+        action=(
+            f"{_another(case)} For an MLA model whose backends all refuse: VLLM_MLA_DISABLE=1 (plain attention, with a "
+            "larger cache). Triton, torch and the driver are not the cause."
+        ),
+        evidence="the compiler's own words on sizes",
+    )
+
+
 def compiler_of_kernels_fails(case: Case) -> Verdict | None:
     """Triton or Inductor that cannot compile a kernel which the engine brings or generated."""
     last = [frame.path for frame in case.raised.frames[-3:]]
@@ -1129,6 +1226,9 @@ GPU_FAMILIES: Final = (
     arch_list_without_this_gpu,
     check_without_this_family,
     kernel_without_arch,
+    device_without,
+    launch_refused,
+    kernel_of_other_sizes,
     compiler_of_kernels_fails,
     capture_fails,
 )

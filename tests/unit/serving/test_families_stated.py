@@ -92,6 +92,87 @@ def test_a_message_that_states_its_cause_is_a_finding(log: str, code: str, said:
     assert re.search(said, f"{one.rule.meaning} {one.rule.action}")
 
 
+LAUNCHED = (
+    "non-default args: {{'model': 'm', 'max_num_seqs': 4096}}\n"
+    "Traceback (most recent call last):\n"
+    '  File "/v/site-packages/vllm/spam/ops.py", line 8, in decode\n'
+    "    decode_kernel[grid](\n"
+    '  File "/v/site-packages/triton/backends/nvidia/driver.py", line 9, in __call__\n'
+    "    self.launch(gridX, gridY, gridZ)\n"
+    "RuntimeError: {}\n"
+)
+COMPILED = (
+    "Traceback (most recent call last):\n"
+    '  File "/v/site-packages/vllm/spam/ops.py", line 8, in decode\n'
+    "    decode_kernel[grid](\n"
+    '  File "/v/site-packages/triton/compiler/compiler.py", line 9, in compile\n'
+    "    module = src.make_ir()\n"
+    "triton.compiler.errors.CompilationError: at 7:1:\n"
+    "ValueError('{}')\n"
+)
+OF_A_STEP = (
+    "Traceback (most recent call last):\n"
+    '  File "/v/site-packages/vllm/v1/core/sched/scheduler.py", line 8, in update\n'
+    "    ids = {}\n"
+    "AttributeError: 'NoneType' object has no attribute 'ids'\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "code", "said"),
+    [
+        (LAUNCHED.format("Triton Error [CUDA]: invalid argument"), "kernel-launch-refused", r"max-num-seqs \(now 4096"),
+        (LAUNCHED.format("CUDA error: invalid configuration argument"), "kernel-launch-refused", "65,535"),
+        (COMPILED.format("spam: incompatible dimensions 64 and 96"), "kernel-without-this-shape", "64 and 96"),
+        (COMPILED.format("no such intrinsic"), "kernel-does-not-compile", "triton"),
+        (OF_A_STEP.format("step_output.ids"), "value-is-none", "No file and no option of yours"),
+        (OF_A_STEP.format("self.hf_config.ids"), "value-is-none", r"config\.json"),
+        ("RuntimeError: Device does not support multimem stores.", "device-without-a-feature", "NVLS"),
+        ("aiohttp.client_exceptions.ServerTimeoutError: after 600 s", "server-closed-the-connection", "did not answer in time"),
+        (
+            "nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown",
+            "driver-not-loaded",
+            "uname",
+        ),
+        (
+            "docker: Error response from daemon: error mounting /run/spamd/socket: no such file or directory",
+            "socket-of-a-service-missing",
+            "enable --now spamd",
+        ),
+        (
+            "n1:1:2 [0] NCCL WARN NET/IB: Got completion from peer 10.0.0.2<1> with status=IBV_WC_RETRY_EXC_ERR(12) "
+            "localGid fe80::1:2 remoteGids fe80::1:3 hca mlx5_7",
+            "roce-over-link-local",
+            "without mlx5_7",
+        ),
+        (
+            "0.00.1 E llama_model_load: error loading model: unknown model architecture: ''",
+            "file-without-a-model",
+            "mmproj",
+        ),
+        (
+            "ValueError: NvFp4 MoE backend 'SPAM' does not support this, since kernel does not support egg layer.",
+            "backend-refused",
+            "--moe-backend marlin",
+        ),
+    ],
+)
+def test_a_kind_of_the_first_new_set_is_seen_in_other_words(log: str, code: str, said: str) -> None:
+    one = next(one for one in found(f"{log}\n") if one.level == "error")
+    assert one.rule is not None
+    assert one.code == code
+    assert re.search(said, f"{one.rule.meaning} {one.rule.action}")
+
+
+def test_an_unknown_warning_of_nccl_is_shown_with_the_error_that_follows() -> None:
+    log = (
+        "n1:1:2 [0] spam.cc:9 NCCL WARN The egg on rank 1 is not boiled\n"
+        "torch.distributed.DistBackendError: NCCL error in: a.cpp:9, internal error - please report this issue to the "
+        "NCCL developers\n"
+    )
+    assert [(one.code, one.level) for one in found(log)] == [("nccl-warns", "warning"), ("nccl-fails", "error")]
+
+
 def test_a_signal_after_an_error_is_its_echo() -> None:
     seen = found("RuntimeError: CUDA error: invalid device ordinal\n\nerror: worker failed with exit code: 134\n")
     assert [(one.code, one.echoes) for one in seen] == [("cuda-device-not-there", 1)]
