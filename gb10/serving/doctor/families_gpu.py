@@ -785,6 +785,8 @@ def kernel_without_shape(case: Case) -> Verdict | None:
     )
 
 
+SWITCHED_OFF: Final = frozenset(("DeepGEMM", "FlashMLA"))
+"""Libraries without kernels for 12.x: where one of them is called, that is the likely fault."""
 KERNEL_LIBRARIES: Final = {
     "deep_?gemm|DG_HOST": (
         "DeepGEMM",
@@ -955,7 +957,10 @@ def kernel_crashed(case: Case) -> Verdict | None:
         None: "fewer parts at a time: without CUDA graphs (--enforce-eager), without flash attention (llama.cpp: "
         "--flash-attn off, ollama: OLLAMA_FLASH_ATTENTION=0), with a newer release",
     }
+    innermost = next((one.path for one in reversed(case.raised.frames) if one.package != "torch"), "")
+    library = _library(innermost)
     steps = (
+        f"The frame is of {library[0]}: {library[1]}" if library and library[0] in SWITCHED_OFF else "",
         *old,
         "Start the process anew with one part less each time, the likely ones first:",
         "without drafts (--speculative-config, --speculative-algorithm);" if _drafts(case) or "spec" in where else "",
@@ -984,11 +989,77 @@ OF_AN_INDEX: Final = re.compile(
 )
 
 
+OF_A_LIBRARY: Final = re.compile(
+    r"(?P<file>[\w./-]{0,80}(?:moe|gemm|attn|attention|mla|fp4|fp8|quant|cutlass|deep_?ep)[\w./-]{0,60}\.(?:cuh|cu|"
+    r"hpp|h)):\d"
+)
+"""A file of compiled kernels that a check names."""
+
+
+def _assertion_of_a_kernel(case: Case, file: str) -> Verdict:
+    """A check on the GPU in a library's own kernel: no index of a token, but sizes or memory that it did not expect."""
+    return Verdict(
+        code="kernel-crashed",
+        meaning=(
+            f"A check of a kernel's own stopped it on the GPU (device-side assert, seen at {file}): this kernel "
+            f"does not "
+            "go with these sizes on 12.1, often because it wants more shared memory than the 101,376 B of a block, "
+            "or it "
+            "read what an earlier kernel wrote wrongly."
+        ),
+        action=(
+            f"{_another(case)} The server must be started anew after it. CUDA_LAUNCH_BLOCKING=1 names the kernel; a "
+            "token beyond the embedding is the other cause (drafts, LoRA): leave those out once."
+        ),
+        evidence="the file that the check names is of compiled kernels",
+    )
+
+
+DRIVER_CALL: Final = re.compile(r"CUDA driver error: (?P<what>[\w ]{4,80})")
+BY_NVRTC: Final = re.compile(
+    r"\.(?:prod|gcd|lcm|entr|digamma|zeta|sinc|i0e?|i1e?|erfcx|log_ndtr|polygamma|bessel\w*|airy\w*)\b"
+)
+"""Operations that torch compiles when they are first called."""
+
+
+def driver_call_of_torch(case: Case) -> Verdict | None:
+    """A call of the driver itself: torch makes such calls for two things only."""
+    found = DRIVER_CALL.search(case.text)
+    if found is None or "out of memory" in case.text or "launch failure" in case.text or not case.raised.type:
+        return None
+    compiled = any(BY_NVRTC.search(one.code) for one in case.raised.frames[-3:])
+    segments = (
+        "expandable segments: PYTORCH_CUDA_ALLOC_CONF (PYTORCH_ALLOC_CONF) with expandable_segments:True, which maps "
+        "memory again while kernels hold addresses of it (bitsandbytes, IPC, pinned pools, WSL)"
+    )
+    kernels = "small kernels that it compiles itself (prod, entr, gcd …), kept in ~/.nv/ComputeCache and ~/.cache/torch"
+    first, second = (kernels, segments) if compiled else (segments, kernels)
+    leave = (
+        "rm -rf ~/.nv/ComputeCache ~/.cache/torch/kernels, then start again; else unset expandable_segments."
+        if compiled
+        else "Unset PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF (or expandable_segments:False) and start again; "
+        "if it stays, rm -rf ~/.nv/ComputeCache ~/.cache/torch/kernels."
+    )
+    return Verdict(
+        code="driver-call-fails",
+        meaning=(
+            f"A call of the driver failed ({found['what'].strip()}). `CUDA driver error` is what torch prints of "
+            f"its own "
+            f"calls of the driver: first {first}; then {second}."
+        ),
+        action=f"{leave} A process that forked after CUDA began, or whose CUDA_VISIBLE_DEVICES was changed, fails so.",
+        evidence="torch's own checks: C10_CUDA_DRIVER_CHECK in the allocator, AT_CUDA_DRIVER_CHECK in jiterator",
+    )
+
+
 def index_on_the_gpu(case: Case) -> Verdict | None:
     """A kernel that got an index beyond its table."""
     found = OF_AN_INDEX.search(case.text)
     if found is None:
         return None
+    own = OF_A_LIBRARY.search(case.text)
+    if own is not None and "out of bounds" not in case.text:
+        return _assertion_of_a_kernel(case, own["file"])
     compiled = "torch_compile_cache" in case.text or "inductor" in case.text
     first = (
         "Drafts are on: start without them first (--speculative-config, --speculative-algorithm), they are the likely "
@@ -1216,6 +1287,7 @@ def compiler_of_kernels_fails(case: Case) -> Verdict | None:
 GPU_FAMILIES: Final = (
     index_on_the_gpu,
     kernel_crashed,
+    driver_call_of_torch,
     nvml_has_no_memory,
     driver_and_ptx,
     beyond_shared_memory,

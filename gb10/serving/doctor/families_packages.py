@@ -81,6 +81,14 @@ def library_of_another_cuda(case: Case) -> Verdict | None:
             "Take wheels for CUDA 13 (index cu130) and aarch64, which is what a GB10 needs; PyPI's default of older "
             "releases is CUDA 12. Do not install CUDA 12 beside it."
         )
+    if "while loading shared libraries" in case.text and not case.raised.frames:
+        action = (
+            f"It is a program of its own, no wheel: build it with CUDA 13 (or take its image for it), or bring "
+            f"CUDA {major}'s "
+            f"libraries along and name their folder (LD_LIBRARY_PATH, `ldd PROGRAM | grep 'not found'`): an image "
+            f"without "
+            "-devel, or with CUDA inside of conda, does not have them where the loader looks."
+        )
     return Verdict(
         code="library-of-another-cuda",
         meaning=(
@@ -755,7 +763,8 @@ def class_of_transformers(case: Case) -> Verdict | None:
 
 READS_A_MODEL: Final = re.compile(
     r"transformers/(?:(?:tokenization|configuration|processing|image_processing|feature_extraction)_\w{2,40}\.py"
-    r"|models/\w{2,40}/(?:tokenization|configuration|processing|image_processing)_\w{2,60}\.py|tokenizers?_\w{2,40}\.py)"
+    r"|models/\w{2,40}/(?:tokenization|configuration|processing|image_processing)_\w{2,60}\.py|"
+    r"tokenizers?_\w{2,40}\.py)"
 )
 OF_A_VALUE: Final = re.compile(r"'(?:list|dict|str|int|float|bool|tuple|NoneType)' object|list indices|string indices")
 """What Python says when a value is of another kind than the code counts on."""

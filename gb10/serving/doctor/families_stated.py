@@ -88,6 +88,7 @@ KINDS: Final = (
         r"world[ _]?size|\branks?\b|\bGPUs?\b|\bdevices?\b|workers?\b|\bnodes?\b|replicas?\b|process(?:es)?\b|"
         r"(?:tensor|pipeline|data|expert)[ _-]parallel|\b[tped]p[ _]size",
     ),
+    ("pages", r"\bpages?\b|page[ _]size|block[ _]size|\bslots?\b"),
     (
         "sizes",
         r"vocab|hidden|head|layer|expert|dim|shape|entries|channel|embedding|tensor|param|columns|rows|size of",
@@ -164,26 +165,41 @@ WHAT_TO_DO: Final = {
     "projector "
     "and its base, a tokenizer and the weights, a config.json that was copied. Take those that belong together, or "
     "start without the second one.",
-    "": "Bring one to the other: the option, field or file that the message names.",
+    "pages": "Parts of the cache do not have pages of one size: layers of two kinds, or a model and its draft. The "
+    "same "
+    "--kv-cache-dtype and --attention-backend for both (auto, as the draft may not take a quantized cache), "
+    "--block-size "
+    "left out, or no drafts.",
+    "": "Bring one to the other: the option, field or file that the message names; a file that was built or saved "
+    "with one "
+    "of them is made anew.",
 }
+
+
+def _with_its_name(said: str, number: str) -> str:
+    """A number with the name that stands before it in a message: ``max_batch_size = 64``."""
+    named = re.search(rf"(?P<name>[A-Za-z_][\w.]*_[\w.]*) ?[=:(\[]{{1,2}} ?{re.escape(number)}", said)
+    return f"{named['name']} = {number}" if named else number
 
 
 def two_quantities(case: Case) -> Verdict | None:
     """A message that compares what is wanted with what is there, in numbers."""
     said = unprefixed(case.said)
-    found = quantities_of(said) or quantities_of(case.text)
+    line = next((one for one in map(unprefixed, (said, *case.text.splitlines())) if quantities_of(one)), said)
+    found, said = quantities_of(line) or quantities_of(case.text), line
     checked = case.raised.frames[-1].code.startswith("assert") if case.raised.frames else False
     if found is None or (found.kind in ("", "sizes", "tokens") and checked):
         return None  # an assertion over the program's own state: nobody gave these numbers
+    need, have = (_with_its_name(said, number) for number in (found.need, found.have))
     words = {
-        "need": f"{found.need} is wanted, and {found.have} is there",
-        "limit": f"{found.need} was asked for, and {found.have} is the most",
-        "unequal": f"{found.need} and {found.have} should be the same",
+        "need": f"{need} is wanted, and {have} is there",
+        "limit": f"{need} was asked for, and {have} is the most",
+        "unequal": f"{need} and {have} should be the same",
     }[found.relation]
-    need = found.need.partition(" ")[0]
-    package = re.search(rf"(?P<name>[A-Za-z][\w-]{{1,40}}) ?(?:>=|==|~=) ?{re.escape(need)}", said)
+    wanted = found.need.partition(" ")[0]
+    package = re.search(rf"(?P<name>[A-Za-z][\w-]{{1,40}}) ?(?:>=|==|~=) ?{re.escape(wanted)}", said)
     install = f"Install {package[0].replace(' ', '')} (for aarch64, and CUDA 13 if it has kernels). " if package else ""
-    todo = WHAT_TO_DO[found.kind].format(need=need, have=found.have, install=install)
+    todo = WHAT_TO_DO[found.kind].format(need=wanted, have=found.have, install=install)
     rest = advice_of(case).replace(own_advice(case.text), "").strip() if case.raised.frames and not found.kind else ""
     return Verdict(
         code="release-not-allowed" if found.kind == "release" else "numbers-do-not-agree",

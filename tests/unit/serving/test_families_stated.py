@@ -128,7 +128,11 @@ OF_A_STEP = (
         (OF_A_STEP.format("step_output.ids"), "value-is-none", "No file and no option of yours"),
         (OF_A_STEP.format("self.hf_config.ids"), "value-is-none", r"config\.json"),
         ("RuntimeError: Device does not support multimem stores.", "device-without-a-feature", "NVLS"),
-        ("aiohttp.client_exceptions.ServerTimeoutError: after 600 s", "server-closed-the-connection", "did not answer in time"),
+        (
+            "aiohttp.client_exceptions.ServerTimeoutError: after 600 s",
+            "server-closed-the-connection",
+            "did not answer in time",
+        ),
         (
             "nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown",
             "driver-not-loaded",
@@ -155,9 +159,41 @@ OF_A_STEP = (
             "backend-refused",
             "--moe-backend marlin",
         ),
+        (
+            "torch.AcceleratorError: CUDA error: operation not permitted",
+            "gpu-taken-from-the-container",
+            "daemon-reload",
+        ),
+        ("RuntimeError: CUDA driver error: invalid device context", "driver-call-fails", "PYTORCH_CUDA_ALLOC_CONF"),
+        (
+            "Traceback (most recent call last):\n"
+            '  File "/v/site-packages/spam/a.py", line 8, in egg\n'
+            "    y = x.entr().sum()\n"
+            "RuntimeError: CUDA driver error: invalid argument",
+            "driver-call-fails",
+            r"^A call .*first small kernels",
+        ),
+        (
+            "RuntimeError: Runtime check failed at spam_grouped_gemm.cuh:9: CUDA error: device-side assert triggered",
+            "kernel-crashed",
+            "spam_grouped_gemm",
+        ),
+        ("ggml_cuda_init: failed to initialize CUDA: unknown error", "cuda-not-started", "nvidia_uvm"),
+        (
+            "spamd: error while loading shared libraries: libcublas.so.12: cannot open shared object file",
+            "library-of-another-cuda",
+            "ldd",
+        ),
+        (
+            "[TRT-LLM] [E] Failed: 1 validation error for Spam\n  Value error, max_eggs [96] is greater than "
+            "ham.max_eggs [8]",
+            "numbers-do-not-agree",
+            r"max_eggs = 96 was asked for, and ham\.max_eggs = 8",
+        ),
+        ("ValueError: Page size 4096 does not match 1024 of the draft", "numbers-do-not-agree", "kv-cache-dtype"),
     ],
 )
-def test_a_kind_of_the_first_new_set_is_seen_in_other_words(log: str, code: str, said: str) -> None:
+def test_a_kind_of_the_new_sets_is_seen_in_other_words(log: str, code: str, said: str) -> None:
     one = next(one for one in found(f"{log}\n") if one.level == "error")
     assert one.rule is not None
     assert one.code == code
