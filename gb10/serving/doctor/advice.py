@@ -78,11 +78,14 @@ PASSIVE: Final = re.compile(
 """What to do in the passive, as a question, or behind its name: ``hint: …``."""
 
 
+BEGINS: Final = "The message itself says:"
+
+
 def own_advice(text: str) -> str:
     """What a message itself says to do, in its own words; empty where it says nothing."""
     own = sorted((*IMPERATIVE.finditer(text[:2000]), *PASSIVE.finditer(text[:2000])), key=lambda one: one.start())
     found = [one["advice"].strip() for one in own]
-    return f"The message itself says: {'; '.join(dict.fromkeys(found[:2]))}." if found else ""
+    return f"{BEGINS} {'; '.join(dict.fromkeys(found[:2]))}." if found else ""
 
 
 def advice_of(case: Case) -> str:

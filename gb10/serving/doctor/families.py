@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from gb10.serving.doctor.advice import own_advice
+from gb10.serving.doctor.advice import BEGINS, own_advice
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
 from gb10.serving.doctor.families_conditions import (
@@ -18,7 +18,7 @@ from gb10.serving.doctor.families_conditions import (
 )
 from gb10.serving.doctor.families_gpu import GPU_FAMILIES, LAST_GPU_FAMILIES, LATE_GPU_FAMILIES
 from gb10.serving.doctor.families_network import NETWORK_FAMILIES
-from gb10.serving.doctor.families_options import options_in_the_message
+from gb10.serving.doctor.families_options import WRITTEN, options_in_the_message
 from gb10.serving.doctor.families_packages import LATE_PACKAGE_FAMILIES, PACKAGE_FAMILIES
 from gb10.serving.doctor.families_settings import LAST_SETTING_FAMILIES, LATE_SETTING_FAMILIES, SETTING_FAMILIES
 from gb10.serving.doctor.families_stated import (
@@ -68,5 +68,9 @@ LONGEST: Final = 2000
 
 
 def verdict_of(case: Case) -> Verdict | None:
-    """What the first family says that knows the error."""
-    return next((verdict for family in FAMILIES if (verdict := family(case))), None)
+    """What the first family says that knows the error, with what the message itself says of options."""
+    found = next((verdict for family in FAMILIES if (verdict := family(case))), None)
+    said = own_advice(case.text) if found else ""
+    if found is None or found.echo or not WRITTEN.search(said) or BEGINS in found.action:
+        return found
+    return replace(found, action=f"{found.action} {said}")

@@ -475,6 +475,11 @@ HOOKS: Final = {
         "--moe-backend; VLLM_NVFP4_GEMM_BACKEND and such left out.",
     ),
     "lora": ("LoRA", "Start without --enable-lora."),
+    r"(?:moe|expert|weight|layer)s?/\w*offload|(?:cpu|moe|expert|weight|layer)s?_offload|offloader": (
+        "offloading of weights or experts to the CPU",
+        "Start without it (--cpu-offload-gb, --offload-backend): a GB10's CPU and GPU have one memory, so it wins "
+        "nothing.",
+    ),
     "offload|kv_connector|kv_transfer|ec_transfer|disagg|hicache|mem_cache/storage": (
         "offloading or transfer of the KV cache",
         "Start without it (--kv-transfer-config, --kv-offloading-size), or with --no-enable-prefix-caching: models "

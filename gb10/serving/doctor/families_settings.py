@@ -872,6 +872,37 @@ DRAFT: Final = re.compile(r"eagle|mtp|nextn|draft|spec|medusa|dspark|dflash", re
 LOADS: Final = re.compile(r"load|weight|param|state_dict", re.I)
 
 
+DTYPES: Final = re.compile(r"(?:torch\.)?(?P<type>(?:b?float\d{1,2}\w*|half|u?int\d{1,2}|fp[48]\w*|bf16|fp16))\b")
+LOADS_WEIGHTS: Final = re.compile(r"load_weights|weight_loader|load_model|copy_|param_data|loader")
+
+
+def weights_of_another_type(case: Case) -> Verdict | None:
+    """A weight whose data type is not that of the layer which the engine made for it."""
+    told = " ".join(f"{one.path} {one.function} {one.code}" for one in case.raised.frames[-4:])
+    types = list(dict.fromkeys(found["type"] for found in DTYPES.finditer(case.said)))
+    if not case.raised.type or len(types) != 2 or not LOADS_WEIGHTS.search(told):
+        return None
+    if not re.search(r"cast|mismatch|expect|does not match|!=|not allowed|got|loaded", case.said, re.IGNORECASE):
+        return None
+    wanted, given = types
+    return Verdict(
+        code="weights-do-not-fit",
+        meaning=(
+            f"While weights are loaded, one has another data type ({given}) than the layer that the engine made for it "
+            f"({wanted}): {case.said[:300].rstrip('.')}. The engine quantizes this layer, and the checkpoint "
+            f"leaves it as it "
+            "was, or the reverse."
+        ),
+        action=(
+            "Take a checkpoint whose layers are all of the quantization that its config says (config.json: ignore, "
+            "modules_to_not_convert, exclude_modules), or leave --quantization and variables that switch on "
+            "another form of "
+            "this layer out. A release that knows the model's mixed form is newer than the model: try the next one."
+        ),
+        evidence="the two data types of the message, in the loading of weights",
+    )
+
+
 def weights_do_not_fit(case: Case) -> Verdict | None:
     """A parameter that the checkpoint has and the model's class has not, or the reverse."""
     found = PARAMETER.search(case.text)
@@ -1167,6 +1198,7 @@ SETTING_FAMILIES: Final = (
 LATE_SETTING_FAMILIES: Final = (
     quantization_fields,
     weights_do_not_fit,
+    weights_of_another_type,
     sizes_do_not_agree,
     memory_held_by_others,
     memory_at_start,

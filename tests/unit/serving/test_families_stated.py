@@ -191,6 +191,26 @@ OF_A_STEP = (
             r"max_eggs = 96 was asked for, and ham\.max_eggs = 8",
         ),
         ("ValueError: Page size 4096 does not match 1024 of the draft", "numbers-do-not-agree", "kv-cache-dtype"),
+        ("RuntimeError: cudaHostAlloc failed for 4 GiB", "memory-not-pinned", "memlock"),
+        (
+            "Traceback (most recent call last):\n"
+            '  File "/v/site-packages/vllm/models/spam.py", line 8, in load_weights\n'
+            "    param.copy_(weight)\n"
+            "ValueError: expected torch.uint8, got torch.float16 for this layer",
+            "weights-do-not-fit",
+            r"data type \(float16\)",
+        ),
+        (
+            "ValueError: column width 32 is not divisible by quant block 128",
+            "kernel-without-this-shape",
+            "narrower than one",
+        ),
+        (
+            "ValueError: Not enough memory. Raise --spam-fraction above 0.9",
+            "memory-does-not-fit",
+            "Raise --spam-fraction",
+        ),
+        ("modprobe: ERROR: could not insert 'nvidia_uvm': Key was rejected", "driver-does-not-load", "mokutil"),
     ],
 )
 def test_a_kind_of_the_new_sets_is_seen_in_other_words(log: str, code: str, said: str) -> None:
