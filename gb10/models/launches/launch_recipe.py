@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Final
 
-from gb10.core.secret_names import Level as Secrecy
-from gb10.core.secret_names import level_of
 from gb10.models.issue import Issue, Level
 from gb10.models.launches.container_launch import HOST_NETWORK, ContainerLaunch
 from gb10.models.load.model_recipe import At, ModelRecipe
@@ -64,7 +62,11 @@ def _with_values(word: str, launch: ContainerLaunch) -> str:
     named = VARIABLE.fullmatch(word)
     name = named["name"] or named["braced"] if named else ""
     value = launch.environment.get(name, "")
-    return value if value and "$" not in value and level_of(name) < Secrecy.WEAK else word
+    if not value or "$" in value:
+        return word
+    from gb10.core.secret_names import Level, level_of  # noqa: PLC0415 - for a command with a variable that is set
+
+    return value if level_of(name) < Level.WEAK else word
 
 
 def model_of(launch: ContainerLaunch) -> str:

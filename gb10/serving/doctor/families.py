@@ -33,14 +33,6 @@ from gb10.serving.doctor.tool_errors import tool_family
 
 Family = Callable[[Case], Verdict | None]
 
-
-def _late_tools(case: Case) -> Verdict | None:
-    """A tool's or the system's error that no family knows better, with what the message itself says to do."""
-    found = tool_family(load_tool_errors, late=True)(case)
-    said = own_advice(case.text)
-    return replace(found, action=f"{said} {found.action}") if found and said else found
-
-
 FAMILIES: Final[tuple[Family, ...]] = (
     *FIRST_STATED_FAMILIES,
     tool_family(load_tool_errors, late=False),
@@ -63,8 +55,6 @@ FAMILIES: Final[tuple[Family, ...]] = (
     value_of_another_kind,
     remedy_stated,
 )
-LONGEST: Final = 2000
-"""Characters of a message that families look at."""
 
 
 def verdict_of(case: Case) -> Verdict | None:

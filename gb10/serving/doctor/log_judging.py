@@ -10,8 +10,7 @@ from gb10.core.log_words import FOLLOWS, PREFIX
 from gb10.serving.doctor.advice import BASE, advice_of, own_advice
 from gb10.serving.doctor.diagnosis import Finding, Verdict
 from gb10.serving.doctor.doctor_rule import DoctorRule
-from gb10.serving.doctor.error_case import Case
-from gb10.serving.doctor.families import LONGEST, verdict_of
+from gb10.serving.doctor.error_case import LONGEST, Case
 from gb10.serving.doctor.log_exceptions import STRICT, Frame, Raised
 from gb10.serving.doctor.log_scan import Scan, Scanner
 from gb10.serving.doctor.log_time import Moment
@@ -287,6 +286,8 @@ def _events(log: str, scan: Scan) -> list[_Event]:
 
 
 def _judged(raised: Raised, chain: tuple[Raised, ...], scan: Scan) -> Verdict | None:
+    from gb10.serving.doctor.families import verdict_of  # noqa: PLC0415 - for a log that has errors
+
     return verdict_of(_case(raised, chain, scan))
 
 
