@@ -47,6 +47,9 @@ letter."""
 AHEAD: Final = 160
 """Characters of a line in which its level is sought."""
 QUIET: Final = ("TRACE", "NOTICE", "V", "DEBUG", "INFO", "WARNING", "WARN", "D", "I", "W")
+LOUD: Final = ("ERROR", "CRITICAL", "FATAL")
+LEAST_WORDS: Final = 4
+"""Words of a line that tell what is wrong."""
 FRAMES: Final = ("  ", " File ", "File ", "Traceback ", " Traceback ", "^", "During handling", "The above exception")
 
 
@@ -57,7 +60,13 @@ def is_trouble(line: str) -> bool:
         return False
     if RAISED.search(rest) or _by_llama(line):
         return True
-    return not rest.startswith(FRAMES) and bool(SAYS.search(rest) or PLAIN.match(line))
+    return not rest.startswith(FRAMES) and bool(SAYS.search(rest) or PLAIN.match(line) or _by_level(line, rest))
+
+
+def _by_level(line: str, rest: str) -> bool:
+    """Whether the program itself calls a line an error, whatever its words are, and the line has words."""
+    before = PREFIX.match(line)
+    return before is not None and before["level"] in LOUD and len(rest.split()) >= LEAST_WORDS
 
 
 def first_error(lines: Iterable[str]) -> str | None:

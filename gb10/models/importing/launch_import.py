@@ -13,7 +13,7 @@ from gb10.models.importing.import_result import (
 )
 from gb10.models.launches.container_launch import ContainerLaunch, Taken
 from gb10.models.launches.launch_forms import Launches
-from gb10.models.launches.launch_recipe import model_of, port_of, served_words
+from gb10.models.launches.launch_recipe import model_of, port_of, served_words, shell_before
 
 RUNTIMES: Final = {"vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "llama-cpp": "llama-cpp"}
 SIZES: Final = {"--tensor-parallel-size", "-tp", "--tp", "--tp-size", "--pipeline-parallel-size", "-pp", "--pp-size"}
@@ -178,6 +178,12 @@ def _rows(launch: ContainerLaunch, options: Mapping[str, None]) -> Iterator[str]
     for name in options:
         line = launch.line_of("command")
         yield f"line {line}: {name} is left out of the command: a recipe is a file that people share"
+    if before := shell_before(launch):
+        line = launch.line_of("command")
+        yield (
+            f"line {line}: {before[:100]} is left out: a recipe's command is the server's own; put what must run "
+            "before it into the image or a mod"
+        )
     volumes = launch.options.get("volumes")
     for volume in volumes if isinstance(volumes, list) else ():
         if _is_of_the_user(volume):

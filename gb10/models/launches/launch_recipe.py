@@ -10,6 +10,7 @@ from gb10.models.issue import Issue, Level
 from gb10.models.launches.container_launch import HOST_NETWORK, ContainerLaunch
 from gb10.models.load.model_recipe import At, ModelRecipe
 
+VARIABLE: Final = re.compile(r"\$(?:(?P<name>[A-Za-z_]\w{0,80})|\{(?P<braced>[A-Za-z_]\w{0,80})\})")
 DEFAULT_PORTS: Final = {"vllm": 8000, "sglang": 30000, "trtllm": 8000, "llama-cpp": 8080}
 MODEL_OPTIONS: Final = ("--model", "--model-path")
 STARTS_SERVER: Final = re.compile(r"\bvllm\s+serve\b|launch_server\b|sglang\s+serve\b|api_server\b|trtllm-serve\b")
@@ -22,14 +23,50 @@ OF_RECIPES: Final = frozenset(("no-revision", "unused-default", "missing-key", "
 
 
 def served_words(launch: ContainerLaunch) -> tuple[str, ...]:
-    """The words of the server's command; those inside of ``bash -c '…'`` where a shell starts it."""
+    """The words of the server's own command: inside of ``bash -c '…'`` those between the separators of the shell.
+
+    A variable that the launch itself sets, and that is no secret, stands as its value.
+    """
+    return tuple(_with_values(word, launch) for word in _split(launch)[0])
+
+
+def shell_before(launch: ContainerLaunch) -> str:
+    """What a shell runs before and after the server, which no recipe's command has; empty without such."""
+    return _split(launch)[1]
+
+
+def _split(launch: ContainerLaunch) -> tuple[tuple[str, ...], str]:
     inner = next((word for word in launch.words if " " in word and STARTS_SERVER.search(word)), None)
     if inner is None:
-        return launch.words
+        return launch.words, ""
+    lexer = shlex.shlex(inner.replace("\n", " ; "), posix=True, punctuation_chars=";&|")
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    commands: list[list[str]] = [[]]
     try:
-        return tuple(shlex.split(inner))
+        for word in lexer:
+            if word.strip(";&|"):
+                commands[-1].append(word)
+            else:
+                commands.append([])
     except ValueError:
-        return launch.words
+        return launch.words, ""
+    served = next((one for one in commands if STARTS_SERVER.search(" ".join(one))), None)
+    if served is None:
+        return launch.words, ""
+    others = "; ".join(" ".join(one) for one in commands if one and one is not served)
+    return tuple(served[1:] if served[0] == "exec" else served), others
+
+
+def _with_values(word: str, launch: ContainerLaunch) -> str:
+    named = VARIABLE.fullmatch(word)
+    name = named["name"] or named["braced"] if named else ""
+    value = launch.environment.get(name, "")
+    if not value or "$" in value:
+        return word
+    from gb10.core.secret_names import Level, level_of  # noqa: PLC0415 - for a command with a variable that is set
+
+    return value if level_of(name) < Level.WEAK else word
 
 
 def model_of(launch: ContainerLaunch) -> str:

@@ -16,6 +16,8 @@ COMMENT: Final = re.compile(
     re.MULTILINE,
 )
 """A comment; or what is kept, with any ``#`` in it: texts in quotes."""
+PLACEHOLDER: Final = re.compile(r"(?<==)<[A-Za-z][\w -]{0,60}>")
+"""What a guide writes for a value of its reader, where a shell would read a file: ``TOKEN=<yours>``."""
 COMMANDS: Final = ("$(", "`")
 """What begins the output of a command, which only the shell knows."""
 MOST: Final = 64
@@ -114,6 +116,9 @@ def word_end(body: str, at: int) -> int | None:
     quote, depth = "", 0
     while at < len(body):
         sign = body[at]
+        if not quote and sign == "<" and (placeholder := PLACEHOLDER.match(body, at)):
+            at = placeholder.end()
+            continue
         if quote:
             if sign == "\\" and quote == '"':
                 at += 1

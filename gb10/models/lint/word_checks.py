@@ -30,6 +30,36 @@ PLUGINS: Final[Mapping[str, tuple[str, ...]]] = {
     "--reasoning-parser": ("--reasoning-parser-plugin",),
 }
 """Options by which a user's own file adds values."""
+OF_OTHERS: Final[Mapping[str, Mapping[str, str]]] = {
+    "sglang": {
+        "--gpu-memory-utilization": "--mem-fraction-static",
+        "--max-model-len": "--context-length",
+        "--max-num-seqs": "--max-running-requests",
+        "--max-num-batched-tokens": "--chunked-prefill-size",
+        "--enforce-eager": "--disable-cuda-graph",
+        "--no-enable-prefix-caching": "--disable-radix-cache",
+        "--moe-backend": "--moe-runner-backend",
+        "--speculative-config": "--speculative-algorithm",
+        "--enable-expert-parallel": "--ep-size",
+        "--model": "--model-path",
+        "--num-nodes": "--nnodes",
+        "--master-addr": "--dist-init-addr",
+    },
+    "vllm": {
+        "--mem-fraction-static": "--gpu-memory-utilization",
+        "--context-length": "--max-model-len",
+        "--max-running-requests": "--max-num-seqs",
+        "--chunked-prefill-size": "--max-num-batched-tokens",
+        "--disable-cuda-graph": "--enforce-eager",
+        "--disable-radix-cache": "--no-enable-prefix-caching",
+        "--moe-runner-backend": "--moe-backend",
+        "--speculative-algorithm": "--speculative-config",
+        "--model-path": "--model",
+        "--num-nodes": "--nnodes",
+        "--dist-init-addr": "--master-addr",
+    },
+}
+"""By engine: options of the other engine, and what this one calls the same."""
 A_FORK: Final = "; the image is somebody's own build, and a fork may have it"
 NO_GPU: Final = "the server then sees no GPU"
 REFUSED_EMPTY: Final[Mapping[str, tuple[str, str]]] = {
@@ -69,7 +99,8 @@ def unknown_options(case: LintCase) -> Iterator[Finding]:
         if known is None or {written, name} & {*PLAIN, *case.added}:
             continue
         if not any(declared(known.words, one) for one in (written, name)):
-            close = nearest(name, known.words.options)
+            own = OF_OTHERS.get(known.engine, {}).get(name, "")
+            close = own if own in known.words.options else nearest(name, known.words.options)
             yield Finding(
                 line=case.line_of(name),
                 value=written,

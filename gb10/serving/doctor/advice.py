@@ -43,10 +43,23 @@ VERBS: Final = (
         "export",
     ),
     *("using", "setting", "running", "installing", "passing", "adding", "enabling", "disabling", "upgrading"),
-    *("increasing", "decreasing", "reducing", "removing", "update", "configure", "try"),
+    *("increasing", "decreasing", "reducing", "removing", "update", "configure", "try", "raising", "lowering"),
+    *(
+        "changing",
+        "switching to",
+        "rebuilding",
+        "choosing",
+        "replace",
+        "replacing",
+        "re-?run",
+        "restarting",
+        "download",
+    ),
+    *("start", "stop", "mount", "copy", "allow", "point", "turn o(?:n|ff)", "free", "append", "convert", "regenerate"),
 )
 BEFORE: Final = (
-    r"(?:(?:you (?:can|may|should|must|need to|might want to)|please|try(?: to)?|consider|either|instead,?|"
+    r"(?:(?:you(?:'ll| will)? (?:can|may|should|must|need to|have to|could|might want to)|please|try(?: to)?|consider|"
+    r"either|instead,?|or|(?:we|it is) recommend(?:ed)?(?: to)?|be sure to|(?:hint|help|tip|fix|solution|workaround):|"
     r"to (?:fix|disable|enable|use|avoid|override|bypass)[^,.\n]{2,60},) )?"
 )
 IMPERATIVE: Final = re.compile(
@@ -55,12 +68,24 @@ IMPERATIVE: Final = re.compile(
     re.IGNORECASE,
 )
 """A clause that begins with what to do."""
+PASSIVE: Final = re.compile(
+    r"(?:^|(?<=[.;:!?,] )|(?<=\n))(?P<advice>[^.;\n]{3,120}? (?:can|should|must|needs? to|has to|may|could) be "
+    r"(?:set|enabled|disabled|installed|increased|decreased|reduced|raised|lowered|changed|passed|removed|updated|"
+    r"upgraded|replaced|fixed|avoided|resolved|turned o(?:n|ff))\b[^\n]{0,160}?|[Dd]id you (?:forget|mean|install|run|"
+    r"set)\b[^\n?]{2,160}\?|(?:hint|help|tip|suggestion): ?[^\n]{4,200}?)(?=\.(?:\s|$)|\n|$|;|(?<=\?))",
+    re.IGNORECASE,
+)
+"""What to do in the passive, as a question, or behind its name: ``hint: …``."""
+
+
+BEGINS: Final = "The message itself says:"
 
 
 def own_advice(text: str) -> str:
     """What a message itself says to do, in its own words; empty where it says nothing."""
-    found = [one["advice"].strip() for one in IMPERATIVE.finditer(text[:2000])]
-    return f"The message itself says: {'; '.join(dict.fromkeys(found[:2]))}." if found else ""
+    own = sorted((*IMPERATIVE.finditer(text[:2000]), *PASSIVE.finditer(text[:2000])), key=lambda one: one.start())
+    found = [one["advice"].strip() for one in own]
+    return f"{BEGINS} {'; '.join(dict.fromkeys(found[:2]))}." if found else ""
 
 
 def advice_of(case: Case) -> str:

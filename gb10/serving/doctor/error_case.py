@@ -20,6 +20,8 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "tvm_ffi": "apache-tvm-ffi",
 }
 """Distributions whose package has another name."""
+LONGEST = 2000
+"""Characters of a message that families look at."""
 ENGINES = {
     "vllm": "vLLM",
     "sglang": "SGLang",

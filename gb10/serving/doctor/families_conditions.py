@@ -226,7 +226,8 @@ def calls_of_tools_not_read(case: Case) -> Verdict | None:
 
 
 OF_REQUESTS: Final = re.compile(
-    r"entrypoints/(?!llm|cli|launcher)|/protocol\.py$|managers/(?:io_struct|tokenizer_manager)|sampling_params|input_processor"
+    r"entrypoints/(?!llm|cli|launcher)|/protocol\.py$|managers/(?:io_struct|tokenizer_manager)|sampling_params|"
+    r"input_processor"
 )
 HANDLES: Final = re.compile(
     r"create_|generate|chat|completion|embed|score|rerank|classif|transcri|request|preprocess|tokenize_|process_inputs|"
@@ -414,6 +415,16 @@ NOT_DIVISIBLE: Final = re.compile(
 OF_A_BLOCK: Final = re.compile(r"block|group|thread|tile|quant|pack", re.I)
 
 
+def _narrower(found: re.Match[str]) -> str:
+    """A sentence where the layer, or its share, is narrower than one block; empty otherwise."""
+    if int(found["size"]) >= int(found["step"]):
+        return ""
+    return (
+        "It is narrower than one block: with one rank no option helps, and the checkpoint should leave such layers "
+        "unquantized (another checkpoint, or a newer release that does). With several: "
+    )
+
+
 def not_divisible(case: Case) -> Verdict | None:
     """A size that a block of a quantization or of a kernel does not divide: often one rank's share of a layer."""
     found = NOT_DIVISIBLE.search(case.text) if case.raised.type else None
@@ -428,7 +439,8 @@ def not_divisible(case: Case) -> Verdict | None:
             "kernel takes whole blocks alone. A width that does not fit is most often one rank's share of a layer."
         ),
         action=(
-            f"Fewer ranks for each layer: --tensor-parallel-size 1 or 2{now}, experts whole on each rank "
+            f"{_narrower(found)}Fewer ranks for each layer: --tensor-parallel-size 1 or 2{now}, experts whole on "
+            f"each rank "
             "(--enable-expert-parallel; SGLang: --ep-size), or pipeline stages in place of a split. Else another "
             "checkpoint (smaller groups, another quantization), or another --moe-backend or --linear-backend."
         ),

@@ -631,7 +631,7 @@ ONLY_ON: Final = re.compile(
 """A kernel of other GPUs alone, whatever data type or size is named beside."""
 REFUSAL: Final = re.compile(
     r"support|implement|\bonly\b|\bexpect|requires?\b|\bneeds?\b|\bmust\b|invalid|unknown|"
-    r"\bno(?:t (?:built|for)|t? compiled)\b",
+    r"\bno(?:t (?:built|for)|t? compiled)\b|\b(?:except|other than|besides) (?:on|for)?|cannot be (?:used|enabled|run)",
     re.I,
 )
 LIMIT: Final = re.compile(
@@ -785,6 +785,8 @@ def kernel_without_shape(case: Case) -> Verdict | None:
     )
 
 
+SWITCHED_OFF: Final = frozenset(("DeepGEMM", "FlashMLA"))
+"""Libraries without kernels for 12.x: where one of them is called, that is the likely fault."""
 KERNEL_LIBRARIES: Final = {
     "deep_?gemm|DG_HOST": (
         "DeepGEMM",
@@ -955,7 +957,10 @@ def kernel_crashed(case: Case) -> Verdict | None:
         None: "fewer parts at a time: without CUDA graphs (--enforce-eager), without flash attention (llama.cpp: "
         "--flash-attn off, ollama: OLLAMA_FLASH_ATTENTION=0), with a newer release",
     }
+    innermost = next((one.path for one in reversed(case.raised.frames) if one.package != "torch"), "")
+    library = _library(innermost)
     steps = (
+        f"The frame is of {library[0]}: {library[1]}" if library and library[0] in SWITCHED_OFF else "",
         *old,
         "Start the process anew with one part less each time, the likely ones first:",
         "without drafts (--speculative-config, --speculative-algorithm);" if _drafts(case) or "spec" in where else "",
@@ -984,11 +989,77 @@ OF_AN_INDEX: Final = re.compile(
 )
 
 
+OF_A_LIBRARY: Final = re.compile(
+    r"(?P<file>[\w./-]{0,80}(?:moe|gemm|attn|attention|mla|fp4|fp8|quant|cutlass|deep_?ep)[\w./-]{0,60}\.(?:cuh|cu|"
+    r"hpp|h)):\d"
+)
+"""A file of compiled kernels that a check names."""
+
+
+def _assertion_of_a_kernel(case: Case, file: str) -> Verdict:
+    """A check on the GPU in a library's own kernel: no index of a token, but sizes or memory that it did not expect."""
+    return Verdict(
+        code="kernel-crashed",
+        meaning=(
+            f"A check of a kernel's own stopped it on the GPU (device-side assert, seen at {file}): this kernel "
+            f"does not "
+            "go with these sizes on 12.1, often because it wants more shared memory than the 101,376 B of a block, "
+            "or it "
+            "read what an earlier kernel wrote wrongly."
+        ),
+        action=(
+            f"{_another(case)} The server must be started anew after it. CUDA_LAUNCH_BLOCKING=1 names the kernel; a "
+            "token beyond the embedding is the other cause (drafts, LoRA): leave those out once."
+        ),
+        evidence="the file that the check names is of compiled kernels",
+    )
+
+
+DRIVER_CALL: Final = re.compile(r"CUDA driver error: (?P<what>[\w ]{4,80})")
+BY_NVRTC: Final = re.compile(
+    r"\.(?:prod|gcd|lcm|entr|digamma|zeta|sinc|i0e?|i1e?|erfcx|log_ndtr|polygamma|bessel\w*|airy\w*)\b"
+)
+"""Operations that torch compiles when they are first called."""
+
+
+def driver_call_of_torch(case: Case) -> Verdict | None:
+    """A call of the driver itself: torch makes such calls for two things only."""
+    found = DRIVER_CALL.search(case.text)
+    if found is None or "out of memory" in case.text or "launch failure" in case.text or not case.raised.type:
+        return None
+    compiled = any(BY_NVRTC.search(one.code) for one in case.raised.frames[-3:])
+    segments = (
+        "expandable segments: PYTORCH_CUDA_ALLOC_CONF (PYTORCH_ALLOC_CONF) with expandable_segments:True, which maps "
+        "memory again while kernels hold addresses of it (bitsandbytes, IPC, pinned pools, WSL)"
+    )
+    kernels = "small kernels that it compiles itself (prod, entr, gcd …), kept in ~/.nv/ComputeCache and ~/.cache/torch"
+    first, second = (kernels, segments) if compiled else (segments, kernels)
+    leave = (
+        "rm -rf ~/.nv/ComputeCache ~/.cache/torch/kernels, then start again; else unset expandable_segments."
+        if compiled
+        else "Unset PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF (or expandable_segments:False) and start again; "
+        "if it stays, rm -rf ~/.nv/ComputeCache ~/.cache/torch/kernels."
+    )
+    return Verdict(
+        code="driver-call-fails",
+        meaning=(
+            f"A call of the driver failed ({found['what'].strip()}). `CUDA driver error` is what torch prints of "
+            f"its own "
+            f"calls of the driver: first {first}; then {second}."
+        ),
+        action=f"{leave} A process that forked after CUDA began, or whose CUDA_VISIBLE_DEVICES was changed, fails so.",
+        evidence="torch's own checks: C10_CUDA_DRIVER_CHECK in the allocator, AT_CUDA_DRIVER_CHECK in jiterator",
+    )
+
+
 def index_on_the_gpu(case: Case) -> Verdict | None:
     """A kernel that got an index beyond its table."""
     found = OF_AN_INDEX.search(case.text)
     if found is None:
         return None
+    own = OF_A_LIBRARY.search(case.text)
+    if own is not None and "out of bounds" not in case.text:
+        return _assertion_of_a_kernel(case, own["file"])
     compiled = "torch_compile_cache" in case.text or "inductor" in case.text
     first = (
         "Drafts are on: start without them first (--speculative-config, --speculative-algorithm), they are the likely "
@@ -1079,6 +1150,103 @@ LOADS: Final = ("ModuleNotFoundError", "ImportError")
 INDUCTOR: Final = re.compile(r"torch/_inductor/")
 
 
+LAUNCH: Final = re.compile(
+    r"(?:Triton Error \[CUDA\]|CUDA (?:driver )?error): (?P<what>invalid argument|invalid configuration argument|"
+    r"too many resources requested for launch)"
+)
+OF_BATCHES: Final = ("max_num_seqs", "max_num_batched_tokens", "max_running_requests", "chunked_prefill_size")
+"""Options that say how much of the work comes at once."""
+
+
+def launch_refused(case: Case) -> Verdict | None:
+    """A kernel that was compiled, and that the driver does not start: its grid or block is beyond the limits."""
+    found, frames = LAUNCH.search(case.text), case.raised.frames
+    starts = any(re.search(r"\[\w*grid\w*\]|launch\(|<<<", one.code) for one in frames[-3:])
+    if found is None or not starts:
+        return None
+    own = next((one for one in reversed(frames) if one.package not in ("", "triton", "torch")), None)
+    now = ", ".join(
+        f"--{name.replace('_', '-')} (now {value})" for name in OF_BATCHES if (value := case.scan.start.option(name))
+    )
+    return Verdict(
+        code="kernel-launch-refused",
+        meaning=(
+            f"The driver does not start a compiled kernel "
+            f"({found['what']}){f': {own.path}:{own.line}' if own else ''}. "
+            "Its grid is beyond CUDA's limits (65,535 in y and z; a grid is often batch x heads), or its block "
+            "wants more "
+            "registers or shared memory than 12.1 has. The compiler is not the cause: how much comes at once is."
+        ),
+        action=(
+            f"A smaller batch: "
+            f"{now or '--max-num-seqs, --max-num-batched-tokens (SGLang: --max-running-requests)'}; fewer "
+            f"or smaller graphs (--max-cudagraph-capture-size). {_another(case, 'To go without this kernel:')}"
+        ),
+        evidence="CUDA's limits of a launch: 65,535 blocks in y and z, 1,024 threads a block",
+    )
+
+
+ABSENT: Final = re.compile(
+    r"(?:[Dd]evice|GPU|[Pp]latform|[Hh]ardware|[Ss]ystem) (?:\d{1,2} )?(?:does(?: not|n't)|cannot) support "
+    r"(?P<what>[\w -]{3,60})"
+)
+OF_PEERS: Final = re.compile(r"multicast|multimem|nvls|nvlink|peer|p2p|fabric|symmetric|rdma|gdr|mnnvl|ipc", re.I)
+
+
+def device_without(case: Case) -> Verdict | None:
+    """A feature of GPUs with NVLink that a GB10 does not have, and that something switched on."""
+    found = ABSENT.search(case.text)
+    if found is None or not OF_PEERS.search(f"{found['what']} {case.text}"):
+        return None
+    files = " ".join(f"{one.path} {one.function} {one.code}" for one in case.raised.frames[-6:])
+    fused = re.search(r"allreduce_?(?:rms|fusion)|AllReduceFusion|fi_allreduce", files, re.IGNORECASE)
+    leave = (
+        'Leave the fusion of all-reduce out: --compilation-config \'{"pass_config": {"fuse_allreduce_rms": false}}\' '
+        "(SGLang: without --enable-flashinfer-allreduce-fusion)."
+        if fused
+        else "Leave out what asks for it: --disable-custom-all-reduce, symmetric memory "
+        "(VLLM_ALLREDUCE_USE_SYMM_MEM=0), NVLS (NCCL_NVLS_ENABLE=0), fused all-reduce."
+    )
+    return Verdict(
+        code="device-without-a-feature",
+        meaning=(
+            f"Something wants {found['what'].strip()}, a feature of GPUs that are joined by NVLink and its switches; a "
+            f"GB10 has none of it (one GPU, the network between nodes): {case.said[:240]}"
+        ),
+        action=f"{leave} NCCL over RoCE does the same work. A newer release asks first whether the device has it.",
+        evidence="the device's own answer; vllm#34891",
+    )
+
+
+INNER: Final = re.compile(
+    r"(?:^|\n)(?:\w{1,40}Error)?\(?['\"]?(?P<said>[^\n'\"]{0,80}(?:incompatible dimensions?|shape mismatch|"
+    r"[Ss]hapes?\b|must have the same|rank)[^\n'\"]{0,160})"
+)
+"""What a compiler says of sizes, in the lines after the place."""
+
+
+def kernel_of_other_sizes(case: Case) -> Verdict | None:
+    """A kernel that does not compile because a size of this model is not the one that it was written for."""
+    named = re.match(r"triton\.compiler\.errors\.", case.raised.type)
+    found = INNER.search(case.text)
+    if not named or found is None:
+        return None
+    own = next((one for one in reversed(case.raised.frames) if one.package not in ("", "triton", "torch")), None)
+    return Verdict(
+        code="kernel-without-this-shape",
+        meaning=(
+            f"A kernel in Triton{f' ({own.path}:{own.line})' if own else ''} was written for other sizes than this "
+            f"model's: "
+            f"{found['said'].strip()}. A head or a rank of its attention, or a block, is not what the kernel counts on."
+        ),
+        action=(
+            f"{_another(case)} For an MLA model whose backends all refuse: VLLM_MLA_DISABLE=1 (plain attention, with a "
+            "larger cache). Triton, torch and the driver are not the cause."
+        ),
+        evidence="the compiler's own words on sizes",
+    )
+
+
 def compiler_of_kernels_fails(case: Case) -> Verdict | None:
     """Triton or Inductor that cannot compile a kernel which the engine brings or generated."""
     last = [frame.path for frame in case.raised.frames[-3:]]
@@ -1119,6 +1287,7 @@ def compiler_of_kernels_fails(case: Case) -> Verdict | None:
 GPU_FAMILIES: Final = (
     index_on_the_gpu,
     kernel_crashed,
+    driver_call_of_torch,
     nvml_has_no_memory,
     driver_and_ptx,
     beyond_shared_memory,
@@ -1129,6 +1298,9 @@ GPU_FAMILIES: Final = (
     arch_list_without_this_gpu,
     check_without_this_family,
     kernel_without_arch,
+    device_without,
+    launch_refused,
+    kernel_of_other_sizes,
     compiler_of_kernels_fails,
     capture_fails,
 )

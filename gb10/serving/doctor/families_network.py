@@ -391,4 +391,46 @@ def hub(case: Case) -> Verdict | None:
     return Verdict(code=code, meaning=meaning, action=action, evidence="exceptions of huggingface_hub and requests")
 
 
-NETWORK_FAMILIES: Final = (port_is_taken, objects_of_another_process, hub, roce_address, address_of_another_network)
+CLOSED: Final = re.compile(
+    r"^(?:ServerDisconnectedError|RemoteDisconnected|RemoteProtocolError|ClientOSError|ClientPayloadError|ReadError|"
+    r"ReadTimeout|ReadTimeoutError|IncompleteRead|ChunkedEncodingError|APIConnectionError|APITimeoutError|"
+    r"ServerTimeoutError|ConnectTimeout|ConnectError|ClientConnectorError|MaxRetryError)$"
+)
+CLIENTS: Final = frozenset(("aiohttp", "httpx", "httpcore", "requests", "urllib3", "openai", "http", "websockets"))
+
+
+def server_closed_the_connection(case: Case) -> Verdict | None:
+    """A client's exception: the server that it asks went away, or took longer than someone allows."""
+    if not CLOSED.match(case.raised.name) or not (
+        CLIENTS.intersection((*case.packages, case.raised.type.partition(".")[0]))
+    ):
+        return None
+    late = "imeout" in case.raised.name
+    refused = "Connect" in case.raised.name and not late
+    what = "did not answer in time" if late else "cannot be reached" if refused else "closed the connection"
+    return Verdict(
+        code="server-closed-the-connection",
+        meaning=(
+            f"This log is of a client ({case.raised.text[:160].rstrip('.')}): the server that it asks {what}. The "
+            f"cause is "
+            "on the server's side, or in a limit of time between both."
+        ),
+        action=(
+            "Read the server's own log at that moment: did it end (memory, a crash), or start anew? If it goes on: "
+            "fewer "
+            "requests at once and shorter answers (max_tokens), a longer timeout of the client and of a proxy between "
+            "them (nginx proxy_read_timeout), and retries. An exception that the client's own handler raises after it "
+            "(UnboundLocalError, Session is closed) only hides this one."
+        ),
+        evidence="exceptions of HTTP clients: aiohttp, httpx, requests, urllib3",
+    )
+
+
+NETWORK_FAMILIES: Final = (
+    port_is_taken,
+    objects_of_another_process,
+    hub,
+    roce_address,
+    address_of_another_network,
+    server_closed_the_connection,
+)

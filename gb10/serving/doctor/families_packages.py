@@ -81,6 +81,14 @@ def library_of_another_cuda(case: Case) -> Verdict | None:
             "Take wheels for CUDA 13 (index cu130) and aarch64, which is what a GB10 needs; PyPI's default of older "
             "releases is CUDA 12. Do not install CUDA 12 beside it."
         )
+    if "while loading shared libraries" in case.text and not case.raised.frames:
+        action = (
+            f"It is a program of its own, no wheel: build it with CUDA 13 (or take its image for it), or bring "
+            f"CUDA {major}'s "
+            f"libraries along and name their folder (LD_LIBRARY_PATH, `ldd PROGRAM | grep 'not found'`): an image "
+            f"without "
+            "-devel, or with CUDA inside of conda, does not have them where the loader looks."
+        )
     return Verdict(
         code="library-of-another-cuda",
         meaning=(
@@ -467,6 +475,11 @@ HOOKS: Final = {
         "--moe-backend; VLLM_NVFP4_GEMM_BACKEND and such left out.",
     ),
     "lora": ("LoRA", "Start without --enable-lora."),
+    r"(?:moe|expert|weight|layer)s?/\w*offload|(?:cpu|moe|expert|weight|layer)s?_offload|offloader": (
+        "offloading of weights or experts to the CPU",
+        "Start without it (--cpu-offload-gb, --offload-backend): a GB10's CPU and GPU have one memory, so it wins "
+        "nothing.",
+    ),
     "offload|kv_connector|kv_transfer|ec_transfer|disagg|hicache|mem_cache/storage": (
         "offloading or transfer of the KV cache",
         "Start without it (--kv-transfer-config, --kv-offloading-size), or with --no-enable-prefix-caching: models "
@@ -537,8 +550,11 @@ DEEP: Final = 3
 
 def part_of(frames: Sequence[Frame], file: str = "") -> tuple[str, str]:
     """What the innermost files, or one file, are for, and what to leave out; empty where their paths do not say."""
-    paths = " ".join((*(frame.path for frame in frames[-DEEP:]), file))
-    feature, leave = next((one for part, one in HOOKS.items() if re.search(part, paths, re.I)), ("", ""))
+    inner = [frame.path for frame in reversed(frames[-DEEP:])] or [file]
+    paths = " ".join((*inner, file))
+    feature, leave = next(
+        (one for path in inner for part, one in HOOKS.items() if re.search(part, path, re.I)), ("", "")
+    )
     packages = {frame.package for frame in frames}
     other = next(
         (one for name, one in (("sglang", OF_SGLANG), ("tensorrt_llm", OF_TENSORRT)) if name in packages), None
@@ -752,7 +768,8 @@ def class_of_transformers(case: Case) -> Verdict | None:
 
 READS_A_MODEL: Final = re.compile(
     r"transformers/(?:(?:tokenization|configuration|processing|image_processing|feature_extraction)_\w{2,40}\.py"
-    r"|models/\w{2,40}/(?:tokenization|configuration|processing|image_processing)_\w{2,60}\.py|tokenizers?_\w{2,40}\.py)"
+    r"|models/\w{2,40}/(?:tokenization|configuration|processing|image_processing)_\w{2,60}\.py|"
+    r"tokenizers?_\w{2,40}\.py)"
 )
 OF_A_VALUE: Final = re.compile(r"'(?:list|dict|str|int|float|bool|tuple|NoneType)' object|list indices|string indices")
 """What Python says when a value is of another kind than the code counts on."""

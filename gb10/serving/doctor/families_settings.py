@@ -24,7 +24,9 @@ UNPACK: Final = re.compile(
     r"for int\(\)|string index out of range"
 )
 CHOICES: Final = re.compile(
-    r"(?:[Vv]alid (?:options|values|choices|backends)(?: are| is)?|[Aa]vailable (?:options|backends|"
+    r"(?:[Vv]alid (?:options|values|choices|backends)(?: are| is)?|"
+    r"\b(?:[Ss]upported|[Aa]llowed|[Pp]ossible|[Aa]ccepted|[Pp]ermitted|[Kk]nown|[Rr]egistered|[Cc]hoices)"
+    r"(?: [a-z_-]{2,20}){0,3}(?: are| is)?:|[Oo]ne of:|[Aa]vailable (?:options|backends|"
     r"choices|values|parsers)(?: are)?|[Cc]hoo?se from|[Mm]ust be one of|[Ss]upported (?:values|backends|"
     r"options|methods)(?: are)?|[Ii]nput should be(?= ?['\"])|[Ee]xpected one of|available: |not in)[: "
     r"]{0,3}[\[({]? ?(?P<choices>['\"\w][^\n]{2,1500})"
@@ -360,6 +362,14 @@ def value_not_in_registry(case: Case) -> Verdict | None:
     )
 
 
+def _experts_in_fp4(case: Case, name: str) -> str:
+    """The backend of experts in FP4 that takes each layer's form on 12.1; empty for others and for that one."""
+    of_experts = re.search(r"(?:nv|mx)fp4 moe|moe backend|fused.?moe", case.text, re.IGNORECASE)
+    if of_experts is None or "marlin" in name.lower() or not re.search(r"fp4", case.text, re.IGNORECASE):
+        return ""
+    return " On 12.1 --moe-backend marlin takes experts in FP4 in each form (it reads weights alone as FP4)."
+
+
 def backend_refused(case: Case) -> Verdict | None:
     """A backend that was asked for, and that cannot serve this model, dtype or shape."""
     found, reason = REFUSED.search(case.text), REASON.search(case.text)
@@ -419,7 +429,7 @@ def backend_refused(case: Case) -> Verdict | None:
         meaning=f"The backend {name} was asked for and cannot serve this: {why}.{mixed}",
         action=(
             f"Leave {option} out, so that the engine chooses, or take another backend. ./build.py explain "
-            f"MODEL lists the kernel that serves each layer on 12.1."
+            f"MODEL lists the kernel that serves each layer on 12.1.{_experts_in_fp4(case, name)}"
         ),
         evidence="the engine's own check; vllm#49076, vllm#40677, vllm#28589",
     )
@@ -440,6 +450,41 @@ COMPILED: Final = re.compile(
     r"^_?[a-z]\w{1,60}(?:_cuda|_cpp|_ext|_kernels?|_C)$|^(?:deep_gemm|flash_mla|deep_ep|nixl)\w{0,20}$"
 )
 """Names of compiled modules, which programs set to None when they cannot import them."""
+
+
+OF_A_CONFIG: Final = re.compile(r"config|cfg|args|hf_|settings|params\b|tokenizer|processor|template|model_type", re.I)
+OF_STEPS: Final = {
+    r"/sched/|step_with_batch_queue|async|overlap": "--no-async-scheduling (SGLang: --disable-overlap-schedule)",
+    r"spec|draft|eagle|mtp": "no drafts (--speculative-config, --speculative-algorithm)",
+    r"structured|grammar|bitmask": "no structured output",
+    r"connector|kv_transfer|lmcache|hicache": "no --kv-transfer-config",
+    r"pipeline|intermediate_tensors|\bpp_": "no pipeline stages",
+}
+"""Parts between whose steps a result may be missing, by files, functions and names, and how to go without them."""
+
+
+def _nothing_came(case: Case, name: str) -> Verdict:
+    """A result that an earlier step of the engine did not give: no setting is missing, two parts do not agree."""
+    last = case.raised.frames[-1]
+    told = " ".join(f"{one.path} {one.function} {one.code}" for one in case.raised.frames[-4:])
+    without = [leave for part, leave in OF_STEPS.items() if re.search(part, told, re.IGNORECASE)]
+    feature, leave = part_of(case.raised.frames)
+    one_by_one = "; then ".join(without)
+    return Verdict(
+        code="value-is-none",
+        meaning=(
+            f"{last.path}:{last.line} stops at `{last.code}`: {name} is None there, which an earlier step of the "
+            f"engine "
+            f"itself should have given{f' (in its part for {feature})' if feature else ''}. No file and no option of "
+            "yours is missing: this release does not go through that step with what is switched on."
+        ),
+        action=(
+            f"Start once with "
+            f"{one_by_one or 'one part less: no drafts, --no-async-scheduling, no --kv-transfer-config'}. "
+            f"{leave} A newer release, or the one before, is the other thing to try."
+        ).replace("  ", " "),
+        evidence="the line of the traceback: a value of the engine's own",
+    )
 
 
 def value_is_none(case: Case) -> Verdict | None:
@@ -477,6 +522,8 @@ def value_is_none(case: Case) -> Verdict | None:
         )
     option = f"--{name.rpartition('.')[2].replace('_', '-')}"
     engine = last.package in ENGINES
+    if key is None and engine and not OF_A_CONFIG.search(name) and option not in case.options:
+        return _nothing_came(case, name)
     where = (
         f"The key {name} is in a file with nothing behind it, or it is missing: an empty `{name}:` in YAML is no "
         f"empty list."
@@ -817,11 +864,43 @@ def sizes_do_not_agree(case: Case) -> Verdict | None:
 
 
 PARAMETER: Final = re.compile(
-    r"(?P<name>(?:[\w-]{1,40}\.){1,12}(?:(?:\w{1,20}_)?(?:weight|bias)|[a-z]{1,12}_proj(?:\.\w{1,20})?|norm|embed_tokens|"
+    r"(?P<name>(?:[\w-]{1,40}\.){1,12}(?:(?:\w{1,20}_)?(?:weight|bias)|[a-z]{1,12}_proj(?:\.\w{1,20})?|norm|"
+    r"embed_tokens|"
     r"lm_head|A_log|D|dt_bias))(?![\w.])"
 )
 DRAFT: Final = re.compile(r"eagle|mtp|nextn|draft|spec|medusa|dspark|dflash", re.I)
 LOADS: Final = re.compile(r"load|weight|param|state_dict", re.I)
+
+
+DTYPES: Final = re.compile(r"(?:torch\.)?(?P<type>(?:b?float\d{1,2}\w*|half|u?int\d{1,2}|fp[48]\w*|bf16|fp16))\b")
+LOADS_WEIGHTS: Final = re.compile(r"load_weights|weight_loader|load_model|copy_|param_data|loader")
+
+
+def weights_of_another_type(case: Case) -> Verdict | None:
+    """A weight whose data type is not that of the layer which the engine made for it."""
+    told = " ".join(f"{one.path} {one.function} {one.code}" for one in case.raised.frames[-4:])
+    types = list(dict.fromkeys(found["type"] for found in DTYPES.finditer(case.said)))
+    if not case.raised.type or len(types) != 2 or not LOADS_WEIGHTS.search(told):
+        return None
+    if not re.search(r"cast|mismatch|expect|does not match|!=|not allowed|got|loaded", case.said, re.IGNORECASE):
+        return None
+    wanted, given = types
+    return Verdict(
+        code="weights-do-not-fit",
+        meaning=(
+            f"While weights are loaded, one has another data type ({given}) than the layer that the engine made for it "
+            f"({wanted}): {case.said[:300].rstrip('.')}. The engine quantizes this layer, and the checkpoint "
+            f"leaves it as it "
+            "was, or the reverse."
+        ),
+        action=(
+            "Take a checkpoint whose layers are all of the quantization that its config says (config.json: ignore, "
+            "modules_to_not_convert, exclude_modules), or leave --quantization and variables that switch on "
+            "another form of "
+            "this layer out. A release that knows the model's mixed form is newer than the model: try the next one."
+        ),
+        evidence="the two data types of the message, in the loading of weights",
+    )
 
 
 def weights_do_not_fit(case: Case) -> Verdict | None:
@@ -1028,7 +1107,7 @@ def file_is_not_there(case: Case) -> Verdict | None:
     if found is None:
         return None
     path = found["path"] or found["named"] or found["what"] or ""
-    option = _option_with(case, path)
+    option = option_with(case, path)
     template = " The file is the one of --chat-template: templates of engines' examples are in no image." * (
         path.endswith((".jinja", ".j2"))
     )
@@ -1046,7 +1125,7 @@ def file_is_not_there(case: Case) -> Verdict | None:
     )
 
 
-def _option_with(case: Case, value: str) -> str:
+def option_with(case: Case, value: str) -> str:
     """The option of the server's arguments, as the engine prints them, that has this very value; empty without one.
 
     A value inside of another option's JSON is of no option, and neither is one that only begins so.
@@ -1119,6 +1198,7 @@ SETTING_FAMILIES: Final = (
 LATE_SETTING_FAMILIES: Final = (
     quantization_fields,
     weights_do_not_fit,
+    weights_of_another_type,
     sizes_do_not_agree,
     memory_held_by_others,
     memory_at_start,

@@ -10,8 +10,7 @@ from gb10.core.log_words import FOLLOWS, PREFIX
 from gb10.serving.doctor.advice import BASE, advice_of, own_advice
 from gb10.serving.doctor.diagnosis import Finding, Verdict
 from gb10.serving.doctor.doctor_rule import DoctorRule
-from gb10.serving.doctor.error_case import Case
-from gb10.serving.doctor.families import LONGEST, verdict_of
+from gb10.serving.doctor.error_case import LONGEST, Case
 from gb10.serving.doctor.log_exceptions import STRICT, Frame, Raised
 from gb10.serving.doctor.log_scan import Scan, Scanner
 from gb10.serving.doctor.log_time import Moment
@@ -29,6 +28,8 @@ DEVICE: Final = re.compile(r"\([^)]*\)")
 SHAPE: Final = 120
 MOST_UNKNOWN: Final = 12
 """Kinds of unknown errors that are shown: those that came first."""
+MORE_UNKNOWN: Final = "unknown-more"
+"""The code of the finding that counts the others."""
 MOST_EACH: Final = 8
 """Causes of one code, each told by a number or name of its own, that are shown one by one: those that came first."""
 MOST_KINDS: Final = 400
@@ -175,6 +176,7 @@ def judge_logs(
     found = [
         _seen(events, echoes.get(kind, 0), scans[events[0].log]) for kind, events in kinds.items() if kind in chosen
     ]
+    found += _not_shown([kinds[kind] for kind in kinds if kind not in chosen])
     if any(one.code in USED_UP and one.level == "error" for one in found):
         found = [_as_error(one) if one.code == NO_MEMORY else one for one in found]
     found += () if any(one.level == "error" for one in found) else _repeats_alone(scans)
@@ -210,6 +212,22 @@ def _rest(rule: DoctorRule | Verdict | None, count: int) -> DoctorRule | Verdict
         f"And {count} more of this kind, each with another number or name; they are counted here, from this line on."
     )
     return replace(rule, meaning=meaning, action="Mend those that are shown first, then look at the whole log.")
+
+
+def _not_shown(rest: Sequence[Sequence[_Event]]) -> Iterator[Finding]:
+    """One finding that counts the kinds of unknown errors beyond those that are shown, at the first of them."""
+    if rest:
+        first = rest[0][0]
+        lines = sum(map(len, rest))
+        verdict = Verdict(
+            code=MORE_UNKNOWN,
+            meaning=f"And {len(rest)} more kinds of errors that no rule knows, {lines} lines, from this one on.",
+            action="Mend those that are shown first, then look at the rest of the log.",
+            evidence="the first kinds come first in time",
+        )
+        yield Finding(
+            rule=verdict, place="log", where=first.log, value=first.value, line=first.number, moment=first.moment
+        )
 
 
 def _repeats_alone(scans: Mapping[str, Scan]) -> Iterator[Finding]:
@@ -268,6 +286,8 @@ def _events(log: str, scan: Scan) -> list[_Event]:
 
 
 def _judged(raised: Raised, chain: tuple[Raised, ...], scan: Scan) -> Verdict | None:
+    from gb10.serving.doctor.families import verdict_of  # noqa: PLC0415 - for a log that has errors
+
     return verdict_of(_case(raised, chain, scan))
 
 

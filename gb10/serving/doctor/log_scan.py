@@ -36,6 +36,12 @@ MORE: Final = 12
 """Lines of a message after its first."""
 BRANCHES: Final = ("╰", "│", "├", "└", "Caused by", "Caused By", "caused by:")
 """How uv and pip draw what belongs to a message, and how programs in Rust begin the cause of an error."""
+HINT: Final = re.compile(
+    r"\s{0,8}(?:hint|help|tip|suggestion|(?:please )?(?:try|consider|set|use|run|install|check|increase|reduce)|please|"
+    r"you (?:can|may|need|must|should)|to (?:fix|solve|resolve|avoid|work around)|did you)\b[: ]",
+    re.IGNORECASE,
+)
+"""How a line begins that says what to do about the one before it."""
 TAIL: Final = 4096
 """Bytes of the end of a log, for its progress bar."""
 TROUBLE: Final = (b"rror", b"ERROR", b"xception", b"ailed", b"annot ", b"illed", b"fatal")
@@ -308,7 +314,11 @@ class Scanner:
             at = end + 1
             last = self._trouble[-1]
             body = speech(clean(raw)).body
-            deeper = _indentation(raw) > self._open.indentation or body.lstrip().startswith(BRANCHES)
+            deeper = (
+                _indentation(raw) > self._open.indentation
+                or body.lstrip().startswith(BRANCHES)
+                or HINT.match(body) is not None
+            )
             if not body.strip() and block[at : at + 9] == b"Caused by":
                 continue
             if not body.strip() or not deeper or len(last.more) > LONGEST:
