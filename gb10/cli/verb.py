@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from functools import wraps
-from inspect import Parameter, Signature, signature
+from inspect import Signature, signature
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import typer
@@ -37,16 +37,12 @@ def inject(name: str, make: Callable[..., object], *, first: bool) -> Callable[[
             return verb(**{name: made}, **given)
 
         own = [parameter for parameter in signature(verb).parameters.values() if parameter.name != name]
-        _sign(run, [*added.values(), *own] if first else [*own, *added.values()])
+        parameters = [*added.values(), *own] if first else [*own, *added.values()]
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined] # Typer reads both
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return run
 
     return decorate
-
-
-def _sign(run: Callable[..., object], parameters: list[Parameter]) -> None:
-    """Set what Typer reads of a function."""
-    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
 
 
 HELP_OPTIONS = ["-h", "--help"]

@@ -73,8 +73,8 @@ def image_settings(engine: Engine, reference: str) -> dict[str, Any]:
         image = sdk.images.get(reference)
         found, lines = image.attrs, HISTORY.validate_python(image.history())
     config = {f"config {name}": value for name, value in (found.get("Config") or {}).items() if value}
-    told = {name: found.get(name) for name in ("Created", "Architecture", "Os", "Variant", "Author")}
-    return {**told, **config, "history": [line.command for line in lines]}
+    fields = {name: found.get(name) for name in ("Created", "Architecture", "Os", "Variant", "Author")}
+    return {**fields, **config, "history": [line.command for line in lines]}
 
 
 def require_image(engine: Engine, reference: str) -> ImageInfo:

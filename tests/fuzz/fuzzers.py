@@ -34,7 +34,7 @@ from gb10.image.recipe.image_recipe import Layout
 from gb10.image.recipe.kernel_sets import model_set
 from gb10.image.request.from_image import on_base
 from gb10.image.request.kernel_choice import read_config
-from gb10.image.request.plan_replay import Given, plan_again, read_record
+from gb10.image.request.plan_replay import ReplayInputs, plan_again, read_record
 from gb10.image.request.recipe_mods import load_file
 from gb10.inside.scan.binary import scan_buffer
 from gb10.models.importing.import_result import ImportChoices, recipe_text
@@ -240,7 +240,7 @@ def records() -> tuple[bytes, ...]:
 def read_plan_on_base(data: bytes, room: Path) -> None:
     """The record that such an image holds, as ``rebuild`` reads it; what is planned of it is one Dockerfile."""
     found = read_record(data, "plan.json")
-    plan = plan_again(SHIPPED, found, Given(), room)
+    plan = plan_again(SHIPPED, found, ReplayInputs(), room)
     text = dockerfile(plan, SHIPPED.templates)
     stages = [line.split(" AS ")[1] for line in text.splitlines() if line.startswith("FROM ")]
     assert stages == ["base-build", "base", *placed(plan), "assembled", "proof", "record", "image"]

@@ -15,10 +15,10 @@ from gb10.cli.look.moe_show import (
     TritonOption,
     as_document,
     judge_for_release,
+    names_in_log,
     print_compiled,
     print_names,
     print_verdicts,
-    read_asked,
     refuse,
     refuse_names,
 )
@@ -119,7 +119,7 @@ def check(
         judge, batch = _given(ctx, target, engine, release, triton)
         verdicts = judge_files(judge, batch, sizes)
     compiled = _compiled(ctx, judge, batch, verdicts, sizes) if compile_rows_too else ()
-    asked = read_asked(log) if log else ()
+    asked = names_in_log(log) if log else ()
     names = compare_names(asked, [given.path for given in batch.files])
     unchecked = tuple(left_out(verdicts, compiled if compile_rows_too else None, names if log else None))
     if as_json:

@@ -27,7 +27,7 @@ from gb10.core.store import Store
 from gb10.core.store_gc import (
     IN_USE,
     KEPT,
-    ROOMS,
+    SECTIONS,
     Entry,
     check_clock,
     choose,
@@ -129,7 +129,7 @@ def print_kinds(host: Host, found: Sequence[Entry], programs: int, engine: int) 
     for name in ("kind", "entries", "size", "not needed here", "longest unused"):
         table.add_column(name, justify="left" if name == "kind" else "right", no_wrap=True)
     for room, kind in KINDS.items():
-        own = [entry for entry in found if entry.room == room]
+        own = [entry for entry in found if entry.section == room]
         if own:
             spare = [entry for entry in own if not entry.why]
             oldest = min(own, key=lambda entry: entry.used)
@@ -207,7 +207,7 @@ def ls(
         return
     print_kinds(host, found, programs, in_engine)
     for entry in found if every else ():
-        name = f"{entry.room}/{entry.key[:12]}"
+        name = f"{entry.section}/{entry.key[:12]}"
         print(f"{decimal(entry.size):>9}  {age_of(entry):>5}  {name}  {entry.what}  {entry.why or '-'}")
 
 
@@ -246,7 +246,7 @@ def gc(
         if dry_run or drop(host.store, entry, idle):
             gone.append(entry)
         else:
-            host.reporter.say(f"{entry.room}/{entry.key[:12]} stays: another run uses it")
+            host.reporter.say(f"{entry.section}/{entry.key[:12]} stays: another run uses it")
     freed = sum(entry.size for entry in gone)
     pruned = _prune(host.store, engine, room, age, own - freed) if engine and not dry_run else 0
     if not dry_run:
@@ -263,7 +263,7 @@ def gc(
         )
         return
     print(f"{'would free' if dry_run else 'freed'} {decimal(freed)}: {_counts(gone, found)}")
-    if lasting := [entry for entry in found if entry.lasting and entry.room == "downloads"]:
+    if lasting := [entry for entry in found if entry.lasting and entry.section == "downloads"]:
         print(
             f"{len(lasting)} files of indexes that forget stay, {_size(lasting)}: delete {host.store.root / KEPT} first"
         )
@@ -298,14 +298,14 @@ def verify(*, host: Host, as_json: JsonOption = False) -> None:
 
     Exit 9 when an entry was damaged.
     """
-    found = [entry for entry in entries(host.store, {}) if entry.room in ROOMS]
+    found = [entry for entry in entries(host.store, {}) if entry.section in SECTIONS]
     with host.reporter.task("verify", sum(entry.size for entry in found)) as task:
         states = []
         for entry in found:
             states.append(damaged(entry))
             host.reporter.advance(task, entry.size)
     wrong = {
-        entry: f"{entry.room}/{entry.key[:12]}  {entry.what}"
+        entry: f"{entry.section}/{entry.key[:12]}  {entry.what}"
         for entry, state in zip(found, states, strict=True)
         if state
     }
@@ -332,7 +332,7 @@ def verify(*, host: Host, as_json: JsonOption = False) -> None:
 def document(entry: Entry) -> dict[str, object]:
     """An entry as data."""
     return {
-        "room": entry.room,
+        "room": entry.section,
         "key": entry.key,
         "bytes": entry.size,
         "used": int(entry.used),

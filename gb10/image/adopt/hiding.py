@@ -10,7 +10,7 @@ from typing import Final
 
 from gb10.core.secret_kinds import BEGIN, FINISH, Span, of_kinds
 from gb10.core.secret_names import Level, level_of
-from gb10.core.secret_values import named
+from gb10.core.secret_values import after_names
 from gb10.inside.scan.hazards import NAMED, of_content
 
 HIDDEN: Final = "***"
@@ -52,7 +52,7 @@ def _shows(value: str) -> bool:
 
 def _values(text: str) -> Iterator[Span]:
     """Values behind the name of a secret: no variables, and no options of a program of that name."""
-    return (span for span in named(text, Level.STRONG) if text[span[0]] not in "$-")
+    return (span for span in after_names(text, Level.STRONG) if text[span[0]] not in "$-")
 
 
 def is_secret_file(path: str, content: bytes) -> bool:

@@ -60,9 +60,9 @@ def check_absent(recipe: Path) -> None:
     """Raise UsageError when the recipe, or the folder beside it, is there, or has no usable name."""
     if recipe.suffix != ".yaml" or not recipe.stem:
         raise UsageError(f"{recipe} is no name of a recipe", hint="write -o NAME.yaml")
-    there = next((path for path in (recipe, recipe.with_suffix("")) if os.path.lexists(path)), None)
-    if there is not None:
-        raise UsageError(f"{there} is there already", hint="remove it, or write elsewhere: -o NAME.yaml")
+    existing = next((path for path in (recipe, recipe.with_suffix("")) if os.path.lexists(path)), None)
+    if existing is not None:
+        raise UsageError(f"{existing} is there already", hint="remove it, or write elsewhere: -o NAME.yaml")
     if not recipe.parent.is_dir():
         raise UsageError(f"there is no folder {recipe.parent}", hint="make it first")
 

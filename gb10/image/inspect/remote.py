@@ -63,7 +63,7 @@ class SentBill(Sent):
     packages: Annotated[tuple[SentPackage, ...], Field(max_length=MOST << 4)] = ()
 
 
-UNTOLD: Final = "nothing is attached to it: what it holds is told by pulling it"
+NOTHING_ATTACHED: Final = "nothing is attached to it: what it holds is told by pulling it"
 DOCUMENTS: Final = (SPDX, IN_TOTO)
 Trust = Callable[[str, str, Sequence[Descriptor]], object]
 """Raises VerifyError unless the reader trusts a signature among what lies beside a manifest.
@@ -145,7 +145,7 @@ def remote_portrait(
     labels, plan = settings.labels or {}, attached_plan(one)
     verdict = read_verdict(statement_of(one, VERIFICATION).get("verdict"))
     layers = layers_in(one, plan, labels)
-    missing = UNTOLD if not one.attached else ""
+    missing = NOTHING_ATTACHED if not one.attached else ""
     words = "1 document beside it has" if one.untrusted == 1 else f"{one.untrusted} documents beside it have"
     left_out = f"{words} no trusted signature: left out" if one.untrusted else ""
     unseen = f"{one.unseen} more documents beside it were not looked at" if one.unseen else ""

@@ -52,7 +52,7 @@ def next_release(project: str, links: Iterable[Link], current: Version, platform
     return Chosen(version=current, notes=tuple(notes[:MOST_NOTES]))
 
 
-def check_asked(
+def check_requested_release(
     project: str, links: Iterable[Link], current: Version, platforms: Iterable[Platform], asked: Version
 ) -> None:
     """Raise UsageError for a release that is older than the recipe's, yanked, or without a wheel for a platform."""
@@ -174,7 +174,7 @@ def choose(found: Offered, asked: str | None) -> Chosen:
     except ValueError as error:  # packaging's own, or a number of too many digits
         raise UsageError(f"--to {asked[:100]} is not a release", hint=f"--to VERSION, as {found.current}") from error
     require_release(found.links, recipe.engine, str(version), how="--to VERSION")
-    check_asked(recipe.engine, found.links, found.current, platforms, version)
+    check_requested_release(recipe.engine, found.links, found.current, platforms, version)
     return Chosen(version=version)
 
 

@@ -161,7 +161,7 @@ def _required(recipe: Recipe, project: str, links: Iterable[Link]) -> list[Link]
     return [link for link in links if link.filename.endswith(".whl") and str(version_of(link)) in pins]
 
 
-def kept_of(recipe: Recipe, named: Mapping[str, Iterable[Link]]) -> dict[str, tuple[Link, ...]]:
+def files_in_store(recipe: Recipe, named: Mapping[str, Iterable[Link]]) -> dict[str, tuple[Link, ...]]:
     """By project, the required files that lie in the store. Pure."""
     release = {project: _required(recipe, project, links) for project, links in named.items()}
     local = {

@@ -36,7 +36,7 @@ PATCHED: Final = "patched"
 ADDED: Final = "added"
 
 
-def asked_base(given: OnImage) -> AskedBase:
+def requested_base(given: OnImage) -> AskedBase:
     """What a recipe asks for of its image."""
     return AskedBase(image=given.base.image, python=given.base.python, engine=given.engine)
 

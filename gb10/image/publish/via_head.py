@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -94,7 +94,11 @@ def pull_via_head(ctx: Context, asked: HeadPull) -> Pull:
     with engine_of(ctx, LOCAL if wanted.head == HERE else wanted.head) as engine:
         signer = _fetched(ctx, engine, wanted)
         image = require_image(engine, wanted.reference)
-        with _session(ctx, engine, wanted.head, nodes) as session:
+        with (
+            on_this_machine(ctx.store, ctx.env, engine_host(engine).machine, nodes)
+            if wanted.head == HERE
+            else on_host(ctx.store, ctx.env, wanted.head, nodes)
+        ) as session:
             digest = _pushed(ctx.reporter, engine, image, session.port)
             offer = Offer(wanted=wanted, image=image, digest=digest, session=session)
             receive_one = partial(_imported if wanted.k3s else _received, ctx.reporter, offer)
@@ -102,12 +106,6 @@ def pull_via_head(ctx: Context, asked: HeadPull) -> Pull:
             if not failed and (why := session.done()):
                 ctx.reporter.say(f"the nodes have the image, but the head's cache grows: {why}")
     return Pull(remote=Remote(digest=digest, platforms=(image.platform,)), nodes=done, failed=failed, signer=signer)
-
-
-def _session(ctx: Context, engine: Engine, head: str, nodes: Sequence[Node]) -> AbstractContextManager[Session]:
-    if head == HERE:
-        return on_this_machine(ctx.store, ctx.env, engine_host(engine).machine, nodes)
-    return on_host(ctx.store, ctx.env, head, nodes)
 
 
 def _named(reference: str) -> str:

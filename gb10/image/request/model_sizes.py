@@ -106,8 +106,8 @@ def hub_model(host: Host, name: str) -> Model:
 def _of_index(path: Path, name: str) -> Model:
     """An index has a total, and names without shapes: the config divides the total."""
     total, names, files = index_of(read_plain_file(path, LARGEST_INDEX), str(path))
-    there = [path.parent / file for file in sorted(files) if (path.parent / file).is_file()]
-    if len(there) == len(files):
+    present = [path.parent / file for file in sorted(files) if (path.parent / file).is_file()]
+    if len(present) == len(files):
         return local_model(path.parent, name)
     config = _config_beside(path.parent)
     if config is None:
@@ -133,10 +133,10 @@ def _check_index(index: Path, sizes: dict[str, int]) -> None:
             where="\n".join(name[:200] for name in missing[:3]),
             hint="download the model again: a file is missing, or of another version",
         )
-    there = sum(sizes.values())
-    if total and abs(there - total) > CLOSE * total:
+    present = sum(sizes.values())
+    if total and abs(present - total) > CLOSE * total:
         raise UsageError(
-            f"{index} says {total} bytes, and the headers have {there}",
+            f"{index} says {total} bytes, and the headers have {present}",
             hint="download the model again: its files and its index are of different versions",
         )
 

@@ -26,7 +26,7 @@ from gb10.image.request.commit_requirements import Wanted, differences, required
 from gb10.image.request.commit_wheels import CommitWheel, Found, nearest_wheel
 from gb10.sources.git.history import History, history
 
-ROOM: Final = "nearest"
+SECTION: Final = "nearest"
 FILE: Final = "release.json"
 MOST_COMPARED: Final = 3
 """Releases whose files are compared with the commit's."""
@@ -58,7 +58,7 @@ def nearest_release(ctx: Context, recipe: Recipe, named: GitCommit) -> Nearest:
     FetchError.
     """
     inputs = [recipe.engine, named.commit, recipe.version, recipe.python, recipe.commit_wheels]
-    note = ctx.store.entry(ROOM, digest(inputs)) / FILE
+    note = ctx.store.entry(SECTION, digest(inputs)) / FILE
     with ctx.store.locked(f"nearest-{note.parent.name}", ctx.reporter.waiting_for(str(named))):
         if note.is_file():
             note_use(note)

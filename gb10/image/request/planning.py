@@ -370,8 +370,8 @@ def reasons(ctx: Context, unplanned: Callable[[str], None]) -> Reasons:
     found: Reasons = {}
     for source, pinned in load_releases(ctx.catalog.patches).sources.items():
         for version, release in pinned.releases.items():
-            for room in ("downloads", "trees"):
-                found[room, release.sha256] = f"patches, {source} {version}"
+            for section in ("downloads", "trees"):
+                found[section, release.sha256] = f"patches, {source} {version}"
     for label, plan in _plans(ctx, unplanned):
         for step in plan.steps:
             for file in step.files:

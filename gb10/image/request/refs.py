@@ -31,7 +31,7 @@ from gb10.image.recipe.locked import Lock
 from gb10.image.request.commit_wheels import CommitWheel, with_commit_wheel, without_commit_wheel
 from gb10.image.request.optional_layers import asking_less, optional_layer_of
 
-ROOM, FILE, FIT = "resolved", "lock.json", "fit.json"
+SECTION, FILE, FIT = "resolved", "lock.json", "fit.json"
 ENGINES: Final = ("vllm", "sglang")
 """Engines that have a recipe of ours: ``--engine`` takes their names."""
 ONE = r"([a-z0-9-]+)(?:\[[^\]]*\]|\{[^}]*\})?==([^\s;,]*[^\s;,.])"
@@ -171,10 +171,10 @@ def fit_release(
     named = _named(refs)
     inputs = [input_digest(recipe), base.model_dump(mode="json"), sorted(refs.items()), sorted(without), list(changed)]
     inputs += [wheel.model_dump(mode="json")] if wheel else []
-    entry = host.store.entry(ROOM, digest(inputs))
+    entry = host.store.entry(SECTION, digest(inputs))
     with host.store.locked(f"resolved-{entry.name}", host.reporter.waiting_for(named)):
-        there = (entry / FIT).exists()
-        if not there:
+        cached = (entry / FIT).exists()
+        if not cached:
             with host.reporter.task(f"resolve {named}"):
                 fit, made = _fit(host, recipe, asked, base, refs)
 
@@ -189,7 +189,7 @@ def fit_release(
     check_lock(fitted, lock, entry / FILE)
     _say(host, recipe, fit, named)
     wheels = len(lock.wheels.image["arm64"])
-    how = "locked before" if there else "locked now"
+    how = "locked before" if cached else "locked now"
     host.reporter.say(f"{how}: {named}, {wheels} wheels in the store; the recipe and its lock are unchanged")
     return Fitted(recipe=_without_empty_layers(host, fitted, lock, fit), lock=lock, left_out=fit.left_out)
 

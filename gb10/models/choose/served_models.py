@@ -67,9 +67,9 @@ class Format(Model):
     def fits(self, template: str, kind: str, name: str) -> bool:
         """Whether the row is one of this model."""
         kinds = not self.kinds or kind in self.kinds
-        return self.mark in template and kinds and (not self.names or self.named(name))
+        return self.mark in template and kinds and (not self.names or self.matches_name(name))
 
-    def named(self, name: str) -> bool:
+    def matches_name(self, name: str) -> bool:
         """Whether one of its patterns is in a model's name."""
         return any(re.search(pattern, name, re.IGNORECASE) for pattern in self.names)
 

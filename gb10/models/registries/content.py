@@ -131,7 +131,7 @@ def _is_recipe(one: TreeFile) -> bool:
     return one.name.suffix in SUFFIXES and one.size <= LARGEST_RECIPE and (not hidden or one.name == MANIFEST)
 
 
-ROOM: Final = "registries"
+SECTION: Final = "registries"
 LIMITS: Final = Limits(bytes=1 << 29, pack=1 << 29, hint="a registry of recipes has far less: check the URL")
 DEFAULT: Final = "HEAD"
 
@@ -171,7 +171,7 @@ def _fetch(host: Host, kind: Kind, source: str, ref: str) -> OriginContent:
 
 def store_content(host: Host, origin_content: OriginContent) -> Path:
     """The folder of the store that holds a content."""
-    return host.store.ensure(ROOM, origin_content.pin, lambda work: _write(origin_content.content, work)) / "tree"
+    return host.store.ensure(SECTION, origin_content.pin, lambda work: _write(origin_content.content, work)) / "tree"
 
 
 def _write(content: Content, work: Path) -> None:
@@ -185,7 +185,7 @@ def _write(content: Content, work: Path) -> None:
 
 def root_of(host: Host, registry: Registry) -> Path:
     """The folder of a registry's content; what the store lost is taken again, at its pin. Raises FetchError."""
-    root = host.store.entry(ROOM, registry.pin) / "tree"
+    root = host.store.entry(SECTION, registry.pin) / "tree"
     if root.is_dir():
         return root
     git = registry.kind == "git"

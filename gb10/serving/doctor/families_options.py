@@ -156,7 +156,7 @@ def _named(case: Case) -> Iterator[str]:
 
 def _by_value(case: Case) -> Iterator[tuple[str, tuple[str, list[str]]]]:
     """The options of which the message names a value, with that value and the others that they take."""
-    for word in dict.fromkeys(re.findall(r"(?<![\w.-])[a-z]\w{5,40}(?![\w=(])", case.said)):
+    for word in dict.fromkeys(re.findall(r"(?<![\w.-])[a-z]\w{5,40}(?![\w=(])", case.first_line)):
         for option in sorted(case.choices.get(word, ())):
             rest = sorted(one for one, options in case.choices.items() if option in options and one != word)
             yield option, (word, rest[:6])

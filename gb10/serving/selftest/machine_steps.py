@@ -317,8 +317,8 @@ def modules_outcome(found: Any, rows: Sequence[Any]) -> Outcome:  # noqa: ANN401
         for row in rows
         for one in row["wrong"]
     ]
-    told = ", ".join(f"{good} of {total} {name.partition('.')[2]}" for name, (good, total) in parts.items() if total)
-    right = f"capability {found['capability']}: {found['kinds']} kinds of library, {found['libraries']} tried; {told}"
+    right = ", ".join(f"{good} of {total} {name.partition('.')[2]}" for name, (good, total) in parts.items() if total)
+    right = f"capability {found['capability']}: {found['kinds']} kinds of library, {found['libraries']} tried; {right}"
     return judged(wrong[:3], right, claims)
 
 

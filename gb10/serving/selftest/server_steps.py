@@ -229,8 +229,8 @@ def long_decode(scene: Scene) -> Outcome:
     """One long answer after a long prompt; the guard reads all of it."""
     endpoint, env = scene.endpoint, scene.ctx.env
     longest = scene.longest() or PROMPT + DECODE + 1024
-    room = longest - 256
-    prompt, tokens = min(PROMPT, room * 3 // 7), min(DECODE, room * 4 // 7 - room // 14)
+    available = longest - 256
+    prompt, tokens = min(PROMPT, available * 3 // 7), min(DECODE, available * 4 // 7 - available // 14)
     (found,) = answers.ask(endpoint, env, [answers.long_prompt(prompt * 3 // 4)], tokens, {"ignore_eos": True})
     text = answers.text_of(found)
     scene.keep("long-decode.txt", text)

@@ -26,8 +26,8 @@ from gb10.image.request.checkout_files import (
     Released,
     Worktree,
     change_notes,
+    check_checkout_release,
     check_difference,
-    check_said,
     open_worktree,
 )
 from gb10.image.request.checkouts import OwnSource, marked, own_sources
@@ -151,10 +151,10 @@ def test_a_checkout_that_names_another_release(
         (tmp_path / name).write_text(text, encoding="utf-8")
     tree = checkout(tmp_path, git=bool(described), commit="c" * 40 if described else "", described=described)
     if said is None:
-        check_said(released(), tree, Folder(tmp_path))
+        check_checkout_release(released(), tree, Folder(tmp_path))
         return
     with pytest.raises(UsageError, match=r"is not a checkout of vllm 0\.33\.0, the locked release") as caught:
-        check_said(released(), tree, Folder(tmp_path))
+        check_checkout_release(released(), tree, Folder(tmp_path))
     assert caught.value.where == said
 
 
