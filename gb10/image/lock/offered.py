@@ -137,6 +137,13 @@ class Offered:
     """The index of all projects that the recipe names no other index for."""
     store: Store
 
+    def final_releases(self) -> tuple[Version, ...]:
+        """The final releases, not yanked, that have a wheel for each platform of the image; the newest first."""
+        suite, python = self.recipe.base.suite, self.recipe.python
+        platforms = tuple(platform_of(suite, python, name) for name in reversed(ARCHITECTURES))
+        good = (version for version, own in _by_version(self.links).items() if not any(_flaws(own, version, platforms)))
+        return tuple(sorted(good, reverse=True))
+
 
 def offered(ctx: Context, recipe: Recipe, path: Path) -> Offered:
     """Ask the index. Raises UsageError for a recipe without a pin of its engine, or an index without it; FetchError."""
@@ -223,14 +230,6 @@ def require_wheel(found: Offered, version: Version) -> None:
             where="\n".join(wheels[:MOST_NOTES]) or "it has no wheels at all",
             hint="choose another release, or change python and base.suite in a recipe of your own, then lock it",
         )
-
-
-def final_releases(found: Offered) -> tuple[Version, ...]:
-    """The final releases, not yanked, that have a wheel for each platform of the image; the newest first."""
-    recipe = found.recipe
-    platforms = tuple(platform_of(recipe.base.suite, recipe.python, name) for name in reversed(ARCHITECTURES))
-    good = (version for version, own in _by_version(found.links).items() if not any(_flaws(own, version, platforms)))
-    return tuple(sorted(good, reverse=True))
 
 
 def demanded(host: Host, found: Offered, version: Version) -> tuple[Demand, ...]:

@@ -13,7 +13,7 @@ from gb10.image.request.kernel_choice import CONFIG, local_config, read_config
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.memory.gguf import SUFFIX as GGUF
 from gb10.models.memory.gguf import GgufFile, gguf_model, kinds_of, missing_parts, read_gguf
-from gb10.models.memory.model import Model, model_of, scale_weights, with_sizes
+from gb10.models.memory.model import Model, model_of, with_sizes
 from gb10.models.memory.shapes.config_fields import Config
 from gb10.models.memory.weights.headers import INDEX, PREFIX, entry_sizes, header_length, header_sizes, index_of
 
@@ -114,7 +114,7 @@ def _of_index(path: Path, name: str) -> Model:
         hint = f"put its {CONFIG} beside it, or name the folder with its files"
         raise UsageError(f"{path} has the names of {len(names)} tensors, but no shapes", hint=hint)
     model = model_of(config, name, f"the config in {path.parent}")
-    return scale_weights(model, total, f"total of {path.name}, divided by its config") if total else model
+    return model.scaled(total, f"total of {path.name}, divided by its config") if total else model
 
 
 def _config_beside(folder: Path) -> Config | None:

@@ -14,7 +14,7 @@ from gb10.core.store import note_use
 from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.image.lock.moves import Demand
-from gb10.image.lock.offered import Offered, demanded, final_releases, links_of
+from gb10.image.lock.offered import Offered, demanded, links_of
 from gb10.image.patches.places import installed
 from gb10.image.patches.release_files import Library, open_release
 from gb10.image.patches.releases import load_releases
@@ -81,7 +81,7 @@ def _nearest(ctx: Context, recipe: Recipe, named: GitCommit, own: Found | None) 
     worktree, tree, _ = open_commit(ctx, recipe.engine, named)
     wanted = required(tree, str(named), recipe.python)
     offered = links_of(ctx, recipe, Version(recipe.version))
-    releases = final_releases(offered)
+    releases = offered.final_releases()
     with ctx.reporter.task(f"history of {named}"):
         past = history(ctx.store, ctx.env, named.url, named.commit, releases)
     near = [one.release for one in past.distances]

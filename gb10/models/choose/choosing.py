@@ -6,7 +6,7 @@ from math import inf
 from typing import Final, Literal
 
 from gb10.errors import UsageError
-from gb10.models.choose.served_models import Containers, Served, format_of, reasoning_of, served_by
+from gb10.models.choose.served_models import Containers, Served, format_of, served_by
 from gb10.models.memory.cache import Cache
 from gb10.models.memory.engines.budget import Machine, gib
 from gb10.models.memory.engines.vllm import FEW_LOGITS, INDEXER_LOGITS
@@ -420,7 +420,7 @@ def _parsers(files: ModelFiles, served: Served) -> tuple[tuple[str, ...], tuple[
     if found is None:
         why = "the model's template has no mark of a known format, so tool calls come as text"
         return (), (Reason(what="tool-call-parser", value="none", why=why),)
-    reasoning = reasoning_of(found, files.template)
+    reasoning = found.reasoning_for(files.template)
     options = (
         *(("--reasoning-parser", reasoning) if reasoning else ()),
         *("--enable-auto-tool-choice", "--tool-call-parser", str(found.tools)),

@@ -72,6 +72,12 @@ class Model:
         """Bytes of the model's own draft layers."""
         return sum(one.size for one in self.weights if one.part == "draft") + self.whole_drafts
 
+    def scaled(self, total: int, source: str) -> "Model":
+        """The model with its weights scaled to a total of bytes, drafts included, that an index says."""
+        factor = total / max(self.total + self.drafts, 1)
+        weights = tuple(replace(one, size=round(one.size * factor)) for one in self.weights)
+        return replace(self, weights=weights, source=source)
+
     def parts(self, launch: Launch, stage: int) -> Mapping[Part, int]:
         """Bytes by part on a rank of a stage; ``draft`` only where the launch drafts with the model's own layer."""
         ranks = launch.ranks
@@ -227,14 +233,6 @@ def _attention_alone(fields: Fields) -> tuple[Layer, ...]:
     except UsageError:  # a kind of layer that nobody here knows
         return ()
     return tuple(replace(one, mixer="full" if one.mixer == "window" else one.mixer) for one in plan)
-
-
-def scale_weights(model: Model, total: int, source: str) -> Model:
-    """The model with its weights scaled to a total of bytes, drafts included, that an index says."""
-    computed = model.total + model.drafts
-    factor = total / max(computed, 1)
-    weights = tuple(replace(one, size=round(one.size * factor)) for one in model.weights)
-    return replace(model, weights=weights, source=source)
 
 
 FOLDER: Final = ROOT / "recipes/models/configs"

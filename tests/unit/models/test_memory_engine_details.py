@@ -18,20 +18,15 @@ from gb10.models.memory.engines.vllm import graph_count, request_bytes
 from gb10.models.memory.estimating import estimate
 from gb10.models.memory.figures import GIB, load_figures
 from gb10.models.memory.launch import Drafts, Engine, Launch
-from gb10.models.memory.model import Model, known_model, model_of
+from gb10.models.memory.model import Model, model_of
 from gb10.models.memory.weights.weight import Ranks
 from gb10.models.render.rendered import RenderRequest
+from tests.unit.models.test_memory_engines import known
 
 MACHINE = Machine(figures=load_figures())
 VLLM = Launch(engine="vllm", release="0.33.0", fraction=0.8, length=131072, requests=16, cache_type="fp8")
 OSS = "openai/gpt-oss-120b"
 FLASH = "RadixArk/Qwen3.8-Flash-Next-NVFP4"
-
-
-def known(name: str) -> Model:
-    model = known_model(name)
-    assert model is not None
-    return model
 
 
 def small(**changed: object) -> Model:
