@@ -28,7 +28,7 @@ from gb10.image.patches.releases import load_releases
 from gb10.image.patches.source_tree import Changed, open_tree
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.plan_record import record
-from gb10.image.plan.render import dockerfile, placed
+from gb10.image.plan.render import dockerfile, placing_stages
 from gb10.image.proof.reading import scan_path
 from gb10.image.recipe.image_recipe import Layout
 from gb10.image.recipe.kernel_sets import model_set
@@ -243,7 +243,7 @@ def read_plan_on_base(data: bytes, room: Path) -> None:
     plan = plan_again(SHIPPED, found, ReplayInputs(), room)
     text = dockerfile(plan, SHIPPED.templates)
     stages = [line.split(" AS ")[1] for line in text.splitlines() if line.startswith("FROM ")]
-    assert stages == ["base-build", "base", *placed(plan), "assembled", "proof", "record", "image"]
+    assert stages == ["base-build", "base", *placing_stages(plan), "assembled", "proof", "record", "image"]
 
 
 def contents() -> Sequence[bytes]:

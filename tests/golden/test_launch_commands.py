@@ -9,7 +9,7 @@ from gb10.models.render.placeholders import option_words, quote_open_after
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import options_file, refused, render_recipe
 from gb10.models.render.sparkrun import IMAGES, RUNTIMES
-from gb10.models.render.untrusted_command import NotPlainError, doubts_of, judged, plain_command
+from gb10.models.render.untrusted_command import NotPlainError, doubts_of, judge_rendered, plain_command
 from tests.golden.conftest import Golden, section
 
 COMMANDS: Final = {
@@ -203,7 +203,7 @@ def test_commands_of_somebody_else(golden: Golden) -> None:
         json.dumps({"model": "a/b", "command": "vllm serve {model} --config x", "env": {"PATH": "/x", "OK": "y"}}),
         "r.yaml",
     )
-    one = judged(recipe, render_recipe(recipe, RenderRequest()))
+    one = judge_rendered(recipe, render_recipe(recipe, RenderRequest()))
     found.append(f"judged: {one}")
     golden("render/untrusted-commands.txt", "\n".join(found) + "\n")
 

@@ -23,7 +23,7 @@ LEAST_CPU, LEAST_WRITTEN = 0.1, 1_000_000
 """CPU seconds, and bytes, below both of which a program has no line of its own; it is in every sum."""
 
 
-def built(
+def build_and_record(
     ctx: Context, plan: Plan, rebuild: Collection[str], tag: str | None, *, timings: bool
 ) -> tuple[ImageBuild, Verified, Build | None]:
     """The image, and what is kept of its build: with ``timings`` measured, printed and returned."""

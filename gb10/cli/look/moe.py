@@ -116,7 +116,7 @@ def check(
     """
     sizes = Sizes(topk=topk, group=group_size)
     with ctx.reporter.task("the engine's own look-up"):
-        judge, batch = _given(ctx, target, engine, release, triton)
+        judge, batch = _judge_and_batch(ctx, target, engine, release, triton)
         verdicts = judge_files(judge, batch, sizes)
     compiled = _compiled(ctx, judge, batch, verdicts, sizes) if compile_rows_too else ()
     asked = names_in_log(log) if log else ()
@@ -149,7 +149,9 @@ def _compiled(
         return tuple(compile_rows(judge, ctx.catalog.root, batch, verdicts, sizes, nvcc=nvcc))
 
 
-def _given(ctx: Context, target: str, engine: str, release: str | None, triton: str | None) -> tuple[Judge, Batch]:
+def _judge_and_batch(
+    ctx: Context, target: str, engine: str, release: str | None, triton: str | None
+) -> tuple[Judge, Batch]:
     """The files of a path or an image, and who judges them."""
     if Path(target).exists() or not is_reference(target) or target.endswith(".json"):
         return judge_for_release(ctx, engine, release, triton), read_input_files(Path(target))

@@ -55,7 +55,7 @@ def push(
     cache, signing = require_wheel_repository(ctx.env, repo), Path(found)
     _print(
         ctx.reporter,
-        share(ctx, cache, compiled_wheels(ctx.store) if every else _named(ctx, asked), signing),
+        share(ctx, cache, compiled_wheels(ctx.store) if every else _wheels_of_plan(ctx, asked), signing),
         "push",
         as_json,
     )
@@ -81,10 +81,10 @@ def pull(
     and `wheels` download missing wheels by themselves.
     """
     cache = require_wheel_repository(ctx.env, repo)
-    _print(ctx.reporter, take(ctx, cache, None if every else _named(ctx, asked)), "pull", as_json)
+    _print(ctx.reporter, take(ctx, cache, None if every else _wheels_of_plan(ctx, asked)), "pull", as_json)
 
 
-def _named(ctx: Context, asked: Request) -> Mapping[str, str]:
+def _wheels_of_plan(ctx: Context, asked: Request) -> Mapping[str, str]:
     """The compiled wheels of a plan, by key."""
     return {step.key: step.name for step in make_plan(ctx, asked).of_kind("wheel")}
 

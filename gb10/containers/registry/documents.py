@@ -92,7 +92,7 @@ class SentConfig(Sent):
     history: Annotated[tuple[SentCommand, ...], Field(max_length=MOST)] | None = None
 
 
-def sent(content: bytes, kind: type[T], reference: str) -> T:
+def parse_sent(content: bytes, kind: type[T], reference: str) -> T:
     """A document that a registry sent; raises PublishError for one of another form."""
     try:
         return kind.model_validate_json(content)

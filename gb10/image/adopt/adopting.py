@@ -15,7 +15,7 @@ from gb10.image.adopt.accounting import DockerfileInputs, account
 from gb10.image.adopt.adopted import Adopted, Line
 from gb10.image.adopt.build_files import BuildFile, BuildFiles, ignore_rules
 from gb10.image.adopt.dockerfile import MOST_BYTES, Dockerfile, parse_dockerfile
-from gb10.image.adopt.recipe_files import rows_of, shown
+from gb10.image.adopt.recipe_files import one_line, rows_of
 from gb10.image.context import Context
 from gb10.image.inspect.remote import remote_image
 from gb10.image.patches.diff import check_diff, check_size
@@ -181,7 +181,7 @@ def _adopt_patches(wanted: Wanted, releases: Releases) -> Adopted:
             found = divide(text, path.name, releases)
         except (PatchError, UsageError) as error:
             why = f"{error.message}: {(error.where or '').splitlines()[:1]}"
-            lines.append(replace(line, verdict="not-taken", why=shown(why)))
+            lines.append(replace(line, verdict="not-taken", why=one_line(why)))
             continue
         sources = ", ".join(f"{part.source} {len(part.diffs)}" for part in found.parts)
         lines.append(replace(line, why=f"patch of {sources}"))

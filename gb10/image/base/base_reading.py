@@ -18,7 +18,7 @@ from gb10.containers.registry.documents import (
     find_manifest,
     for_platform,
     other_platform,
-    sent,
+    parse_sent,
 )
 from gb10.containers.registry.repository import Repository, open_repository
 from gb10.containers.registry.saving import saved
@@ -224,13 +224,13 @@ def _source(ctx: Context, engine: Engine | None, reference: str, platform: str) 
         return open_repository(ctx.env, name, login_for(engine, ctx.env, name))
 
     content, found = _manifest(ctx, repository, digest or split_reference(name)[1])
-    entries = sent(content, SentIndex, reference).manifests
+    entries = parse_sent(content, SentIndex, reference).manifests
     if entries is not None:
         content, found = _manifest(ctx, repository, for_platform(entries, platform, reference))
-    manifest = sent(content, SentManifest, reference)
+    manifest = parse_sent(content, SentManifest, reference)
     own = manifest.config.digest
     text = cached_document(ctx, own) or keep_document(ctx, own, repository().blob(own))
-    config = sent(text, SentConfig, reference)
+    config = parse_sent(text, SentConfig, reference)
     if f"{config.os}/{config.architecture}" != platform:
         it_is = "/".join(filter(None, (config.os, config.architecture, config.variant)))
         raise other_platform(reference, platform, it_is or "no platform")

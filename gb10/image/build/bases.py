@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from gb10.containers.buildx.build import BuildRequest
-from gb10.containers.buildx.build_cache import forget, sent
+from gb10.containers.buildx.build_cache import forget, sent_contexts
 from gb10.containers.connection import Engine
 from gb10.containers.images import ImageInfo, find_image, require_image, tag_image, tags_of, untag
 from gb10.core.files import digest
@@ -225,7 +225,7 @@ class Bases:
             )
             image = made_image(self.ctx, self.engine, request, step)
         if self.engine.kind == "embedded":  # in your Docker it may be yours
-            done = sent(["context"])
+            done = sent_contexts(["context"])
             forget(self.engine, lambda about: about in done)
         return image
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gb10.containers.buildx.build import BuildRequest
-from gb10.containers.buildx.build_cache import forget, sent
+from gb10.containers.buildx.build_cache import forget, sent_contexts
 from gb10.containers.connection import Engine
 from gb10.containers.images import ImageInfo, copy_files, drop_image, require_image, tag_image, untag
 from gb10.core.fetch import store_paths
@@ -77,7 +77,7 @@ class UpstreamLayers:
         The lock of the image must be held, its bases and wheels be in the store.
         """
         ctx, engine = self.ctx, self.engine
-        links, wheels_sent = self.links(), sent(upstream_wheels(self.plan))
+        links, wheels_sent = self.links(), sent_contexts(upstream_wheels(self.plan))
         cached = max((number for number, link in enumerate(links, 1) if self._known(link)), default=0)
         ctx.forecast.begin(UPSTREAM)
         for name in STAGES if cached < len(links) else ():
@@ -182,7 +182,7 @@ def forget_sent(engine: Engine, plan: Plan, *, compiled: bool = False) -> None:
     are dropped in the embedded engine alone: in your Docker they may be yours.
     """
     own = {"target-wheels", "rehearsal-wheels", *(["context"] if engine.kind == "embedded" else [])}
-    done = sent(upstream_wheels(plan) | own | ({"tools-wheels", "source"} if compiled else set()))
+    done = sent_contexts(upstream_wheels(plan) | own | ({"tools-wheels", "source"} if compiled else set()))
     forget(engine, lambda about: about in done or any(words in about for words in UNPACKED))
 
 

@@ -109,17 +109,17 @@ def ask_engine(
 
 def ask_models(host: Host, ask: Question, configs: Sequence[Mapping[str, Any]]) -> list[Answer]:
     """The same for several models: the engine starts once."""
-    answers = _asked(host, ask, configs)
+    answers = _cached_answers(host, ask, configs)
     refused = [number for number, answer in enumerate(answers) if answer.tried and ask.facts.elsewhere]
     for number in refused:
         others = (ask.facts.model_copy(update={"capability": one, "flags": {}}) for one in ask.facts.elsewhere)
-        again = (_asked(host, replace(ask, facts=one), [configs[number]])[0] for one in others)
+        again = (_cached_answers(host, replace(ask, facts=one), [configs[number]])[0] for one in others)
         if all(one.stopped == answers[number].stopped for one in again):
             answers[number] = answers[number].model_copy(update={"tried": []})
     return answers
 
 
-def _asked(host: Host, ask: Question, configs: Sequence[Mapping[str, Any]]) -> list[Answer]:
+def _cached_answers(host: Host, ask: Question, configs: Sequence[Mapping[str, Any]]) -> list[Answer]:
     """Answers with a choice are kept under all that they follow from. An engine that stopped is asked again.
 
     The order of a config's fields counts: engines take the first group that matches.

@@ -5,7 +5,7 @@ from dataclasses import replace
 from gb10.containers.connection import Engine
 from gb10.containers.images import find_image
 from gb10.containers.reference import is_reference, registry_of, split_digest, split_reference
-from gb10.containers.registry.documents import sent
+from gb10.containers.registry.documents import parse_sent
 from gb10.errors import PublishError, UsageError, VerifyError
 from gb10.image.base.base_reading import inspect_base, inspect_local, known_base
 from gb10.image.build.inspect import no_image
@@ -76,7 +76,7 @@ def sbom(ctx: Context, reference: str, arch: Arch, trust: Trust | None = None) -
     if found is None:
         kind = "SBOM with a trusted signature" if trust else "SBOM"
         raise UsageError(f"no {kind} is attached to {reference}", hint="`publish` attaches one to an image of gb10")
-    sent(found, SentBill, reference)  # JSON holds no control character that a terminal would obey
+    parse_sent(found, SentBill, reference)  # JSON holds no control character that a terminal would obey
     return found
 
 

@@ -196,7 +196,7 @@ def _own(index: Index, project: str) -> tuple[Link, ...]:
     return tuple(link for link in links if project_of(link.filename) == canonicalize_name(project))
 
 
-def opened(ctx: Host, found: Offered, version: Version) -> Tree:
+def open_release(ctx: Host, found: Offered, version: Version) -> Tree:
     """The files of a release: its source archive if the recipe names one, else its wheel for the arm64 image.
 
     Raises FetchError.
@@ -243,7 +243,7 @@ def demanded(host: Host, found: Offered, version: Version) -> tuple[Demand, ...]
         link, session = wheels[name], found.index.session
         metadata = wheel_metadata(session, link, size_of(session, link))
     if metadata is None:
-        metadata = metadata_of(opened(host, found, version), f"{recipe.engine} {version}")
+        metadata = metadata_of(open_release(host, found, version), f"{recipe.engine} {version}")
     return demands(metadata, recipe.python, MACHINES["arm64"])
 
 

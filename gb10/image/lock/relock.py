@@ -271,12 +271,12 @@ def lock_checkouts(recipe: Recipe, old: Lock | None, store: Store, env: Mapping[
     found = {}
     for name, source in recipe.sources.items():
         if source.git:
-            kept = _kept(source, old.sdists.get(name) if old else None)
+            kept = _unchanged(source, old.sdists.get(name) if old else None)
             found[name] = kept or _lock_checkout(name, source, source.git, store, env)
     return found
 
 
-def _kept(
+def _unchanged(
     source: Source, file: LockedSdist | LockedSources | LockedCheckout | LockedPart | None
 ) -> LockedCheckout | None:
     """The locked commit, if the recipe still names it: its content cannot change, a tag's can."""

@@ -33,11 +33,11 @@ def applied(rules: RuleFile, options: Options, wheels: Iterable[LockedWheel]) ->
     found: dict[str, list[LockedWheel]] = {}
     for wheel in wheels:
         found.setdefault(wheel.name, []).append(wheel)
-    bites = (_narrowed(rule, found) for rule in wanted(rules, options))
+    bites = (_narrowed(rule, found) for rule in enabled_rules(rules, options))
     return tuple(rule for rule in bites if rule.files)
 
 
-def wanted(rules: RuleFile, options: Options) -> tuple[Rule, ...]:
+def enabled_rules(rules: RuleFile, options: Options) -> tuple[Rule, ...]:
     """The rules that the options ask for."""
     if options.slim == "none" or options.target != TARGET:
         return ()
@@ -50,7 +50,7 @@ def layer_rules(rules: RuleFile, options: Options, wheels: Iterable[LockedWheel]
     return tuple(
         {"name": rule.name, "action": rule.action, "project": wheel.name, "files": patterns}
         | _changes(rule, rules.licence(wheel.name), options)
-        for rule, projects in ((rule, rule.projects) for rule in wanted(rules, options))
+        for rule, projects in ((rule, rule.projects) for rule in enabled_rules(rules, options))
         for wheel in found
         if wheel.name in projects and (patterns := _patterns(rule, wheel))
     )

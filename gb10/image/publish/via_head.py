@@ -87,7 +87,7 @@ def pull_via_head(ctx: Context, asked: HeadPull) -> Pull:
 
     Raises UsageError, EngineError (the head), PublishError, VerifyError; what a node lacks is in the result.
     """
-    wanted = replace(asked, reference=_named(asked.reference))
+    wanted = replace(asked, reference=_with_tag(asked.reference))
     nodes = wanted.nodes
     if not wanted.others:
         raise UsageError("--via-head needs a node", hint="name those that the head reaches: --host me@spark-2")
@@ -108,7 +108,7 @@ def pull_via_head(ctx: Context, asked: HeadPull) -> Pull:
     return Pull(remote=Remote(digest=digest, platforms=(image.platform,)), nodes=done, failed=failed, signer=signer)
 
 
-def _named(reference: str) -> str:
+def _with_tag(reference: str) -> str:
     """The reference with its tag: a digest is no name that a node could have without the registry. Pure."""
     if split_digest(reference)[1]:
         raise UsageError(

@@ -156,18 +156,20 @@ def own_sources(
 
     Raises UsageError for a wrong checkout, PatchError for a change that a diff cannot hold, FetchError.
     """
-    given = _given(named)
+    given = _places_by_source(named)
     released = {source: released_source(ctx, recipe, lock, target, source) for source in given}
     return tuple(_own(ctx, recipe, released[source], given) for source in given)
 
 
-def marked(uses: Iterable[PatchUse], own: Iterable[OwnSource], origins: Mapping[str, str]) -> tuple[PatchUse, ...]:
+def with_checkout_names(
+    uses: Iterable[PatchUse], own: Iterable[OwnSource], origins: Mapping[str, str]
+) -> tuple[PatchUse, ...]:
     """The patches; those from a checkout carry its name. ``origins``: the diff that each part was made from."""
     taken = {str(path): one.taken for one in own for path in one.diffs}
     return tuple(replace(use, taken=taken.get(origins.get(use.path or "", use.path or ""))) for use in uses)
 
 
-def _given(named: Sequence[str]) -> dict[str, Place]:
+def _places_by_source(named: Sequence[str]) -> dict[str, Place]:
     given: dict[str, Place] = {}
     for text in named:
         source, _, path = text.partition("=")

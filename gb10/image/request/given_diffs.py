@@ -66,7 +66,7 @@ def by_source(ctx: Context, recipe: Recipe, lock: Lock, target: Architecture, te
                 place = find_place(releases, part.source, used, locked)
                 for one in _parts(ctx, recipe, part, place, file.name):
                     as_given = divided.whole and one is part
-                    path = file if as_given else _kept(ctx.store, file.name, one.text)
+                    path = file if as_given else _stored_part(ctx.store, file.name, one.text)
                     origins[str(path.absolute())] = str(file.absolute())
                     found.append(f"{one.source}={path}")
     return SplitDiffs(texts=tuple(dict.fromkeys(found)), origins=origins)
@@ -130,7 +130,7 @@ def _some(paths: Collection[str]) -> str:
     return ", ".join(shown) + (f", and {len(paths) - SOME} more" if len(paths) > SOME else "")
 
 
-def _kept(store: Store, name: str, text: bytes) -> Path:
+def _stored_part(store: Store, name: str, text: bytes) -> Path:
     """A part in the store, under the name of the user's file."""
     entry = store.entry(SECTION, digest([name, text.decode("utf-8", "surrogateescape")]))
 

@@ -168,7 +168,7 @@ def fit_release(
     recipe = without_commit_wheel(recipe) if recipe.engine in refs else recipe
     asked = with_refs(asking_less(recipe, without), refs)
     asked = with_changed(with_commit_wheel(asked, wheel) if wheel else asked, changed)
-    named = _named(refs)
+    named = _listed_refs(refs)
     inputs = [input_digest(recipe), base.model_dump(mode="json"), sorted(refs.items()), sorted(without), list(changed)]
     inputs += [wheel.model_dump(mode="json")] if wheel else []
     entry = host.store.entry(SECTION, digest(inputs))
@@ -194,7 +194,7 @@ def fit_release(
     return Fitted(recipe=_without_empty_layers(host, fitted, lock, fit), lock=lock, left_out=fit.left_out)
 
 
-def _named(refs: Mapping[str, str]) -> str:
+def _listed_refs(refs: Mapping[str, str]) -> str:
     return ", ".join(f"{source} {text}" for source, text in refs.items())
 
 
@@ -259,7 +259,7 @@ def _fit(host: Host, recipe: Recipe, asked: Recipe, base: Lock, refs: Mapping[st
             if not optional:
                 known = _with_fit(asked, fit)
                 hint = _way_out(known, error, *_completed(host, known, base, refs, error))
-                raise UsageError(f"{_named(refs)}: {error.message}", where=error.where, hint=hint) from error
+                raise UsageError(f"{_listed_refs(refs)}: {error.message}", where=error.where, hint=hint) from error
             fit = fit.model_copy(update={"left_out": {**fit.left_out, optional[0]: error.message}})
             continue
         if fit.added or not (added := _toolkit(asked, base, made)):

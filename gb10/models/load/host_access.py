@@ -74,7 +74,7 @@ class _WrongError(Exception):
 def host_request(recipe: ModelRecipe) -> HostRequest:
     """What the recipe asks of its host, in the order of the file; a value that cannot be read is an issue."""
     access, asked, issues = HostAccess(), list[HostRequestItem](), list[Issue]()
-    for key, at, value in _asked_for(recipe):
+    for key, at, value in _entries(recipe):
         try:
             access = READERS[key](access, value)
             asked.append(HostRequestItem(key=key, value=_one_line(value, LONGEST), line=recipe.line(*at)))
@@ -91,7 +91,7 @@ def host_request(recipe: ModelRecipe) -> HostRequest:
     return HostRequest(access=access, asked=tuple(asked), issues=tuple(issues))
 
 
-def _asked_for(recipe: ModelRecipe) -> Iterator[tuple[str, At, object]]:
+def _entries(recipe: ModelRecipe) -> Iterator[tuple[str, At, object]]:
     """Each single entry with its key and its place; values that ask for nothing are left out."""
     for place, values in (
         (("executor_config",), recipe.section("executor_config")),

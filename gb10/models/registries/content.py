@@ -72,7 +72,7 @@ def content_of_tar(path: Path, where: str) -> Content:
             stream = archive.extractfile(plain[str(one.name)])
             return stream.read(one.size) if stream else b""
 
-        return _kept(seen, read, len(members) - len(plain), where)
+        return _selected(seen, read, len(members) - len(plain), where)
 
 
 def content_of_folder(root: Path) -> Content:
@@ -89,7 +89,7 @@ def content_of_folder(root: Path) -> Content:
         with open(os.open(root / one.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as stream:  # noqa: PTH123
             return stream.read(one.size)
 
-    return _kept(sorted(seen, key=lambda one: str(one.name)), read, left_out, str(root))
+    return _selected(sorted(seen, key=lambda one: str(one.name)), read, left_out, str(root))
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
@@ -114,7 +114,7 @@ def is_plain(name: str) -> bool:
     return name.isprintable() and len(name) <= LONGEST and len(parts) <= DEEPEST and not ODD & set(parts)
 
 
-def _kept(seen: list[TreeFile], read: Callable[[TreeFile], bytes], left_out: int, where: str) -> Content:
+def _selected(seen: list[TreeFile], read: Callable[[TreeFile], bytes], left_out: int, where: str) -> Content:
     mods = {one.name.parent for one in seen if one.name.name == SCRIPT and len(one.name.parts) > 1}
     wanted = [one for one in seen if _is_recipe(one) or mods & set(one.name.parents)]
     if len(wanted) > MOST_KEPT or sum(one.size for one in wanted) > LARGEST:

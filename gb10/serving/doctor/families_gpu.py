@@ -341,7 +341,7 @@ def _least(found: re.Match[str]) -> int:
     return int((found["least"] or found["most"]).replace(".", ""))
 
 
-def _asked(case: Case) -> int:
+def _capability_asked_for(case: Case) -> int:
     """The capability, times ten, that a check asks for and a GB10 has; 0 where none does."""
     least = MINIMUM.search(case.text)
     number = _least(least) if least and not NOT_BEYOND.search(case.text[: least.start()]) else 0
@@ -350,7 +350,7 @@ def _asked(case: Case) -> int:
 
 def arch_list_without_this_gpu(case: Case) -> Verdict | None:
     """FlashInfer's check that a GB10 passes, and that fails: it does not know which GPU it compiles for."""
-    asked, majors = _asked(case), NO_ARCHS.search(case.text)
+    asked, majors = _capability_asked_for(case), NO_ARCHS.search(case.text)
     caller = _caller(case)
     flashinfer = "flashinfer" in case.text.lower() or (caller is not None and caller.package == "flashinfer")
     low = asked and asked < OF_FLASHINFER and flashinfer and not OTHER_CHECKS.search(case.text)
@@ -376,7 +376,7 @@ def arch_list_without_this_gpu(case: Case) -> Verdict | None:
 
 def check_without_this_family(case: Case) -> Verdict | None:
     """A check that says "or newer" and fails on a newer GPU: what it lets through is not what it says."""
-    if not case.raised.type or not _asked(case):
+    if not case.raised.type or not _capability_asked_for(case):
         return None
     library = _library(f"{case.text[:600]} {' '.join(frame.path for frame in case.raised.frames[-3:])}")
     name, own = library or ("a library", "")

@@ -216,7 +216,7 @@ def nodes_by_name(cluster: Cluster) -> tuple[Node, ...]:
     return tuple(_node(cluster, host) for host in cluster.nodes)
 
 
-def placed(reporter: Reporter, cluster: Cluster, *, patched: bool = False) -> tuple[Node, ...]:
+def with_network(reporter: Reporter, cluster: Cluster, *, patched: bool = False) -> tuple[Node, ...]:
     """The nodes with what their network needs; ``patched``: their NCCL is one for rings alone.
 
     Raises EngineError for one that cannot be read, ServeError.

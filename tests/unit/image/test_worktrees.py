@@ -30,7 +30,7 @@ from gb10.image.request.checkout_files import (
     check_difference,
     open_worktree,
 )
-from gb10.image.request.checkouts import OwnSource, marked, own_sources
+from gb10.image.request.checkouts import OwnSource, own_sources, with_checkout_names
 from tests.unit.image.test_mods_plan import inputs, plan
 from tests.unit.image.test_plan_schema import SCHEMA
 
@@ -254,8 +254,8 @@ def test_only_what_a_checkout_brought_bears_its_name() -> None:
     own = OwnSource(source="vllm", diffs=(Path("/store/checkout.patch"),), taken=Taken(path="/a"))
     assert own.by_hand == ("vllm=/store/checkout.patch",)
     other = replace(USE, path="/mine.patch")
-    assert [use.taken for use in marked((USE, other), (own,), {})]
+    assert [use.taken for use in with_checkout_names((USE, other), (own,), {})]
     part = replace(USE, path="/store/diffs/checkout.patch")
-    (named,) = marked((part,), (own,), {"/store/diffs/checkout.patch": "/store/checkout.patch"})
+    (named,) = with_checkout_names((part,), (own,), {"/store/diffs/checkout.patch": "/store/checkout.patch"})
     assert named.taken == own.taken
-    assert [use.taken for use in marked((USE, other), (own,), {})] == [own.taken, None]
+    assert [use.taken for use in with_checkout_names((USE, other), (own,), {})] == [own.taken, None]

@@ -289,12 +289,12 @@ def _host_tier(model: Model, launch: Launch, stage: int) -> list[Item]:
     if tier is None or tier.size is None:
         return []
     if tier.option in PINNED_TENSORS and not launch.may_be_from(SHARED_REGION):
-        from gb10.models.memory.engines.pinned import taken  # noqa: PLC0415 - for such a tier
+        from gb10.models.memory.engines.pinned import pinned_size  # noqa: PLC0415 - for such a tier
 
         cache = model.cache_on(launch, stage)
         kinds = _kinds(cache, launch) if cache.layers else ()
         tensors = _group(kinds) if kinds else max(len(cache.pages), 1)  # layers of several kinds share a group's
-        size = tensors * taken(tier.size // tensors)
+        size = tensors * pinned_size(tier.size // tensors)
         source = (
             f"{tier.option}: {gib(tier.size)} on this node in {tensors} pinned tensors, each of which takes up to "
             "twice its size before vLLM 0.27 (vllm-project/vllm#53042, #48436; mended by #50094)"
