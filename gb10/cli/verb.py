@@ -15,7 +15,7 @@ from gb10.cli.typer_click import lazily_checked
 from gb10.core.config import unknown_variables, with_settings
 from gb10.core.host import Host, open_host
 from gb10.core.installation import as_started
-from gb10.core.reporter import Reporter, terminal
+from gb10.core.reporter import QUIET, VERBOSE, Reporter, terminal
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -110,9 +110,14 @@ def verb_app(
     )
 
 
+def verbosity_of(verbose: int, *, quiet: bool) -> int:
+    """The level of a Reporter; a second -v shows no more than the first."""
+    return QUIET if quiet else min(verbose, VERBOSE)
+
+
 def command_reporter(*, verbose: VerboseOption = 0, quiet: QuietOption = False) -> Reporter:
     """What a verb says to people, with the user's environment and verbosity."""
-    reporter = Reporter(with_settings(os.environ), verbosity=-1 if quiet else min(verbose, 1))
+    reporter = Reporter(with_settings(os.environ), verbosity=verbosity_of(verbose, quiet=quiet))
     for line in unknown_variables(os.environ):
         reporter.say_once(line)
     return reporter
@@ -124,7 +129,7 @@ with_reporter = inject("reporter", command_reporter, first=False)
 
 def command_host(*, verbose: VerboseOption = 0, quiet: QuietOption = False) -> Host:
     """The machine with the user's environment and verbosity."""
-    return open_host(os.environ, verbosity=-1 if quiet else min(verbose, 1))
+    return open_host(os.environ, verbosity=verbosity_of(verbose, quiet=quiet))
 
 
 with_host = inject("host", command_host, first=False)
