@@ -6,7 +6,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from gb10.core.fetch import Artifact, store_paths
+from gb10.core.fetch import store_paths
+from gb10.core.files import Artifact
 from gb10.core.host import Host
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store, seal
