@@ -96,7 +96,7 @@ CACHEDIR_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# gb10's store: saf
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """One directory; every entry is ``<room>/<key>``, either whole or absent.
+    """One directory; every entry is ``<section>/<key>``, either whole or absent.
 
     Who replaces entries holds their lock, and so does who reads one that another run may replace: for the moment
     between two renames it is absent.

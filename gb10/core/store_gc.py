@@ -34,16 +34,16 @@ SECTIONS: Final = {
     "verdicts": "verdict",
     "wheels": "wheel",
 }
-"""The rooms whose entries can be made or fetched again, and the word that begins the name of an entry's lock; ``image``
-is the lock itself: a build holds it from its first step to its last."""
+"""The sections whose entries can be made or fetched again, and the word that begins the name of an entry's lock.
+``image`` is the lock itself: a build holds it from its first step to its last."""
 LOOSE: Final = ("builds", "built", "environments", "locks", "logs", "plans", "rates", "receipts", "tmp")
-"""The rooms of small or unfinished files, collected by age: of ``environments`` only what was never finished, of
+"""The sections of small or unfinished files, collected by age: of ``environments`` only what was never finished, of
 ``tmp`` only what a download left."""
 KEPT: Final = "kept"
-"""The room of notes, by sha256, of downloads that no other place may have any more: neither is ever chosen to go."""
+"""The section of notes, by sha256, of downloads that no other place may have any more: neither is ever chosen to go."""
 BUILDS: Final = "image"
 ALSO: Final = {"scans": ("image-scan",)}
-"""Further locks under which entries of a room are made: `verify` scans an image that no build here made."""
+"""Further locks under which entries of a section are made: `verify` scans an image that no build here made."""
 IN_USE: Final = 3600.0
 """Seconds: what was read or written so lately may be part of a build that runs now."""
 
@@ -69,7 +69,7 @@ class Entry:
 
 
 def entries(store: Store, reasons: Mapping[tuple[str, str], str], sizes: KeptSizes | None = None) -> tuple[Entry, ...]:
-    """Every entry as they would go: what ``reasons`` (by room and key) does not name first, then by last use.
+    """Every entry as they would go: what ``reasons`` (by section and key) does not name first, then by last use.
 
     With ``sizes`` a large entry is counted once; what removes entries does without.
     """
@@ -134,7 +134,7 @@ def _lock_of(entry: Entry) -> str:
 
 
 def _loose(folder: Path) -> Iterator[Path]:
-    """The entries of a loose room: files or folders, never a link."""
+    """The entries of a loose section: files or folders, never a link."""
     with suppress(FileNotFoundError):
         for path in sorted(folder.iterdir()):
             unfinished = folder.name != "environments" or not (path / "complete").exists()

@@ -32,7 +32,7 @@ PLACES: Final[Mapping[Kind, str]] = {
     "rootfs": "rootfss",
     "wheel": "wheels",
 }
-"""The store's room for the result of a step."""
+"""The store's section for the result of a step."""
 SCHEMA: Final = "gb10/plan/v1"
 
 

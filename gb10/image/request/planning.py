@@ -367,7 +367,7 @@ def _overlay(path: Path | None) -> Overlay | None:
 
 
 Reasons = dict[tuple[str, str], str]
-"""Users of each entry, by room and key."""
+"""Users of each entry, by section and key."""
 
 
 def reasons(ctx: Context, unplanned: Callable[[str], None]) -> Reasons:
