@@ -191,7 +191,7 @@ def _agree(reporter: Reporter, choice: Choice, word: str, *, yes: bool) -> None:
     """Show how a model would be served, and ask once. Raises UsageError without an answer."""
     for line in lines(choice):
         reporter.say(line)
-    if not choice.files.there:
+    if not choice.files.has_weights:
         hint = f"download the model into {word}; ./build.py recipe new {word} writes the recipe without it"
         raise UsageError(f"{word} has a config and no weights", hint=hint)
     if yes:

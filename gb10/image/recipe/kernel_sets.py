@@ -262,7 +262,7 @@ def _latent(text: Config, dtype: str) -> Iterator[KernelEntry]:
 
 
 def _fa2(dtype: str, cache: str, sizes: tuple[int, int], *, window: bool, cap: bool) -> KernelEntry:
-    marks = "".join(mark for mark, there in (("-window", window), ("-cap", cap)) if there)
+    marks = "".join(mark for mark, used in (("-window", window), ("-cap", cap)) if used)
     return {
         "name": f"attention-{dtype}-{cache}-{sizes[0]}-{sizes[1]}{marks}",
         "cost": "attention",

@@ -60,7 +60,7 @@ class ModelFiles:
     sizes: Model
     template: str = ""
     revision: str = ""
-    there: bool = True
+    has_weights: bool = True
     """Whether its weights are where the server will look for them, or can be downloaded."""
     pools: bool = False
     """Whether it is made to pool, whatever its architecture: it has the modules of sentence-transformers."""
@@ -463,7 +463,7 @@ def _left_alone(files: ModelFiles, launch: Launch) -> Iterator[Reason]:
 def _where(files: ModelFiles) -> str:
     if not files.name.startswith("/"):
         return ", downloaded if they are not there yet"
-    return " in its folder" if files.there else " by its config: its folder has none"
+    return " in its folder" if files.has_weights else " by its config: its folder has none"
 
 
 def lines(choice: Choice) -> Sequence[str]:

@@ -80,9 +80,9 @@ def store(tmp_path: Path) -> Store:
         folder = store.entry("downloads", file_sha256(tmp_path / "file"))
         folder.mkdir(parents=True)
         (folder / "file").write_text(text if text == "one" else "other", encoding="ascii")
-    for room in ("wheels", "scans"):
-        store.entry(room, "k").mkdir(parents=True)
-        (store.entry(room, "k") / "it").write_text("content", encoding="ascii")
+    for section in ("wheels", "scans"):
+        store.entry(section, "k").mkdir(parents=True)
+        (store.entry(section, "k") / "it").write_text("content", encoding="ascii")
     seal(store.entry("wheels", "k") / "it")
     return store
 
@@ -90,8 +90,8 @@ def store(tmp_path: Path) -> Store:
 def states(store: Store) -> dict[str, list[bool | None]]:
     found = entries(store, {})
     return {
-        room: sorted((damaged(one) for one in found if one.section == room), key=str)
-        for room in ("downloads", "wheels", "scans")
+        section: sorted((damaged(one) for one in found if one.section == section), key=str)
+        for section in ("downloads", "wheels", "scans")
     }
 
 
@@ -102,8 +102,8 @@ def test_damage_is_found_by_name_and_by_seal(store: Store) -> None:
 
 
 def test_what_nothing_needs_goes_before_what_is_older(store: Store) -> None:
-    for room, age in (("wheels", 3), ("scans", 2)):
-        os.utime(store.entry(room, "k") / "it", (1e9 - age * DAY, 1e9 - age * DAY))
+    for section, age in (("wheels", 3), ("scans", 2)):
+        os.utime(store.entry(section, "k") / "it", (1e9 - age * DAY, 1e9 - age * DAY))
     (store.entry("wheels", "k") / "sha256").unlink()
     order = [one.section for one in entries(store, {("wheels", "k"): "why"}) if one.section != "downloads"]
     assert order == ["scans", "wheels"]
@@ -173,8 +173,8 @@ def test_what_a_full_disk_and_old_runs_left_is_listed_and_collected(store: Store
     (store.root / "environments" / ("b" * 64)).symlink_to(whole)
     found = {entry.section: entry for entry in entries(store, {}) if entry.section in LOOSE}
     assert sorted(found) == sorted(LOOSE)
-    for room, lock in left.values():
-        entry = found[room]
+    for section, lock in left.values():
+        entry = found[section]
         assert entry.size > 0
         assert entry.used == 1e9
         with store.locked(lock):
