@@ -80,9 +80,9 @@ def main() -> int:
     first = [path for path in paths if load_model_recipe(path.read_text(encoding="utf-8"), "x").format == "v1"]
     one, two = dict(cases(first, FIRST)), dict(cases(paths, SECOND))
     with tempfile.TemporaryDirectory() as folder:
-        room = Path(folder)
-        found = {name: eugr(Path(sys.argv[1]), case, room) for name, case in one.items()}
-        other = dict(zip(two, sparkrun(sys.argv[2], list(two.values()), room), strict=True))
+        scratch = Path(folder)
+        found = {name: eugr(Path(sys.argv[1]), case, scratch) for name, case in one.items()}
+        other = dict(zip(two, sparkrun(sys.argv[2], list(two.values()), scratch), strict=True))
     differs = compare("eugr", found, {name: as_eugr(rendered(case, "eugr")) for name, case in one.items()})
     differs |= compare("sparkrun", other, {name: as_sparkrun(rendered(case, "sparkrun")) for name, case in two.items()})
     return int(differs)

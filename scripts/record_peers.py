@@ -43,9 +43,9 @@ done
 """
 
 
-def eugr(checkout: Path, case: MadeUp, room: Path) -> str:
+def eugr(checkout: Path, case: MadeUp, scratch: Path) -> str:
     """The digest of a case; of one that the launcher refuses, that of nothing."""
-    recipe = room / "recipe.yaml"
+    recipe = scratch / "recipe.yaml"
     recipe.write_text(case.text, encoding="utf-8")
     nodes = ["-n", ",".join(case.nodes)] if case.nodes else ["--solo"]
     options = [f"{OPTIONS[key]}={value}" for key, value in case.overrides]
@@ -55,44 +55,44 @@ def eugr(checkout: Path, case: MadeUp, room: Path) -> str:
     script, call = SCRIPT.search(text), CALL.search(text)
     if script is None or call is None:
         return digest_of(None)
-    ranks = node_scripts(checkout, script[1], case.nodes, room) if len(case.nodes) > 1 else [script[1]]
+    ranks = node_scripts(checkout, script[1], case.nodes, scratch) if len(case.nodes) > 1 else [script[1]]
     return digest_of([script[1], call[1], [script[1]] if case.ray and ranks else ranks])
 
 
-def node_scripts(checkout: Path, script: str, nodes: tuple[str, ...], room: Path) -> list[str]:
+def node_scripts(checkout: Path, script: str, nodes: tuple[str, ...], scratch: Path) -> list[str]:
     """What the functions of launch-cluster.sh make of a script for each node; none when the nodes are too few."""
     source = (checkout / "launch-cluster.sh").read_text(encoding="utf-8")
     names = ("parse_parallelism_from_text", "make_node_script")
     functions = (re.search(rf"^{name}\(\) \{{\n.*?^\}}$", source, re.DOTALL | re.MULTILINE) for name in names)
     text = "\n".join(found[0] for found in functions if found) + RANKS
-    (room / "script.sh").write_text(script, encoding="utf-8")
-    argv = ["bash", "-c", text, "bash", str(room / "script.sh"), *nodes]
-    found = subprocess.run(argv, capture_output=True, text=True, check=True, env={**os.environ, "TMPDIR": str(room)})
+    (scratch / "script.sh").write_text(script, encoding="utf-8")
+    argv = ["bash", "-c", text, "bash", str(scratch / "script.sh"), *nodes]
+    found = subprocess.run(argv, capture_output=True, text=True, check=True, env={**os.environ, "TMPDIR": str(scratch)})
     return [base64.b64decode(line).decode() for line in found.stdout.splitlines()]
 
 
-def sparkrun(python: str, cases: list[MadeUp], room: Path) -> Iterator[str]:
+def sparkrun(python: str, cases: list[MadeUp], scratch: Path) -> Iterator[str]:
     """The digests of the cases."""
     for number, case in enumerate(cases):
-        (room / f"r{number}.yaml").write_text(case.text, encoding="utf-8")
+        (scratch / f"r{number}.yaml").write_text(case.text, encoding="utf-8")
     todo = [
-        {"file": str(room / f"r{number}.yaml"), "nodes": case.nodes, "overrides": case.overrides}
+        {"file": str(scratch / f"r{number}.yaml"), "nodes": case.nodes, "overrides": case.overrides}
         for number, case in enumerate(cases)
     ]
-    (room / "cases.json").write_text(json.dumps(todo), encoding="utf-8")
+    (scratch / "cases.json").write_text(json.dumps(todo), encoding="utf-8")
     driver = ROOT / "tests/e2e/inside/sparkrun_dry_run.py"
-    argv = [python, str(driver), str(room / "cases.json"), str(room / "found.json")]
-    subprocess.run(argv, check=True, env={**os.environ, "HOME": str(room), "NO_COLOR": "1"})
-    for found in json.loads((room / "found.json").read_text(encoding="utf-8")):
+    argv = [python, str(driver), str(scratch / "cases.json"), str(scratch / "found.json")]
+    subprocess.run(argv, check=True, env={**os.environ, "HOME": str(scratch), "NO_COLOR": "1"})
+    for found in json.loads((scratch / "found.json").read_text(encoding="utf-8")):
         yield digest_of(found and [found["runtime"], found["serve"], found["ranks"]])
 
 
 def main() -> None:
     """Record both."""
     with tempfile.TemporaryDirectory() as folder:
-        room = Path(folder)
-        first = [eugr(Path(sys.argv[1]), made_up("1", number), room) for number in range(COUNTS["1"])]
-        second = list(sparkrun(sys.argv[2], [made_up("2", number) for number in range(COUNTS["2"])], room))
+        scratch = Path(folder)
+        first = [eugr(Path(sys.argv[1]), made_up("1", number), scratch) for number in range(COUNTS["1"])]
+        second = list(sparkrun(sys.argv[2], [made_up("2", number) for number in range(COUNTS["2"])], scratch))
     found = {"eugr": "".join(first), "sparkrun": "".join(second)}
     OUT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

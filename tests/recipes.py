@@ -52,6 +52,12 @@ def _plan_of(recipe: Same[Recipe], lock: Same[Lock], toolkit: Same[Toolkit], opt
     return plan_image(recipe.value, lock.value, toolkit.value, options)
 
 
+def moved(before: Plan, after: Plan) -> set[str]:
+    """The steps of a plan that another one has not, or with another key."""
+    keys = {step.name: step.key for step in before.steps}
+    return {step.name for step in after.steps if keys.get(step.name) != step.key}
+
+
 def small_recipe(own: str, *, requirements: str = "[]") -> str:
     """A recipe's text; ``own`` holds the test's lines."""
     return f"""\

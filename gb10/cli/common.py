@@ -13,7 +13,16 @@ from typing import Annotated
 import typer
 
 from gb10.cli import tell
-from gb10.cli.verb import AllowUncheckedOption, JsonOption, QuietOption, VerboseOption, inject, print_json, verb_app
+from gb10.cli.verb import (
+    AllowUncheckedOption,
+    JsonOption,
+    QuietOption,
+    VerboseOption,
+    inject,
+    print_json,
+    verb_app,
+    verbosity_of,
+)
 from gb10.errors import Gb10Error, UsageError
 from gb10.image.context import Context, open_context
 
@@ -65,7 +74,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan, b
 
 def command_context(*, verbose: VerboseOption = 0, quiet: QuietOption = False) -> Context:
     """The context with the user's environment and verbosity."""
-    return open_context(os.environ, verbosity=-1 if quiet else min(verbose, 1))
+    return open_context(os.environ, verbosity=verbosity_of(verbose, quiet=quiet))
 
 
 with_context = inject("ctx", command_context, first=False)

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from functools import wraps
-from inspect import Parameter, Signature, signature
+from inspect import Signature, signature
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import typer
@@ -15,7 +15,7 @@ from gb10.cli.typer_click import lazily_checked
 from gb10.core.config import unknown_variables, with_settings
 from gb10.core.host import Host, open_host
 from gb10.core.installation import as_started
-from gb10.core.reporter import Reporter, terminal
+from gb10.core.reporter import QUIET, VERBOSE, Reporter, terminal
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -37,16 +37,12 @@ def inject(name: str, make: Callable[..., object], *, first: bool) -> Callable[[
             return verb(**{name: made}, **given)
 
         own = [parameter for parameter in signature(verb).parameters.values() if parameter.name != name]
-        _sign(run, [*added.values(), *own] if first else [*own, *added.values()])
+        parameters = [*added.values(), *own] if first else [*own, *added.values()]
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined] # Typer reads both
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return run
 
     return decorate
-
-
-def _sign(run: Callable[..., object], parameters: list[Parameter]) -> None:
-    """Set what Typer reads of a function."""
-    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
 
 
 HELP_OPTIONS = ["-h", "--help"]
@@ -114,9 +110,14 @@ def verb_app(
     )
 
 
+def verbosity_of(verbose: int, *, quiet: bool) -> int:
+    """The level of a Reporter; a second -v shows no more than the first."""
+    return QUIET if quiet else min(verbose, VERBOSE)
+
+
 def command_reporter(*, verbose: VerboseOption = 0, quiet: QuietOption = False) -> Reporter:
     """What a verb says to people, with the user's environment and verbosity."""
-    reporter = Reporter(with_settings(os.environ), verbosity=-1 if quiet else min(verbose, 1))
+    reporter = Reporter(with_settings(os.environ), verbosity=verbosity_of(verbose, quiet=quiet))
     for line in unknown_variables(os.environ):
         reporter.say_once(line)
     return reporter
@@ -128,7 +129,7 @@ with_reporter = inject("reporter", command_reporter, first=False)
 
 def command_host(*, verbose: VerboseOption = 0, quiet: QuietOption = False) -> Host:
     """The machine with the user's environment and verbosity."""
-    return open_host(os.environ, verbosity=-1 if quiet else min(verbose, 1))
+    return open_host(os.environ, verbosity=verbosity_of(verbose, quiet=quiet))
 
 
 with_host = inject("host", command_host, first=False)

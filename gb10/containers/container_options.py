@@ -17,7 +17,7 @@ class HostMount:
     """Whether it is left out where the node does not have it: then the image may hold it."""
 
     @property
-    def named(self) -> bool:
+    def is_volume(self) -> bool:
         """Whether the source is the name of a volume, which the engine makes when it is missing."""
         return not self.source.startswith("/")
 
@@ -91,13 +91,13 @@ class ContainerOptions:
     def binds(self) -> tuple[HostMount, ...]:
         """Folders and files of the host; one that is missing is an error."""
         ours = (HostMount(source=source, target=target, read_only=True) for source, target in self.mounts.items())
-        return (*ours, *(mount for mount in self.host.mounts if not mount.named))
+        return (*ours, *(mount for mount in self.host.mounts if not mount.is_volume))
 
     @property
     def named_volumes(self) -> tuple[HostMount, ...]:
         """Volumes of the engine, which it makes when they are missing."""
         ours = (HostMount(source=source, target=target) for source, target in self.volumes.items())
-        return (*ours, *(mount for mount in self.host.mounts if mount.named))
+        return (*ours, *(mount for mount in self.host.mounts if mount.is_volume))
 
     @property
     def pull(self) -> str:

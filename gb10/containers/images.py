@@ -73,8 +73,8 @@ def image_settings(engine: Engine, reference: str) -> dict[str, Any]:
         image = sdk.images.get(reference)
         found, lines = image.attrs, HISTORY.validate_python(image.history())
     config = {f"config {name}": value for name, value in (found.get("Config") or {}).items() if value}
-    told = {name: found.get(name) for name in ("Created", "Architecture", "Os", "Variant", "Author")}
-    return {**told, **config, "history": [line.command for line in lines]}
+    fields = {name: found.get(name) for name in ("Created", "Architecture", "Os", "Variant", "Author")}
+    return {**fields, **config, "history": [line.command for line in lines]}
 
 
 def require_image(engine: Engine, reference: str) -> ImageInfo:
@@ -175,7 +175,7 @@ def copy_files(engine: Engine, store: Store, image: ImageInfo, folder: str, targ
 
     Raises EngineError, also when the folder holds more than MOST bytes.
     """
-    with asking(engine) as sdk, opened(sdk, store, image) as container:
+    with asking(engine) as sdk, open_image(sdk, store, image) as container:
         blocks, _ = container.get_archive(f"{folder}/.")
         packed = _bounded(blocks, f"{image.id}: {folder}")
     with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
@@ -195,7 +195,7 @@ def read_folders(
     """
     files: dict[str, bytes] = {}
     below: list[str] = []
-    with asking(engine) as sdk, opened(sdk, store, image) as container:
+    with asking(engine) as sdk, open_image(sdk, store, image) as container:
         for folder in folders:
             with suppress(NotFound):
                 blocks, _ = container.get_archive(folder)
@@ -213,7 +213,7 @@ def read_folders(
 
 
 @contextmanager
-def opened(sdk: docker.DockerClient, store: Store, image: ImageInfo) -> Iterator[Container]:
+def open_image(sdk: docker.DockerClient, store: Store, image: ImageInfo) -> Iterator[Container]:
     """A container of an image that never runs, removed afterwards; first those that killed runs of this store left.
 
     Its lock ends with its run, so whoever holds the lock knows that no labelled container is in use.

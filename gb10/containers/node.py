@@ -20,14 +20,14 @@ DOCKER = "; and that user must be allowed to use Docker there"
 
 def engine_at(host: str, address: str) -> Engine:
     """The engine of a node behind an address of this machine; raises EngineError that names the node."""
-    return _asked(host, Endpoint(host=address, origin=f"node {host}"))
+    return _probe_node(host, Endpoint(host=address, origin=f"node {host}"))
 
 
 @contextmanager
 def reached(host: str) -> Iterator[Engine]:
     """The engine of a node while the context lasts; raises EngineError that names the node, UsageError."""
     if host.startswith(ADDRESS):
-        yield _asked(host, Endpoint(host=host, origin=f"node {host}"))
+        yield _probe_node(host, Endpoint(host=host, origin=f"node {host}"))
         return
     found = ssh_host(host)
     if found is None:
@@ -40,7 +40,7 @@ def reached(host: str) -> Iterator[Engine]:
         except CommandFailedError as error:
             hint = "install it: apt-get install openssh-client"
             raise EngineError(f"{host} cannot be reached: ssh does not start", where=error.tail, hint=hint) from error
-        engine = _asked_once_forwarded(host, local, alive)
+        engine = _probe_once_forwarded(host, local, alive)
         if engine is None:
             raise EngineError(
                 f"{host} cannot be reached",
@@ -55,7 +55,7 @@ def _argv(found: SshHost, local: Path | str) -> list[str]:
     return found.argv("-N", "-o", "ExitOnForwardFailure=yes", "-L", f"{local}:{found.socket or SOCKET}")
 
 
-def _asked_once_forwarded(host: str, local: Path, alive: Callable[[], bool]) -> Engine | None:
+def _probe_once_forwarded(host: str, local: Path, alive: Callable[[], bool]) -> Engine | None:
     """None when ssh ends or takes no connection: it makes the file of its socket a moment before it listens."""
     endpoint = Endpoint(host=f"unix://{local}", origin=f"node {host}", node=host)
     deadline = time.monotonic() + PATIENCE
@@ -70,7 +70,7 @@ def _asked_once_forwarded(host: str, local: Path, alive: Callable[[], bool]) -> 
         time.sleep(0.05)
 
 
-def _asked(host: str, endpoint: Endpoint) -> Engine:
+def _probe_node(host: str, endpoint: Endpoint) -> Engine:
     try:
         return probe(endpoint, "user")
     except UnreachableError as error:

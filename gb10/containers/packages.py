@@ -67,9 +67,9 @@ def unpack_sound(store: Store, env: Mapping[str, str]) -> tuple[Programs, tuple[
     Raises as ``unpack``.
     """
     with store.locked("engine-packages"):
-        there = unpacked(store)
-        broken = damaged(there) if there else ()
-        return (there, ()) if there and not broken else (_fetch(store, env), broken)
+        programs = unpacked(store)
+        broken = damaged(programs) if programs else ()
+        return (programs, ()) if programs and not broken else (_fetch(store, env), broken)
 
 
 def damaged(programs: Programs) -> tuple[str, ...]:

@@ -51,20 +51,20 @@ def check_name(name: str, path: Path) -> None:
         )
 
 
-def charge(room: int, size: int, count: int, path: Path) -> int:
-    if size > room or count >= MOST:
+def charge(budget: int, size: int, count: int, path: Path) -> int:
+    if size > budget or count >= MOST:
         raise UsageError(
             f"{path} is too large for a mod",
             where=f"more than {LARGEST >> 20} MiB or {MOST} files",
             hint="let run.sh fetch what is large (network: true), or use --overlay",
         )
-    return room - size
+    return budget - size
 
 
-def read_file(path: Path, room: int) -> bytes:
+def read_file(path: Path, budget: int) -> bytes:
     """Read a file, up to one byte over the limit: its size may have changed."""
     with path.open("rb") as handle:
-        return handle.read(room + 1)
+        return handle.read(budget + 1)
 
 
 def kind_of(mode: int) -> Kind:

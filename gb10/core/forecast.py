@@ -144,7 +144,7 @@ class Forecast:
             self._shared = max(self._shared, 1 - left / self._total if self._total else 0.0)
             return self._shared
 
-    def said(self) -> str:
+    def sentence(self) -> str:
         """``about 7:10 left in all``; an end that moves away by more than a tenth has its reason."""
         with self._lock:
             left = self._left()

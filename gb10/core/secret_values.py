@@ -115,7 +115,7 @@ BLOCK: Final = 64
 """Lines of a YAML block that hold a secret."""
 
 
-def named(text: str, least: Level = Level.RANDOM) -> Iterator[Span]:
+def after_names(text: str, least: Level = Level.RANDOM) -> Iterator[Span]:
     """The values that follow the name of a secret, of this level or above."""
     low = text.lower()
     if len(low) != len(text):

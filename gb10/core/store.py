@@ -96,7 +96,7 @@ CACHEDIR_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# gb10's store: saf
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """One directory; every entry is ``<room>/<key>``, either whole or absent.
+    """One directory; every entry is ``<section>/<key>``, either whole or absent.
 
     Who replaces entries holds their lock, and so does who reads one that another run may replace: for the moment
     between two renames it is absent.
@@ -104,9 +104,9 @@ class Store:
 
     root: Path
 
-    def entry(self, room: str, key: str) -> Path:
+    def entry(self, section: str, key: str) -> Path:
         """Where an entry lies, present or not."""
-        return self.root / room / key
+        return self.root / section / key
 
     def scratch(self, name: str) -> Path:
         """A fresh directory on the store's file system, for work that ends in a rename."""
@@ -127,12 +127,12 @@ class Store:
     def _aside(self, name: str) -> Path:
         return self.root / "tmp" / f"{name}-{os.getpid()}-{this_place()}{os.urandom(4).hex()}"
 
-    def ensure(self, room: str, key: str, make: Callable[[Path], None]) -> Path:
+    def ensure(self, section: str, key: str, make: Callable[[Path], None]) -> Path:
         """The entry; if absent, ``make`` fills a directory aside that is renamed when it is whole."""
-        final = self.entry(room, key)
+        final = self.entry(section, key)
         if final.exists():
             return final
-        with self.locked(f"{room}-{key}"):
+        with self.locked(f"{section}-{key}"):
             if not final.exists():
                 self.replace(final, make)
         return final

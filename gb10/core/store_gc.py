@@ -13,7 +13,7 @@ from gb10.core.kept_sizes import Count, KeptSizes
 from gb10.core.store import SEAL, Store, file_sha256
 from gb10.errors import UsageError
 
-ROOMS: Final = {
+SECTIONS: Final = {
     "answers": "answers",
     "bases": "base",
     "checkouts": "checkout",
@@ -34,16 +34,16 @@ ROOMS: Final = {
     "verdicts": "verdict",
     "wheels": "wheel",
 }
-"""The rooms whose entries can be made or fetched again, and the word that begins the name of an entry's lock; ``image``
-is the lock itself: a build holds it from its first step to its last."""
+"""The sections whose entries can be made or fetched again, and the word that begins the name of an entry's lock.
+``image`` is the lock itself: a build holds it from its first step to its last."""
 LOOSE: Final = ("builds", "built", "environments", "locks", "logs", "plans", "rates", "receipts", "tmp")
-"""The rooms of small or unfinished files, collected by age: of ``environments`` only what was never finished, of
+"""The sections of small or unfinished files, collected by age: of ``environments`` only what was never finished, of
 ``tmp`` only what a download left."""
 KEPT: Final = "kept"
-"""The room of notes, by sha256, of downloads that no other place may have any more: neither is ever chosen to go."""
+"""The section of notes, by sha256, of downloads that no other place may have any more: neither is ever chosen to go."""
 BUILDS: Final = "image"
 ALSO: Final = {"scans": ("image-scan",)}
-"""Further locks under which entries of a room are made: `verify` scans an image that no build here made."""
+"""Further locks under which entries of a section are made: `verify` scans an image that no build here made."""
 IN_USE: Final = 3600.0
 """Seconds: what was read or written so lately may be part of a build that runs now."""
 
@@ -52,7 +52,7 @@ IN_USE: Final = 3600.0
 class Entry:
     """One entry: ``size`` in bytes on disk, ``used`` the last time (Unix) at which a file of it was read or written."""
 
-    room: str
+    section: str
     key: str
     path: Path
     size: int
@@ -69,12 +69,12 @@ class Entry:
 
 
 def entries(store: Store, reasons: Mapping[tuple[str, str], str], sizes: KeptSizes | None = None) -> tuple[Entry, ...]:
-    """Every entry as they would go: what ``reasons`` (by room and key) does not name first, then by last use.
+    """Every entry as they would go: what ``reasons`` (by section and key) does not name first, then by last use.
 
     With ``sizes`` a large entry is counted once; what removes entries does without.
     """
-    found = [_entry(path, reasons, sizes) for room in ROOMS for path in _folders(store.root / room)]
-    found += [_entry(path, reasons, None) for room in LOOSE for path in _loose(store.root / room)]
+    found = [_entry(path, reasons, sizes) for section in SECTIONS for path in _folders(store.root / section)]
+    found += [_entry(path, reasons, None) for section in LOOSE for path in _loose(store.root / section)]
     return tuple(sorted(found, key=lambda entry: (bool(entry.why), entry.used)))
 
 
@@ -111,7 +111,7 @@ def check_clock(store: Store, found: Iterable[Entry], now: float) -> None:
 def drop(store: Store, entry: Entry, still: Callable[[Entry], bool] = lambda entry: True) -> bool:
     """Remove an entry, whole, if ``still`` is true once its lock is held; False when it stays."""
     with ExitStack() as held:
-        free = all(held.enter_context(store.tried(name)) for name in (_lock_of(entry), *ALSO.get(entry.room, ())))
+        free = all(held.enter_context(store.tried(name)) for name in (_lock_of(entry), *ALSO.get(entry.section, ())))
         gone = free and still(entry)
         if gone:
             store.discard(entry.path)
@@ -120,21 +120,21 @@ def drop(store: Store, entry: Entry, still: Callable[[Entry], bool] = lambda ent
 
 def _lock_of(entry: Entry) -> str:
     """The lock under which an entry is made; a log, a receipt or a mark has one for this purpose alone."""
-    match entry.room:
+    match entry.section:
         case "locks":
             return entry.key
         case "tmp":
             return f"download-{entry.key.partition('.')[0]}"
         case "environments":
             return f"environment-{entry.key.partition('.')[0]}"
-        case room if room in LOOSE:
-            return room
-    word = ROOMS[entry.room]
+        case section if section in LOOSE:
+            return section
+    word = SECTIONS[entry.section]
     return word if word == BUILDS else f"{word}-{entry.key}"
 
 
 def _loose(folder: Path) -> Iterator[Path]:
-    """The entries of a loose room: files or folders, never a link."""
+    """The entries of a loose section: files or folders, never a link."""
     with suppress(FileNotFoundError):
         for path in sorted(folder.iterdir()):
             unfinished = folder.name != "environments" or not (path / "complete").exists()
@@ -156,11 +156,11 @@ def damaged(entry: Entry) -> bool | None:
     """Whether an entry differs from its name or its seal; None for one that has neither. Does not count as use."""
     mark = entry.path / SEAL
     files = [Path(name) for name, _ in _stats(entry.path) if Path(name).name != SEAL]
-    if not files or (entry.room != "downloads" and not mark.exists()):
+    if not files or (entry.section != "downloads" and not mark.exists()):
         return None
     try:
         found = {_hash(path).encode() for path in files}
-        return found != {entry.key.encode()} if entry.room == "downloads" else mark.read_bytes() not in found
+        return found != {entry.key.encode()} if entry.section == "downloads" else mark.read_bytes() not in found
     except FileNotFoundError:  # removed, or made anew, meanwhile
         return None
 
@@ -181,16 +181,16 @@ def count(path: Path) -> Count:
 
 
 def _entry(path: Path, reasons: Mapping[tuple[str, str], str], sizes: KeptSizes | None) -> Entry:
-    room, key = path.parent.name, path.name
+    section, key = path.parent.name, path.name
     _, size, used = sizes.count(path, path, partial(count, path)) if sizes else count(path)
-    lasting = room in (KEPT, "downloads") and (path.parent.parent / KEPT / key).is_dir()
+    lasting = section in (KEPT, "downloads") and (path.parent.parent / KEPT / key).is_dir()
     return Entry(
-        room=room,
+        section=section,
         key=key,
         path=path,
         size=size,
         used=min(used, time.time()),
-        why=reasons.get((room, key), "its index may forget it" if lasting else ""),
+        why=reasons.get((section, key), "its index may forget it" if lasting else ""),
         lasting=lasting,
     )
 
@@ -203,8 +203,8 @@ def _hash(path: Path) -> str:
     return found
 
 
-def _folders(room: Path) -> Iterator[Path]:
-    yield from (path for path in (room.iterdir() if room.is_dir() else ()) if path.is_dir())
+def _folders(section: Path) -> Iterator[Path]:
+    yield from (path for path in (section.iterdir() if section.is_dir() else ()) if path.is_dir())
 
 
 def _stats(path: Path) -> Iterator[tuple[str, os.stat_result]]:

@@ -142,7 +142,7 @@ class UsageTree:
                 if not (phase or root or process.program.startswith(RUNTIMES)) and role == CONTAINERS:
                     phase = self.contained(command_line(pid))
                 same = known is not None and known.process.program == process.program
-                shown = role if root and role != CONTAINERS else named(process)
+                shown = role if root and role != CONTAINERS else process_name(process)
                 program = known.program if known and same else shown
                 members[pid] = Member(self._with_bytes(process), role, phase, program)
             return members[pid]
@@ -210,7 +210,7 @@ def command_line(pid: int) -> str:
     return ""
 
 
-def named(process: Process) -> str:
+def process_name(process: Process) -> str:
     """The name that a table shows: of Python the script or module that it runs, else the program."""
     words = command_line(process.key[0]).split(" ")
     if not process.program.startswith("python"):

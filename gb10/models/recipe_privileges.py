@@ -13,7 +13,7 @@ from gb10.models.load.model_recipe import ModelRecipe, Step, own_section
 from gb10.models.needs.image_need import known_engine, read_arguments
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import render_recipe
-from gb10.models.render.untrusted_command import judged
+from gb10.models.render.untrusted_command import judge_rendered
 
 HOOKS: Final[Mapping[str, str]] = {
     "pre_exec": "runs as root in each container",
@@ -143,7 +143,7 @@ def _started(recipe: ModelRecipe, rendered: RenderedRecipe) -> Iterator[Power]:
         template = PLACEHOLDER.sub("x", (recipe.command or "").replace("{{", "{").replace("}}", "}"))
         environment = {name: str(value) for name, value in recipe.env.items()}
         rendered = replace(rendered, serve=template or SERVERLESS, environment=environment)
-    for doubt in judged(recipe, rendered).doubts:
+    for doubt in judge_rendered(recipe, rendered).doubts:
         yield _power(recipe, doubt.text, *doubt.at, used=True)
 
 
@@ -228,7 +228,7 @@ def model_files(command: str, model: str | None) -> tuple[HostMount, ...]:
     repository: a snapshot holds links to files beside it. Of a GGUF model that was split it is the folder.
     """
     found = list[HostMount]()
-    named = (one.rstrip("/") for one in (*_named(model or ""), *_of_command(command)))
+    named = (one.rstrip("/") for one in (*_path_in(model or ""), *_of_command(command)))
     for path in dict.fromkeys(SHARD.sub("", SNAPSHOT.sub(r"\1", one)) for one in named):
         inside = any(f"{path}/".startswith(f"{one.source}/") for one in found)
         if path.startswith("/") and ".." not in path.split("/") and not path.startswith(OURS) and not inside:
@@ -252,7 +252,7 @@ def _setting(recipe: ModelRecipe, value: object, what: str, *at: str) -> Iterato
 
 def _relative(recipe: ModelRecipe, command: str) -> Iterator[Power]:
     """Files of a model by a path that means another folder on each node."""
-    for path in dict.fromkeys((*_named(recipe.model or ""), *_of_command(command))):
+    for path in dict.fromkeys((*_path_in(recipe.model or ""), *_of_command(command))):
         if not path.startswith("/"):
             text = f"mount {_short(path)}; write the absolute path that it has on each node"
             yield _power(recipe, text, "model" if path == recipe.model else "command")
@@ -266,11 +266,11 @@ def _of_command(command: str) -> Iterator[str]:
     for before, word in zip(("", *words), words, strict=False):
         name, _, value = word.partition("=")
         if before in SERVERS or before in FILES:
-            yield from _named(word)
+            yield from _path_in(word)
         elif name in FILES:
-            yield from _named(value)
+            yield from _path_in(value)
         elif word.startswith("{"):
-            yield from _named(_model_of(word))
+            yield from _path_in(_model_of(word))
 
 
 def _model_of(text: str) -> str:
@@ -282,7 +282,7 @@ def _model_of(text: str) -> str:
     return str(found.get("model") or "") if isinstance(found, dict) else ""
 
 
-def _named(text: str) -> Iterator[str]:
+def _path_in(text: str) -> Iterator[str]:
     """The path of a word: ``/models/x``, ``NAME=/models/x``, and nothing for a name of the Hub."""
     path = text.rpartition("=")[2]
     if FOLDER.fullmatch(path):

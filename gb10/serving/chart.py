@@ -94,8 +94,8 @@ def axis_of(values: Iterable[float], start: float, end: float, *, zero: bool = F
     low, high = min(found), max(found)
     if zero:
         low, high = min(0.0, low), max(0.0, high)
-    room = (high - low or abs(high) or 1.0) * spare
-    return Axis(low=low if zero and low == 0 else low - room, high=high + room, start=start, end=end)
+    margin = (high - low or abs(high) or 1.0) * spare
+    return Axis(low=low if zero and low == 0 else low - margin, high=high + margin, start=start, end=end)
 
 
 BARS_LEFT, BARS_RIGHT, STEP = 8.0, WIDTH - 8.0, 34.0

@@ -18,7 +18,7 @@ from gb10.containers.connection import Engine, client
 from gb10.containers.images import find_image
 from gb10.core.store import Store, file_sha256, seal
 from gb10.core.store_gc import KEPT as LASTING
-from gb10.core.store_gc import ROOMS
+from gb10.core.store_gc import SECTIONS
 from gb10.image.build.image_build import ImageBuild
 from gb10.image.plan.values import Plan
 from gb10.image.proof.scans import proven
@@ -297,13 +297,13 @@ class Collecting:
     def renew(self, chance: Random) -> None:
         shutil.rmtree(self.store.root, ignore_errors=True)
         self.old = {}
-        rooms = [room for room in ROOMS if room != LASTING]  # which is never chosen to go
+        sections = [section for section in SECTIONS if section != LASTING]  # which is never chosen to go
         for number in range(40):
             content = chance.randbytes(4_000)
             sha256 = hashlib.sha256(content).hexdigest()
-            room = rooms[number % len(rooms)]
-            entry = self.store.entry(room, sha256)
-            for name in (f"file-{inner}" for inner in range(1 if room == "downloads" else 10)):
+            section = sections[number % len(sections)]
+            entry = self.store.entry(section, sha256)
+            for name in (f"file-{inner}" for inner in range(1 if section == "downloads" else 10)):
                 entry.mkdir(parents=True, exist_ok=True)
                 (entry / name).write_bytes(content)
                 self.old[str(entry / name)] = sha256

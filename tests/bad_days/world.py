@@ -119,10 +119,10 @@ def _machine(stack: ExitStack, folder: Path, truth: Store) -> Store:
     store = open_store({"GB10_CACHE_DIR": str(root)})
     stack.callback(down, store)
     wanted = set(re.findall("[0-9a-f]{64}", small()[1].model_dump_json()))
-    for room in ("engine", "environments", "downloads"):
-        for entry in (truth.root / room).glob("*"):
-            if room != "downloads" or entry.name in wanted:
-                _copy(entry, root / room / entry.name)
+    for scratch in ("engine", "environments", "downloads"):
+        for entry in (truth.root / scratch).glob("*"):
+            if scratch != "downloads" or entry.name in wanted:
+                _copy(entry, root / scratch / entry.name)
     return store
 
 
@@ -156,9 +156,9 @@ def _ballast(root: Path) -> Iterator[None]:
 def _shrunk(folder: Path, resize: Callable[[str], None]) -> Iterator[None]:
     """A node's disk that has next to no room, while the context lasts. It may fill between a look and the change."""
     try:
-        for room in (4096, 1 << 16, 1 << 20):
+        for scratch in (4096, 1 << 16, 1 << 20):
             with suppress(CommandFailedError):
-                resize(str(shutil.disk_usage(folder).used + room))
+                resize(str(shutil.disk_usage(folder).used + scratch))
                 break
         else:
             resize(str(shutil.disk_usage(folder).used + (1 << 26)))

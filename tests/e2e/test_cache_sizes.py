@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gb10.image.context import Context
-from gb10.models.memory.cache import Cache, CacheLayer, Kept, kept_as
+from gb10.models.memory.cache import Cache, CacheLayer, NumberFormats, number_formats
 from gb10.models.memory.engines.vllm import request_bytes
 from gb10.models.memory.launch import Launch
 from gb10.models.memory.weights.weight import Ranks
@@ -19,7 +19,7 @@ TYPES = ("auto", "fp8", "nvfp4", "nvfp4_4over6", "int4_per_token_head", "int8_pe
 LENGTHS = (1, 16, 4096, 100_001)
 
 
-def bytes_of(row: dict[str, object], kept: Kept) -> int:
+def bytes_of(row: dict[str, object], kept: NumberFormats) -> int:
     """What an estimate counts for one layer and one request of a row."""
     heads, key, value = (int(str(row[name])) for name in ("heads", "key", "value"))
     size = heads * ((key + value) * kept.number + 2 * kept.per_head)
@@ -60,6 +60,6 @@ def test_pages_of_a_request_are_those_of_vllms_specs(ctx: Context, tmp_path: Pat
         for word, length, ranks in product(("auto", "fp8"), LENGTHS, (1, 2, 8))
     ]
     theirs = inside("cache_sizes.py", given=json.dumps(rows), engine=engine_files(ctx, "vllm", tmp_path))
-    ours = [bytes_of(row, kept_as(str(row["cache"]), 2, None)) for row in rows]
+    ours = [bytes_of(row, number_formats(str(row["cache"]), 2, None)) for row in rows]
     assert len(theirs) == len(rows) > 500
     assert [(row, one, other) for row, one, other in zip(rows, ours, theirs, strict=True) if one != other] == []

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -24,6 +24,7 @@ from gb10.inside.compile.compile_cache import check_server
 from tests.integration.nodes import Redis, another_engine, free_port, redis
 from tests.integration.test_pipeline import ctx as ctx  # noqa: PLC0414 - a fixture
 from tests.integration.test_pipeline import small_plan
+from tests.quiet_handler import QuietHandler
 
 pytestmark = pytest.mark.e2e
 
@@ -104,15 +105,12 @@ def test_a_login_that_redis_refuses_is_told(server: Redis) -> None:
     assert "refused PING (NOAUTH" in (check_server(urlsplit(f"redis://{place}")) or "")
 
 
-class Guarded(BaseHTTPRequestHandler):
+class Guarded(QuietHandler):
     """A web server that has nothing, for who has the login."""
 
     def do_GET(self) -> None:
         self.send_response(404 if self.headers["Authorization"] == "Basic dTpw" else 401)
         self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
 
 @contextmanager

@@ -28,13 +28,13 @@ from gb10.image.patches.releases import load_releases
 from gb10.image.patches.source_tree import Changed, open_tree
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.plan_record import record
-from gb10.image.plan.render import dockerfile, placed
+from gb10.image.plan.render import dockerfile, placing_stages
 from gb10.image.proof.reading import scan_path
 from gb10.image.recipe.image_recipe import Layout
 from gb10.image.recipe.kernel_sets import model_set
 from gb10.image.request.from_image import on_base
 from gb10.image.request.kernel_choice import read_config
-from gb10.image.request.plan_replay import Given, plan_again, read_record
+from gb10.image.request.plan_replay import ReplayInputs, plan_again, read_record
 from gb10.image.request.recipe_mods import load_file
 from gb10.inside.scan.binary import scan_buffer
 from gb10.models.importing.import_result import ImportChoices, recipe_text
@@ -101,7 +101,7 @@ def some_document(rng: random.Random) -> bytes:
     return chosen[:1] + yaml.safe_dump(value, allow_unicode=False).encode("utf-8", "replace")
 
 
-def read_document(data: bytes, room: Path) -> None:
+def read_document(data: bytes, scratch: Path) -> None:
     """As what its first letter says."""
     text = data[1:].decode("utf-8", "replace")
     if data[:1] == b"M":
@@ -109,8 +109,8 @@ def read_document(data: bytes, room: Path) -> None:
     elif data[:1] == b"P":
         parse_document(text, Record, where="x.yaml", what="record")
     else:
-        (room / "x.yaml").write_bytes(data[1:])
-        load_any(room / "x.yaml")
+        (scratch / "x.yaml").write_bytes(data[1:])
+        load_any(scratch / "x.yaml")
 
 
 @lru_cache
@@ -125,10 +125,10 @@ def _short(value: Any) -> Any:  # noqa: ANN401 - JSON
     return [_short(below) for below in value[:4]] if isinstance(value, list) else value
 
 
-def read_lock(data: bytes, room: Path) -> None:
+def read_lock(data: bytes, scratch: Path) -> None:
     """The lock, and what its readers ask of each entry."""
-    (room / "x.lock.json").write_bytes(data)
-    lock = load_lock(room / "x.lock.json")
+    (scratch / "x.lock.json").write_bytes(data)
+    lock = load_lock(scratch / "x.lock.json")
     for wheels in (*lock.wheels.image.values(), *lock.wheels.tools.values()):
         for wheel in wheels:
             assert Version(wheel.version) >= Version("0a0.dev0")
@@ -163,23 +163,23 @@ CONFIGS: Final = tuple(
 )
 
 
-def read_model(data: bytes, room: Path) -> None:
+def read_model(data: bytes, scratch: Path) -> None:
     """A folder with a config.json, as ``--for-model`` reads it."""
-    (room / "config.json").write_bytes(data)
-    ctx = open_context({"HOME": str(room), "GB10_CACHE_DIR": str(room / "store")}, verbosity=-1)
-    model_set(read_config(ctx, str(room)), "x", ["0.7.2"])
+    (scratch / "config.json").write_bytes(data)
+    ctx = open_context({"HOME": str(scratch), "GB10_CACHE_DIR": str(scratch / "store")}, verbosity=-1)
+    model_set(read_config(ctx, str(scratch)), "x", ["0.7.2"])
 
 
-def read_mod_zip(data: bytes, room: Path) -> None:
+def read_mod_zip(data: bytes, scratch: Path) -> None:
     """A mod from a zip, laid out as for a build."""
-    (room / "m.zip").write_bytes(data)
-    write_files(load_mod(room / "m.zip").files, room / "out")
+    (scratch / "m.zip").write_bytes(data)
+    write_files(load_mod(scratch / "m.zip").files, scratch / "out")
 
 
-def read_mod_folder(data: bytes, room: Path) -> None:
+def read_mod_folder(data: bytes, scratch: Path) -> None:
     """A mod from a folder, laid out as for a build."""
-    build_folder(data, room / "m")
-    write_files(load_mod(room / "m").files, room / "out")
+    build_folder(data, scratch / "m")
+    write_files(load_mod(scratch / "m").files, scratch / "out")
 
 
 @lru_cache
@@ -202,17 +202,17 @@ def read_binary(data: bytes, _: Path) -> None:
     scan_buffer(data, "x")
 
 
-def read_wheel(data: bytes, room: Path) -> None:
+def read_wheel(data: bytes, scratch: Path) -> None:
     """A wheel, as ``verify`` reads it."""
-    (room / "x-1-py3-none-any.whl").write_bytes(data)
-    scan_path(room / "x-1-py3-none-any.whl")
+    (scratch / "x-1-py3-none-any.whl").write_bytes(data)
+    scan_path(scratch / "x-1-py3-none-any.whl")
 
 
-def read_patch(data: bytes, room: Path) -> None:
+def read_patch(data: bytes, scratch: Path) -> None:
     """A diff given by hand, on a tree that has the files which it changes, and on one that has none."""
-    (room / "x.patch").write_bytes(data)
-    patch = load_foreign(room / "x.patch", {"vllm": Layout(packages=("vllm",))}, "vllm")
-    for tree in (open_tree(room), Changed(open_tree(room), dict(_before(diff) for diff in patch.diffs))):
+    (scratch / "x.patch").write_bytes(data)
+    patch = load_foreign(scratch / "x.patch", {"vllm": Layout(packages=("vllm",))}, "vllm")
+    for tree in (open_tree(scratch), Changed(open_tree(scratch), dict(_before(diff) for diff in patch.diffs))):
         apply_foreign(patch, tree)
 
 
@@ -237,13 +237,13 @@ def records() -> tuple[bytes, ...]:
     return (json.dumps(_short(record(plan))).encode(),)
 
 
-def read_plan_on_base(data: bytes, room: Path) -> None:
+def read_plan_on_base(data: bytes, scratch: Path) -> None:
     """The record that such an image holds, as ``rebuild`` reads it; what is planned of it is one Dockerfile."""
     found = read_record(data, "plan.json")
-    plan = plan_again(SHIPPED, found, Given(), room)
+    plan = plan_again(SHIPPED, found, ReplayInputs(), scratch)
     text = dockerfile(plan, SHIPPED.templates)
     stages = [line.split(" AS ")[1] for line in text.splitlines() if line.startswith("FROM ")]
-    assert stages == ["base-build", "base", *placed(plan), "assembled", "proof", "record", "image"]
+    assert stages == ["base-build", "base", *placing_stages(plan), "assembled", "proof", "record", "image"]
 
 
 def contents() -> Sequence[bytes]:
@@ -259,9 +259,9 @@ def some_tree(rng: random.Random) -> bytes:
     return made if rng.randrange(2) else b"PK" + mutate.of_bytes(rng, (made,), (b"PK\x01\x02", b"\xff" * 8))[2:]
 
 
-def read_tree(data: bytes, room: Path) -> None:
+def read_tree(data: bytes, scratch: Path) -> None:
     """A source archive or a wheel, as ``--tree`` reads it."""
-    path = room / ("x.whl" if data[:2] == b"PK" else "x.tar.gz")
+    path = scratch / ("x.whl" if data[:2] == b"PK" else "x.tar.gz")
     path.write_bytes(data)
     tree = open_tree(path)
     for name in tree.paths()[:50]:
@@ -289,10 +289,10 @@ def some_model_recipe(rng: random.Random) -> bytes:
     return yaml.safe_dump(value, allow_unicode=False).encode("utf-8", "replace")
 
 
-def read_model_recipe(data: bytes, room: Path) -> None:
+def read_model_recipe(data: bytes, scratch: Path) -> None:
     """A model recipe: loaded, linted, mended, and rendered as each peer renders it."""
-    (room / "x.yaml").write_bytes(data)
-    recipe = load_file(RecipeFile(room / "x.yaml"))
+    (scratch / "x.yaml").write_bytes(data)
+    recipe = load_file(RecipeFile(scratch / "x.yaml"))
     json.dumps(recipe_document(recipe))
     try:
         json.dumps([issue.document for issue in lint(recipe, load_rules()).issues])

@@ -90,12 +90,12 @@ def _child(cases: Iterable[bytes], target: Target, folder: Path, sink: int) -> N
         tempfile.tempdir = str(folder / "tmp")
         for index, case in enumerate(cases):
             say(index)
-            room = folder / str(index)
-            room.mkdir()
-            os.chdir(room)
-            problem = judge(case, target, room, guard)
+            scratch = folder / str(index)
+            scratch.mkdir()
+            os.chdir(scratch)
+            problem = judge(case, target, scratch, guard)
             os.chdir(folder)
-            shutil.rmtree(room, ignore_errors=True)
+            shutil.rmtree(scratch, ignore_errors=True)
             if problem:
                 say(problem[-4000:])
                 break
@@ -113,14 +113,14 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (MEMORY, MEMORY))
 
 
-def judge(case: bytes, target: Target, room: Path, guard: "Guard") -> str | None:
+def judge(case: bytes, target: Target, scratch: Path, guard: "Guard") -> str | None:
     """What is wrong with how one input was met; None when it gave a result or one clear error."""
     start = time.process_time()
     resource.setrlimit(resource.RLIMIT_CPU, (int(start) + CPU_S + 2, resource.RLIM_INFINITY))
     guard.broken.clear()
     problem = None
     try:
-        target(case, room)
+        target(case, scratch)
     except Gb10Error as error:
         problem = None if error.code in KINDS and error.message else f"an error without a kind: {error!r}"
     except Offline:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from gb10.errors import UsageError
-from gb10.image.adopt.accounting import Given, account
+from gb10.image.adopt.accounting import DockerfileInputs, account
 from gb10.image.adopt.adopted import Adopted
 from gb10.image.adopt.build_files import BuildFiles
 from gb10.image.adopt.dockerfile import Instruction, parse_dockerfile
@@ -420,7 +420,7 @@ def test_adopted_lines(golden: Golden, tmp_path: Path) -> None:
         file = text.replace("FROM BASE", f"FROM {BASE}") if "\nFROM" in f"\n{text}" else f"FROM {BASE}\n{text}"
         try:
             parsed = parse_dockerfile(f"{file}\n".encode(), "Dockerfile")
-            shown = told(account(parsed, BuildFiles(tmp_path, rules), Given(), releases, "Dockerfile"))
+            shown = told(account(parsed, BuildFiles(tmp_path, rules), DockerfileInputs(), releases, "Dockerfile"))
         except UsageError as error:
             shown = str(error)
         found.append(section(title, shown))

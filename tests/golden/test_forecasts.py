@@ -68,7 +68,7 @@ def told(seed: int, cores: float, jobs: int, speed: Speed | None, looks: bool) -
         if step % 3 == 0:
             rest = forecast.left() or 0
             lines.append(
-                f"{now[0]:.1f} s: {forecast.said() or 'nothing'}; left {rest:.3f}, done {forecast.share():.4f}, "
+                f"{now[0]:.1f} s: {forecast.sentence() or 'nothing'}; left {rest:.3f}, done {forecast.share():.4f}, "
                 f"factor {found.factor:.4f} of {found.seconds:.1f}, held {found.held:.4f}"
             )
     return "\n".join(lines)

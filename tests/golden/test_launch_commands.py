@@ -4,12 +4,12 @@ import json
 from typing import Any, Final
 
 from gb10.models.load.loading import load_model_recipe
-from gb10.models.render.nodes import BLOCKS, Meeting, api_port, named_port
+from gb10.models.render.nodes import BLOCKS, Meeting, api_port, port_in_command
 from gb10.models.render.placeholders import option_words, quote_open_after
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import options_file, refused, render_recipe
 from gb10.models.render.sparkrun import IMAGES, RUNTIMES
-from gb10.models.render.untrusted_command import NotPlainError, doubts_of, judged, plain_command
+from gb10.models.render.untrusted_command import NotPlainError, doubts_of, judge_rendered, plain_command
 from tests.golden.conftest import Golden, section
 
 COMMANDS: Final = {
@@ -203,14 +203,14 @@ def test_commands_of_somebody_else(golden: Golden) -> None:
         json.dumps({"model": "a/b", "command": "vllm serve {model} --config x", "env": {"PATH": "/x", "OK": "y"}}),
         "r.yaml",
     )
-    one = judged(recipe, render_recipe(recipe, RenderRequest()))
+    one = judge_rendered(recipe, render_recipe(recipe, RenderRequest()))
     found.append(f"judged: {one}")
     golden("render/untrusted-commands.txt", "\n".join(found) + "\n")
 
 
 def test_ports_quotes_and_options() -> None:
-    assert [named_port(f"x --port {port}") for port in ("0", "1", "65535", "65536")] == [None, 1, 65535, None]
-    assert named_port("x --port 1 --port='2'") == 2
+    assert [port_in_command(f"x --port {port}") for port in ("0", "1", "65535", "65536")] == [None, 1, 65535, None]
+    assert port_in_command("x --port 1 --port='2'") == 2
     assert [api_port("x", name) for name in ("sglang", "llama-cpp", "vllm-ray")] == [30000, 8080, 8000]
     for low, high in BLOCKS:
         for api in (low, low + 1, high):

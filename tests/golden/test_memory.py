@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gb10.errors import UsageError
-from gb10.models.memory.cache import Cache, cache_of, kept_as
+from gb10.models.memory.cache import Cache, cache_of, number_formats
 from gb10.models.memory.engines.budget import Machine
 from gb10.models.memory.engines.others import other_budget
 from gb10.models.memory.engines.sglang import sglang_budget
@@ -123,7 +123,7 @@ def shapes_of(name: str) -> str:
     ]
     plan = Counter(f"{layer.mixer} {layer.feed}" for layer in layers)
     caches = [
-        f"cache of 1 in {tensor}, {word}: {sizes_of(cache_of(fields, layers, tensor, kept_as(word, 2, None)))}"
+        f"cache of 1 in {tensor}, {word}: {sizes_of(cache_of(fields, layers, tensor, number_formats(word, 2, None)))}"
         for tensor, word in ((1, "auto"), (2, "fp8"), (16, "nvfp4"))
     ]
     stages = [[stage_of(layer.number, len(layers), ways) for layer in layers].count(ways - 1) for ways in (2, 3, 8)]

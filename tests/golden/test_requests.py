@@ -13,9 +13,9 @@ import yaml
 
 from gb10.errors import Gb10Error
 from gb10.image.context import Context, open_context
-from gb10.image.lock.base_lock import given_digest
+from gb10.image.lock.base_lock import on_image_digest
 from gb10.image.lock.lockfile import load_any, load_lock, lock_path, write_lock
-from gb10.image.plan.base_plan import asked_base, lock_on
+from gb10.image.plan.base_plan import lock_on, requested_base
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.values import Plan
 from gb10.image.recipe.base_image import BaseImage
@@ -324,6 +324,6 @@ def planned(
     path.write_text(yaml.safe_dump({"base": {"image": image.reference}, **recipe}), encoding="utf-8")
     given = load_any(path)
     assert isinstance(given, OnImage)
-    lock = lock_on(image, load_lock(lock_path(RECIPE)), given_digest(given), asked=asked_base(given))
+    lock = lock_on(image, load_lock(lock_path(RECIPE)), on_image_digest(given), asked=requested_base(given))
     write_lock(lock_path(path), locked(lock) if locked else lock)
     return make_plan(ctx, Request(**{"engine": str(path), "arch": "12.1f", **asked}))

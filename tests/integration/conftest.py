@@ -4,7 +4,7 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from xdist.workermanage import WorkerController
@@ -15,6 +15,9 @@ from tests.integration import longest_first, own_store
 from tests.integration.debian_git import unpack_git
 from tests.integration.machine_tools import install_missing
 from tests.integration.pinned import cuda_prefix
+
+if TYPE_CHECKING:
+    from tests.integration.nodes import Registry
 
 FOR_ALL: Final = "for-all-"
 """Names of folders that several files of tests use."""
@@ -89,6 +92,15 @@ def _folders_go_with_their_file(
 @pytest.fixture(scope="session")
 def ctx() -> Context:
     return open_context(os.environ, verbosity=-1)
+
+
+@pytest.fixture(scope="module")
+def place(ctx: Context, tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Registry]":
+    """A registry of the module's own."""
+    from tests.integration.nodes import registry  # noqa: PLC0415 - after the environment is set
+
+    with registry(ctx.store, tmp_path_factory.mktemp("registry")) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -9,12 +9,13 @@ import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingMixIn, UnixStreamServer
 from threading import Thread
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tests.quiet_handler import QuietHandler
 
 LABEL: Final = "io.github.gb10.service"
 IMAGE: Final = "sha256:" + "1" * 64
@@ -183,11 +184,8 @@ def fake_docker(folder: Path) -> Iterator[FakeDocker]:
     path = folder / "docker.sock"
     docker = FakeDocker(host=f"unix://{path}")
 
-    class Page(BaseHTTPRequestHandler):
+    class Page(QuietHandler):
         protocol_version = "HTTP/1.1"
-
-        def log_message(self, *_: object) -> None:
-            pass
 
         def address_string(self) -> str:
             return "socket"

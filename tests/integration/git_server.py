@@ -11,6 +11,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from tests.quiet_handler import QuietHandler
+
 
 @dataclass(slots=True)
 class GitHost:
@@ -32,7 +34,7 @@ def git_host(root: Path, login: str) -> Iterator[GitHost]:
     """Serves the repositories below ``root``, by the git in it, to whoever sends ``login`` (USER:PASSWORD)."""
     wanted = f"Basic {base64.b64encode(login.encode()).decode()}"
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             host.look()
             host.requests.append(f"{self.command} {self.path}")
@@ -56,9 +58,6 @@ def git_host(root: Path, login: str) -> Iterator[GitHost]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Nothing: stderr is the test's."""
-
     with _serving(Handler) as address:
         host = GitHost(address)
         yield host
@@ -68,15 +67,12 @@ def git_host(root: Path, login: str) -> Iterator[GitHost]:
 def redirects(to: str) -> Iterator[str]:
     """The address of a host that sends whoever comes to another one."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             self.send_response(HTTPStatus.MOVED_PERMANENTLY)
             self.send_header("Location", f"{to}{self.path}")
             self.send_header("Content-Length", "0")
             self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Nothing: stderr is the test's."""
 
     with _serving(Handler) as address:
         yield address

@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from gb10.core.proc import capture
+from tests.quiet_handler import QuietHandler
 
 LARGE = (".whl", ".safetensors", ".gguf", ".bin", ".pth")
 """Ends of the names of files that lie in Git LFS."""
@@ -105,14 +106,11 @@ class FakeHub:
         return [line for line in self.log if all(word in line for word in words)]
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """HTTP/1.1, one method per kind of request."""
 
     protocol_version = "HTTP/1.1"
     hub: FakeHub
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Into the server's log, not to stderr."""
 
     def do_HEAD(self) -> None:
         self.answer()

@@ -68,13 +68,13 @@ class Tools:
 
     def netplan(self, text: str) -> dict[str, str]:
         """The files that netplan's generator makes of a file, by name."""
-        room = self.root / "netplan"
-        shutil.rmtree(room, ignore_errors=True)
-        (room / "etc/netplan").mkdir(parents=True)
-        (room / "etc/netplan/60-gb10.yaml").write_text(text, encoding="utf-8")
-        (room / "etc/netplan/60-gb10.yaml").chmod(0o600)
+        scratch = self.root / "netplan"
+        shutil.rmtree(scratch, ignore_errors=True)
+        (scratch / "etc/netplan").mkdir(parents=True)
+        (scratch / "etc/netplan/60-gb10.yaml").write_text(text, encoding="utf-8")
+        (scratch / "etc/netplan/60-gb10.yaml").chmod(0o600)
         capture(["chroot", str(self.root), "/usr/libexec/netplan/generate", "--root-dir", "/netplan"])
-        return {path.name: path.read_text() for path in (room / "run").rglob("*") if path.is_file()}
+        return {path.name: path.read_text() for path in (scratch / "run").rglob("*") if path.is_file()}
 
     def network(self, text: str, netns: Mapping[str, str], interface: str) -> dict[str, Any]:
         """What CNI's own plugins answer when a pod gets a network; ``netns`` has the names of ``node`` and ``pod``."""
@@ -107,7 +107,7 @@ class Tools:
             ]
             capture(argv, env=self.env)
 
-    def sparkrun(self, room: Path, site: Path, text: str, nodes: tuple[str, ...]) -> dict[str, Any] | None:
+    def sparkrun(self, scratch: Path, site: Path, text: str, nodes: tuple[str, ...]) -> dict[str, Any] | None:
         """What sparkrun's own dry run would serve; None when it refuses."""
         inside = self.root / "work"
         shutil.rmtree(inside, ignore_errors=True)

@@ -11,6 +11,8 @@ from socket import SHUT_RDWR
 from threading import Thread
 from urllib.parse import urlsplit
 
+from tests.quiet_handler import QuietHandler
+
 INDEX = "application/vnd.oci.image.index.v1+json"
 
 
@@ -40,11 +42,8 @@ class Registry:
 def handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
     """The server's side of the protocol."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
 
         def reply(self, status: int, body: bytes = b"", **headers: str) -> None:
             """An answer, whole."""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Final
@@ -26,6 +26,7 @@ from benches.guard.collapse import COLLAPSES, SALADS, collapsed, seeded, tokens
 from gb10.image.plan.catalog import ROOT
 from gb10.serving.guard.canary import Fact, read_facts
 from gb10.serving.guard.delta import REASONING
+from tests.quiet_handler import QuietHandler
 
 KINDS = (
     ("!", "line end", "NUL", "U+FFFD", "word", "Chinese character", "two tokens", "bytes", "scripts", "loop of 200"),
@@ -95,15 +96,12 @@ class State:
         return math.exp(-seeded(self.start).gauss(0, self.spread)) / self.rate if self.rate else 0.0
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """One connection."""
 
     protocol_version = "HTTP/1.1"
     timeout = IDLE_S
     state: State
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
     def do_GET(self) -> None:
         """Health, counters as vLLM names them, or the list of models."""

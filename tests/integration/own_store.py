@@ -127,7 +127,7 @@ def keep_verified(downloads: Path, kept: Path) -> None:
 
 def _entries(root: Path) -> list[Path]:
     """What is kept of a store, relative to it; links come after what they lead to."""
-    found = [path for room in KEPT for path in (root / room).glob("[!.]*")]
+    found = [path for section in KEPT for path in (root / section).glob("[!.]*")]
     compiled = [path.parent for name in WHEELS for path in root.glob(f"wheels/[!.]*/{name}")]
     found += [entry for entry in compiled if (entry / "measured.json").exists()]  # a grafted wheel has none
     found += [path for path in (root / "engine").glob("*") if PROGRAMS.fullmatch(path.name)]
@@ -136,7 +136,7 @@ def _entries(root: Path) -> list[Path]:
 
 def _unpacked(root: Path) -> list[Path]:
     """The entries of READ that a store has itself, relative to it."""
-    found = [path for room in READ for path in (root / room).glob("[!.]*")]
+    found = [path for section in READ for path in (root / section).glob("[!.]*")]
     return [path.relative_to(root) for path in found if path.is_dir() and not path.is_symlink()]
 
 

@@ -12,10 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email import message_from_bytes
 from email.policy import HTTP
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from urllib.parse import parse_qs, urlsplit
+
+from tests.quiet_handler import QuietHandler
 
 JOB = "token-of-the-job"
 IDENTITY = "e30.eyJzdWIiOiJyZXBvOmEvYjplbnZpcm9ubWVudDpweXBpIn0.c2lnbmF0dXJl"
@@ -71,13 +73,10 @@ def package_index(folder: Path) -> Iterator[PackageIndex]:
         thread.join()
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """One connection."""
 
     index: PackageIndex
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
     def do_GET(self) -> None:
         """The audience of this index, and the identity of a job that asks for it."""

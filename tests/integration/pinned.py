@@ -10,7 +10,7 @@ from gb10.core.proc import capture
 from gb10.core.store import file_sha256, open_store
 
 
-def pinned(room: str, *requirements: Path, platform: str = "", python: str = "") -> Path:
+def pinned(section: str, *requirements: Path, platform: str = "", python: str = "") -> Path:
     """The directory that holds what these files pin, in the wheels of this Python or another, and of platforms."""
 
     def install(target: Path) -> None:
@@ -23,7 +23,7 @@ def pinned(room: str, *requirements: Path, platform: str = "", python: str = "")
             tool.chmod(0o755)
 
     key = digest([sys.implementation.cache_tag, *filter(None, [platform, python]), *map(file_sha256, requirements)])
-    return open_store(os.environ).ensure(room, key, install)
+    return open_store(os.environ).ensure(section, key, install)
 
 
 def cuda_prefix() -> Path:

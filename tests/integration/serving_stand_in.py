@@ -14,7 +14,9 @@ import socket
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
+
+from tests.quiet_handler import QuietHandler
 
 parser = argparse.ArgumentParser()
 parser.add_argument("verb")
@@ -35,11 +37,8 @@ NAME = options.served_model_name or options.model
 held: list[object] = []
 
 
-class Page(BaseHTTPRequestHandler):
+class Page(QuietHandler):
     protocol_version = "HTTP/1.0"
-
-    def log_message(self, *_: object) -> None:
-        pass
 
     def do_GET(self) -> None:
         models = {"object": "list", "data": [{"id": NAME, "object": "model"}]}

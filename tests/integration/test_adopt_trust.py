@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -19,7 +18,7 @@ from gb10.image.build.stage import ready_engine
 from gb10.image.context import Context
 from tests.integration import bases
 from tests.integration.bases import LAYOUTS, Layout, Place, make_base
-from tests.integration.nodes import Registry, registry
+from tests.integration.nodes import Registry
 from tests.integration.services import called, ran
 from tests.integration.test_on_image import DIFF, PLATFORM, SITE, built, made, printed
 
@@ -78,12 +77,6 @@ for root in ("/opt", "/etc", "/{site}"):
 @pytest.fixture(scope="module")
 def engine(ctx: Context) -> Engine:
     return ready_engine(ctx)
-
-
-@pytest.fixture(scope="module")
-def place(ctx: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    with registry(ctx.store, tmp_path_factory.mktemp("registry")) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

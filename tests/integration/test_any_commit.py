@@ -199,8 +199,8 @@ def test_the_wheel_of_a_commit_is_kept_when_its_index_forgets(
         index.forgets = True
         found = entries(machine.store, {})
         gone = choose(found, 0, keep=0, age=0.0, now=time.time() + 2 * IN_USE)
-        answers = [entry for entry in gone if entry.room in ("nearest", "resolved")]
-        assert {entry.room for entry in answers} == {"nearest", "resolved"}
+        answers = [entry for entry in gone if entry.section in ("nearest", "resolved")]
+        assert {entry.section for entry in answers} == {"nearest", "resolved"}
         assert all(drop(machine.store, entry) for entry in answers)
         assert wheel.sha256 not in {one.key for one in gone}
         again = planned_with(machine, engine, f"file:///{fork.name}@{tip}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.build.results import built, print_image
+from gb10.cli.build.results import build_and_record, print_image
 from gb10.containers.embedded.daemon import Place
 from gb10.containers.reach import connect_or_start
 from gb10.core.usage import SHORT
@@ -34,7 +34,7 @@ def test_a_build_is_measured_as_linux_counts_it(capsys: pytest.CaptureFixture[st
     engine = connect_or_start(ctx.env, ctx.store)
     cgroup = Place(ctx.store).cgroup
     before = counted(cgroup) or 0.0
-    _, verified, kept = built(ctx, plan, (WHEEL,), None, timings=True)
+    _, verified, kept = build_and_record(ctx, plan, (WHEEL,), None, timings=True)
     after = counted(cgroup)
     assert kept
     assert kept.usage
@@ -58,7 +58,7 @@ def test_a_build_is_measured_as_linux_counts_it(capsys: pytest.CaptureFixture[st
 
     # the next call builds nothing, and prints the same table
     capsys.readouterr()
-    _, again, same = built(ctx, plan, (), None, timings=True)
+    _, again, same = build_and_record(ctx, plan, (), None, timings=True)
     assert again.hit
     assert again.digest == verified.digest
     assert same == kept

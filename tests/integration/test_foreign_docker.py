@@ -5,7 +5,7 @@ import os
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
@@ -15,6 +15,7 @@ from gb10.containers.connection import asking, chosen_endpoint, probe
 from gb10.serving.run.notes import note_nodes, read_notes
 from tests.integration.docker_server import IMAGE, INFO, VERSION, FakeDocker, container, fake_docker
 from tests.integration.services import called
+from tests.quiet_handler import QuietHandler
 
 pytestmark = pytest.mark.integration
 KEY = "sk-secret-of-the-user"
@@ -47,10 +48,7 @@ def web(*, redirect: str = "") -> Iterator[tuple[int, list[str]]]:
     """A web server of this machine: its port, and what it was asked, each with the key that came."""
     asked: list[str] = []
 
-    class Page(BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
-
+    class Page(QuietHandler):
         def do_GET(self) -> None:
             asked.append(f"{self.path} {self.headers.get('Authorization', 'no key')}")
             self.send_response(302 if redirect else 200)

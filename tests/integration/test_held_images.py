@@ -228,6 +228,7 @@ def test_an_image_of_ours_is_shown(ctx: Context, docker: FakeDocker, plan: Plan)
     assert shown.plan and shown.plan.key == plan.key
     assert shown.packages["own"] == "1"
     assert shown.packages["vllm"] == "0.34.0.dev12+gabc"
+    assert shown.verdict is None  # it has no binaries to judge
     assert shown.remarks == (
         f"built on {base().reference}: what that holds beside Python packages is shown by `show` of it",
     )

@@ -1,7 +1,7 @@
 """Kernels for an image of others, compiled from the FlashInfer that it holds, and our patches by its releases."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from gb10.image.plan.options import Options
 from gb10.image.recipe.arch import parse_arch
 from gb10.inside.compile.aot import TORCH
 from tests.integration.bases import PACKAGES, VERSIONS, Layout, Place, Tree, install, make_base
-from tests.integration.nodes import Registry, registry
+from tests.integration.nodes import Registry
 from tests.integration.services import called, ran
 from tests.integration.test_base import emulator as foreign_emulator
 
@@ -33,12 +33,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 FLASHINFER = "flashinfer-python==0.7.2.post1"
 SITE = "/opt/venv/lib/python3.13/site-packages"
 LIBRARY = f"{SITE}/flashinfer_jit_cache/modules/silu_and_mul/silu_and_mul.so"
-
-
-@pytest.fixture(scope="module")
-def place(ctx: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    with registry(ctx.store, tmp_path_factory.mktemp("registry")) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

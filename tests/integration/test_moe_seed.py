@@ -50,7 +50,7 @@ def test_sglang_0_5_10_gets_another_row_only_beyond_its_experts(
     later = open_judge(ctx, ROOT, "sglang", "0.5.23", None)
     model, made = seed_of(judge, later, tmp_path, shape, KINDS[0])
     experts = shape[0]
-    replaced = [(span.first, span.last, span.shared) for span in made.spans if not span.kept]
+    replaced = [(span.first, span.last, span.shared) for span in made.spans if not span.is_default]
     assert replaced == [(experts + 1, 131_072, 147_456)]
     assert made.differing == 0
     assert sorted(made.rows) == [1, experts, experts + 1, 131_072]
@@ -105,14 +105,16 @@ def test_rows_of_seeds_fit(ctx: Context, tmp_path: Path) -> None:
     later = open_judge(ctx, ROOT, "sglang", "0.5.23", None)
     for number, kind in enumerate(KINDS[:2]):
         _, made = seed_of(judge, later, tmp_path / str(number), (128, 768), kind)
-        assert all((span.shared or 0) <= SHARED_MEMORY for span in made.spans if span.kept)
+        assert all((span.shared or 0) <= SHARED_MEMORY for span in made.spans if span.is_default)
 
 
 @pytest.mark.parametrize("version", ["0.5.3.post3", "0.5.4.post2", "0.5.9"])
 def test_old_releases_of_sglang_are_asked_and_read_the_seed(ctx: Context, tmp_path: Path, version: str) -> None:
     judge, later = open_judge(ctx, ROOT, "sglang", version, None), open_judge(ctx, ROOT, "sglang", "0.5.23", None)
     model, made = seed_of(judge, later, tmp_path, (160, 384), KINDS[0])
-    assert [(span.first, span.last, span.shared) for span in made.spans if not span.kept] == [(161, 131_072, 147_456)]
+    assert [(span.first, span.last, span.shared) for span in made.spans if not span.is_default] == [
+        (161, 131_072, 147_456)
+    ]
     check_read(judge, model, made, tmp_path / "read")
 
 

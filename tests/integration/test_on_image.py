@@ -4,7 +4,6 @@ import difflib
 import json
 import shutil
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -64,12 +63,6 @@ DIFF = """\
 
  def name():
 """
-
-
-@pytest.fixture(scope="module")
-def place(ctx: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    with registry(ctx.store, tmp_path_factory.mktemp("registry")) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from gb10.image.lock.relock import resolve_lock
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.values import Plan
 from gb10.image.proof.reading import scan_path
-from gb10.image.publish.licences import kept_wheel
+from gb10.image.publish.licences import wheel_licence_problem
 from gb10.image.request.planning import Request, make_plan
 from gb10.image.upgrade.added_packages import add_packages
 
@@ -66,7 +66,7 @@ def installed(ctx: Context, recipe: Path, tmp_path_factory: pytest.TempPathFacto
         f"warp_rnnt-0.7.0+gb10.{int(wheel.key[:8]) if wheel.key[:8].isdigit() else wheel.key[:8]}"
     )
     assert "-cp313-cp313-manylinux_2_" in wheel.path.name
-    assert kept_wheel(wheel.path) == ""
+    assert wheel_licence_problem(wheel.path) == ""
     site = tmp_path_factory.mktemp("site")
     shutil.unpack_archive(wheel.path, site, "zip")
     return site

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 import pytest
 
@@ -11,6 +11,7 @@ from gb10.serving.guard.finding import Verdict
 from gb10.serving.load.endpoint import Endpoint
 from gb10.serving.run.pooled_answer import pooled_answer
 from gb10.serving.run.service import Answers
+from tests.quiet_handler import QuietHandler
 from tests.unit.serving.test_pooled_answer import GOOD, ranks, vectors
 
 pytestmark = pytest.mark.integration
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.integration
 def server(replies: Mapping[str, tuple[int, bytes]]) -> Iterator[Endpoint]:
     """A server that has these paths."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             status, body = replies.get(self.path, (404, b"{}"))
@@ -28,9 +29,6 @@ def server(replies: Mapping[str, tuple[int, bytes]]) -> Iterator[Endpoint]:
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as found:
         threading.Thread(target=found.serve_forever, args=(0.02,), daemon=True).start()

@@ -43,7 +43,6 @@ from tests.integration.nodes import (
     kill_ssh,
     random_image,
     receiving,
-    registry,
     small_disk,
     ssh_keygen,
     ssh_server,
@@ -59,12 +58,6 @@ ARM = "linux/arm64"
 LAYERS = (4_000_000,) * 4  # bytes
 SEEDS = count(0, 10)
 Disk = tuple[Path, Callable[[str], None]]
-
-
-@pytest.fixture(scope="module")
-def place(ctx: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    with registry(ctx.store, tmp_path_factory.mktemp("registry")) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

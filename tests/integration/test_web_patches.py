@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from gb10.image.plan.plan_record import labels
 from gb10.image.plan.values import Plan
 from gb10.image.request.planning import Request, make_plan
 from gb10.sources import web
+from tests.quiet_handler import QuietHandler
 
 pytestmark = pytest.mark.integration
 
@@ -43,7 +44,7 @@ class Site:
 def site() -> Iterator[Site]:
     here = Site()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             here.seen.append(self.path)
             status, headers, body = here.pages.get(self.path, (404, {}, b"no such page"))
@@ -55,9 +56,6 @@ def site() -> Iterator[Site]:
                 for part in (body[place : place + 1] for place in range(len(body))) if here.pause else (body,):
                     self.wfile.write(part)
                     time.sleep(here.pause)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Nothing: stderr is the test's."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True

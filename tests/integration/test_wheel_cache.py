@@ -18,7 +18,7 @@ from gb10.errors import EmptySelectionError, FetchError, Gb10Error, PublishError
 from gb10.image.context import Context, open_context
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.values import Plan
-from gb10.image.publish.sharing import Exchange, compiled_wheels, named_cache, pull, push, take_missing
+from gb10.image.publish.sharing import Exchange, compiled_wheels, pull, push, require_wheel_repository, take_missing
 from gb10.image.request.planning import Request, make_plan
 from tests.integration.hub_server import TOKEN, FakeHub, Repository, fake_hub, make_signer
 from tests.integration.nodes import ssh_keygen
@@ -110,11 +110,11 @@ def names(plan: Plan) -> dict[str, str]:
 
 def pushed(ctx: Context, who: str = "me") -> Exchange:
     """Push all, signed by somebody."""
-    return push(ctx, named_cache(ctx.env, None), compiled_wheels(ctx.store), Path(ctx.env["KEYS"]) / who)
+    return push(ctx, require_wheel_repository(ctx.env, None), compiled_wheels(ctx.store), Path(ctx.env["KEYS"]) / who)
 
 
 def pulled(ctx: Context, wanted: Mapping[str, str] | None = None) -> Exchange:
-    return pull(ctx, named_cache(ctx.env, None), wanted)
+    return pull(ctx, require_wheel_repository(ctx.env, None), wanted)
 
 
 def moved(done: Exchange) -> list[str]:

@@ -5,7 +5,7 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 import pytest
 
@@ -13,6 +13,7 @@ from gb10.errors import FetchError
 from gb10.sources.index.client import open_index_session
 from gb10.sources.index.metadata import LARGEST, wheel_metadata
 from gb10.sources.index.page import Link
+from tests.quiet_handler import QuietHandler
 
 pytestmark = pytest.mark.integration
 METADATA = b"Metadata-Version: 2.1\nName: big\nVersion: 1\nRequires-Dist: torch==2.13.0\n"
@@ -39,7 +40,7 @@ class Served:
 
 @contextmanager
 def server(served: Served) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             start, _, end = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
             body = served.content[int(start) : int(end) + 1 if end else None]
@@ -53,9 +54,6 @@ def server(served: Served) -> Iterator[str]:
             self.end_headers()
             served.sent += len(body)
             self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Nothing."""
 
     made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=made.serve_forever, daemon=True)

@@ -11,7 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from gb10.core.proc import capture
 from gb10.image.context import Context, open_context
 from gb10.image.plan.catalog import ROOT
 from tests.integration.hub_server import make_signer
-from tests.integration.nodes import Registry, registry, ssh_keygen
+from tests.integration.nodes import Registry, ssh_keygen
 from tests.integration.pinned import pinned
 from tests.recipes import small_recipe
 
@@ -112,12 +112,6 @@ class Runner:
 @pytest.fixture(scope="module")
 def ctx() -> Context:
     return open_context(os.environ, verbosity=0)
-
-
-@pytest.fixture(scope="module")
-def place(ctx: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    with registry(ctx.store, tmp_path_factory.mktemp("registry")) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -45,12 +45,6 @@ echo '{{"ServerURL": "'$registry'", "Username": "me", "Secret": "{PASSWORD}"}}'
 
 
 @pytest.fixture(scope="module")
-def place(ctx: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    with registry(ctx.store, tmp_path_factory.mktemp("registry")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def engine(ctx: Context) -> Engine:
     return connect_or_start(ctx.env, ctx.store)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gb10.core.fields import Architecture
-from gb10.image.lock.base_lock import given_digest
+from gb10.image.lock.base_lock import on_image_digest
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.base_plan import lock_on, plan_on_image
 from gb10.image.plan.catalog import ROOT
@@ -78,5 +78,5 @@ def plan_on(
         overlay=overlay,
         slim="none",
     )
-    lock = lock_on(image, load_lock(lock_path(RECIPE)), given_digest(given), added)
+    lock = lock_on(image, load_lock(lock_path(RECIPE)), on_image_digest(given), added)
     return plan_on_image(given, load_recipe(RECIPE), lock, SHIPPED.toolkit, options)

@@ -17,7 +17,7 @@ from gb10.errors import UsageError
 from gb10.image.adopt.adopted import Adopted
 from gb10.image.adopt.adopting import Wanted, base_environment, unchecked_error
 from gb10.image.adopt.adopting import adopt as adopted_of
-from gb10.image.adopt.recipe_files import Written, check_absent, places, rows_of, shown, text_of, write_recipe
+from gb10.image.adopt.recipe_files import Written, check_absent, one_line, places, rows_of, text_of, write_recipe
 from gb10.image.context import Context
 from gb10.image.patches.release_files import parse_version
 
@@ -112,7 +112,7 @@ def adopt(
     else:
         print_lines(ctx, found, place)
     for remark in found.remarks:
-        ctx.reporter.say(shown(remark))
+        ctx.reporter.say(one_line(remark))
     if written:
         ctx.reporter.say(f"wrote {made.recipe}; read it, then\n./build.py lock --engine {made.recipe}\n{made.command}")
     with reported(as_json):
@@ -138,8 +138,8 @@ def print_lines(ctx: Context, found: Adopted, place: Path) -> None:
     for name in ("line", "verdict", "what", "why"):
         table.add_column(name, no_wrap=name != "why")
     for line in found.lines:
-        what = shown(text_of(line)).replace(" \\ ", " ")[:WIDTH].rstrip()
-        table.add_row(rows_of(line), WORDS[line.verdict], escape(what), escape(shown(line.why)))
+        what = one_line(text_of(line)).replace(" \\ ", " ")[:WIDTH].rstrip()
+        table.add_row(rows_of(line), WORDS[line.verdict], escape(what), escape(one_line(line.why)))
     print_table(ctx.env, table, 100)
     counts = ", ".join(f"{count} {WORDS[verdict]}" for verdict, count in found.counts.items())
     print(f"{place}: {sum(found.counts.values())} lines: {counts}")

@@ -97,9 +97,9 @@ def image(
         unchecked = try_inputs(ctx, plan)
         print_plan(ctx, plan, check_cache(ctx, plan, again), names, unchecked, as_json=as_json)
         return
-    from gb10.cli.build.results import built, keep_receipt, print_image, summary  # noqa: PLC0415 - for a build
+    from gb10.cli.build.results import build_and_record, keep_receipt, print_image, summary  # noqa: PLC0415 - for a build
 
-    build, verified, kept = built(ctx, plan, rebuild or (), extra, timings=timings)
+    build, verified, kept = build_and_record(ctx, plan, rebuild or (), extra, timings=timings)
 
     # which image `run` takes, and what the same command answers while nothing changes
     if asked.serves:

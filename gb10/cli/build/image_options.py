@@ -202,13 +202,10 @@ def of_image(
     left = tuple(dict.fromkeys((*asked.without, *(without or ()))))
     mods = (*asked.mods, *(mod or ()))
     asked = replace(asked, overlay=overlay, mods=mods, mod_network=mod_network, without=left, slim=extent)
-    return replace(asked, base=from_, named_engine=is_given("engine")) if from_ else asked
-
-
-def is_given(name: str) -> bool:
-    """Whether the command line has this option: a default says nothing of what the user wants."""
-    source = get_current_context().get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
+    if not from_:
+        return asked
+    engine = get_current_context().get_parameter_source("engine")  # a default says nothing of what the user wants
+    return replace(asked, base=from_, named_engine=engine is not None and engine.name == "COMMANDLINE")
 
 
 def _say(line: str) -> None:

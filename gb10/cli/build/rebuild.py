@@ -28,7 +28,7 @@ from gb10.image.build.image_build import ImageBuild
 from gb10.image.build.rebuild import Comparison, reproduce, subject_of
 from gb10.image.build.stage import check_builder, ready_engine
 from gb10.image.context import Context
-from gb10.image.request.plan_replay import Given, replayed
+from gb10.image.request.plan_replay import ReplayInputs, replayed
 
 SHOWN: Final = 20
 """Files that are listed for people."""
@@ -129,7 +129,7 @@ def rebuild(
     ctx = building(ctx, builder)
     engine = check_builder(ctx, ready_engine(ctx))
     subject = subject_of(ctx.store, engine, target)
-    given = Given(mods=tuple(mod or ()), mod_network=mod_network, overlay=overlay)
+    given = ReplayInputs(mods=tuple(mod or ()), mod_network=mod_network, overlay=overlay)
     with replayed(ctx, subject.record, given) as plan:
         build = ImageBuild(ctx, plan, again or (), rebuild_id=uuid.uuid4().hex[:12])
         if dry_run:

@@ -13,7 +13,7 @@ from gb10.image.build.image_build import ImageBuild, Verified
 from gb10.image.build.proving import Received, say_received
 from gb10.image.build.wheels import Wheel
 from gb10.image.context import Context
-from gb10.image.inspect.build_log import Build, keep_image_build, kept_build
+from gb10.image.inspect.build_log import Build, keep_image_build, saved_build
 from gb10.image.plan.values import Plan
 from gb10.image.proof.report import render_summary
 from gb10.image.publish.publishing import Published
@@ -23,7 +23,7 @@ LEAST_CPU, LEAST_WRITTEN = 0.1, 1_000_000
 """CPU seconds, and bytes, below both of which a program has no line of its own; it is in every sum."""
 
 
-def built(
+def build_and_record(
     ctx: Context, plan: Plan, rebuild: Collection[str], tag: str | None, *, timings: bool
 ) -> tuple[ImageBuild, Verified, Build | None]:
     """The image, and what is kept of its build: with ``timings`` measured, printed and returned."""
@@ -38,7 +38,7 @@ def built(
         keep_image_build(build, verified, usage)
     if not timings:
         return build, verified, None
-    kept = kept_build(ctx.store, plan.key)
+    kept = saved_build(ctx.store, plan.key)
     for line in usage_lines(kept, hit=verified.hit):
         ctx.reporter.say(line)
     return build, verified, kept

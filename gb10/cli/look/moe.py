@@ -15,10 +15,10 @@ from gb10.cli.look.moe_show import (
     TritonOption,
     as_document,
     judge_for_release,
+    names_in_log,
     print_compiled,
     print_names,
     print_verdicts,
-    read_asked,
     refuse,
     refuse_names,
 )
@@ -116,10 +116,10 @@ def check(
     """
     sizes = Sizes(topk=topk, group=group_size)
     with ctx.reporter.task("the engine's own look-up"):
-        judge, batch = _given(ctx, target, engine, release, triton)
+        judge, batch = _judge_and_batch(ctx, target, engine, release, triton)
         verdicts = judge_files(judge, batch, sizes)
     compiled = _compiled(ctx, judge, batch, verdicts, sizes) if compile_rows_too else ()
-    asked = read_asked(log) if log else ()
+    asked = names_in_log(log) if log else ()
     names = compare_names(asked, [given.path for given in batch.files])
     unchecked = tuple(left_out(verdicts, compiled if compile_rows_too else None, names if log else None))
     if as_json:
@@ -149,7 +149,9 @@ def _compiled(
         return tuple(compile_rows(judge, ctx.catalog.root, batch, verdicts, sizes, nvcc=nvcc))
 
 
-def _given(ctx: Context, target: str, engine: str, release: str | None, triton: str | None) -> tuple[Judge, Batch]:
+def _judge_and_batch(
+    ctx: Context, target: str, engine: str, release: str | None, triton: str | None
+) -> tuple[Judge, Batch]:
     """The files of a path or an image, and who judges them."""
     if Path(target).exists() or not is_reference(target) or target.endswith(".json"):
         return judge_for_release(ctx, engine, release, triton), read_input_files(Path(target))

@@ -81,9 +81,9 @@ def _write(judge: Judge, later: Judge, model: Model, made: Seed, out: Path, *, d
         raise UsageError("--down is for SGLang: vLLM has one file for both GEMMs")
     folder = folder_of(judge, out)
     names = [made.name, made.name.replace(".json", "_down.json")] if down else [made.name]
-    there = [name for name in names if (folder / name).exists() and (folder / name).read_text() != made.text]
-    if there:
-        raise UsageError(f"{folder / there[0]} exists with other rows", hint="name another directory, or remove it")
+    existing = [name for name in names if (folder / name).exists() and (folder / name).read_text() != made.text]
+    if existing:
+        raise UsageError(f"{folder / existing[0]} exists with other rows", hint="name another directory, or remove it")
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         (folder / name).write_text(made.text, encoding="ascii")
@@ -102,7 +102,7 @@ def _document(judge: Judge, made: Seed, written: list[str]) -> dict[str, Any]:
         "triton_compiles": judge.compiles,
         "differing": made.differing,
         "rows": {str(size): dict(row) for size, row in made.rows.items()},
-        "replaced": [[span.first, span.last, span.shared] for span in made.spans if not span.kept],
+        "replaced": [[span.first, span.last, span.shared] for span in made.spans if not span.is_default],
         "written": written,
     }
 
@@ -110,7 +110,7 @@ def _document(judge: Judge, made: Seed, written: list[str]) -> dict[str, Any]:
 def _print(judge: Judge, made: Seed, written: list[str]) -> None:
     print(made.name)
     for span in made.spans:
-        if not span.kept:
+        if not span.is_default:
             print(f"  batch {span.first} to {span.last}: the default needs {span.shared:,} bytes; replaced")
     print(f"  differs from the defaults in {made.differing} rows that fit (batch 1 to {MOST:,})")
     if not made.needed:

@@ -85,7 +85,7 @@ def print_compiled(compiled: Sequence[Compiled]) -> None:
 LARGEST_LOG = 256 << 20
 
 
-def read_asked(log: Path) -> tuple[AskedName, ...]:
+def names_in_log(log: Path) -> tuple[AskedName, ...]:
     """The names that a log asks for; raises UsageError for what is no file, or too large a one."""
     text = read_plain_file(log, LARGEST_LOG, "give the part of the server's start")
     return asked_names(text.decode("utf-8", "replace").splitlines())

@@ -173,7 +173,7 @@ def _document(judge: Judge, seed: Seed, choices: tuple[Choice, ...], written: li
             {
                 "size": choice.size,
                 "row": dict(choice.row),
-                "kept": choice.kept,
+                "kept": choice.is_default,
                 "win": choice.win,
                 "spread": choice.spread,
                 "default_us": choice.microseconds,
@@ -188,11 +188,11 @@ def _print(choices: tuple[Choice, ...], written: list[str]) -> None:
     for choice in choices:
         line = (
             "the default stays"
-            if choice.kept
+            if choice.is_default
             else f"{choice.win:.1%} faster, spread {choice.spread:.1%}: {dict(choice.row)}"
         )
         print(f"batch {choice.size}: {choice.microseconds:,.0f} us, {line}")
-    if all(choice.kept for choice in choices):
+    if all(choice.is_default for choice in choices):
         print("no row wins by more than 2 % and twice its spread: no file is needed")
     for path in written:
         print(f"wrote {path}")

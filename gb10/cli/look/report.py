@@ -10,7 +10,7 @@ from gb10.cli.values import ArchOption
 from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.image.inspect.any_image import portrait
-from gb10.image.inspect.build_log import Build, kept_builds
+from gb10.image.inspect.build_log import Build, saved_builds
 from gb10.image.inspect.report_page import page
 from gb10.image.inspect.summary import ImageSummary
 from gb10.image.recipe.arch import parse_arch
@@ -41,7 +41,7 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Write one HTML page about an image."""
-    builds = kept_builds(ctx.store)
+    builds = saved_builds(ctx.store)
     one = portrait(ctx, image or last_tag(builds), parse_arch(arch))
     built, before = build_of(one, builds)
     text = page(one, ctx.catalog.templates, built=built, before=before)

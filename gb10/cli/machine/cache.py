@@ -27,7 +27,7 @@ from gb10.core.store import Store
 from gb10.core.store_gc import (
     IN_USE,
     KEPT,
-    ROOMS,
+    SECTIONS,
     Entry,
     check_clock,
     choose,
@@ -78,7 +78,7 @@ KINDS: Final = {
     "locks": "locks",
     "tmp": "unfinished downloads",
 }
-"""What people call a room of the store."""
+"""What people call a section of the store."""
 
 
 def needed(host: Host) -> "Reasons":
@@ -92,7 +92,7 @@ def needed(host: Host) -> "Reasons":
     with suppress(OSError, DoubtedFileError, ValueError, TypeError, KeyError):  # none yet, or damaged: it is made again
         kept = json.loads(read_state_file(place, LARGEST)[0])
         if now and kept["inputs"] == now:
-            return {(str(room), str(key)): str(why) for room, key, why in kept["needed"]}
+            return {(str(section), str(key)): str(why) for section, key, why in kept["needed"]}
 
     from gb10.image.context import on_host  # noqa: PLC0415 - what plans, for a checkout that changed
     from gb10.image.request.planning import reasons  # noqa: PLC0415 - the same
@@ -103,7 +103,7 @@ def needed(host: Host) -> "Reasons":
         host.reporter.say(line)
     if not unplanned and now and inputs_digest(words, host.env) == now:
         with suppress(OSError):  # a full or read-only disk: the next call plans again
-            rows = [[room, key, why] for (room, key), why in found.items()]
+            rows = [[section, key, why] for (section, key), why in found.items()]
             host.store.write_text(place, json.dumps({"inputs": now, "needed": rows}))
             for other in place.parent.iterdir():  # of checkouts that are gone
                 if time.time() - other.stat().st_mtime > 30 * DAY:
@@ -128,8 +128,8 @@ def print_kinds(host: Host, found: Sequence[Entry], programs: int, engine: int) 
     table = Table(box=None, pad_edge=False)
     for name in ("kind", "entries", "size", "not needed here", "longest unused"):
         table.add_column(name, justify="left" if name == "kind" else "right", no_wrap=True)
-    for room, kind in KINDS.items():
-        own = [entry for entry in found if entry.room == room]
+    for section, kind in KINDS.items():
+        own = [entry for entry in found if entry.section == section]
         if own:
             spare = [entry for entry in own if not entry.why]
             oldest = min(own, key=lambda entry: entry.used)
@@ -207,7 +207,7 @@ def ls(
         return
     print_kinds(host, found, programs, in_engine)
     for entry in found if every else ():
-        name = f"{entry.room}/{entry.key[:12]}"
+        name = f"{entry.section}/{entry.key[:12]}"
         print(f"{decimal(entry.size):>9}  {age_of(entry):>5}  {name}  {entry.what}  {entry.why or '-'}")
 
 
@@ -236,19 +236,19 @@ def gc(
     """
     if keep is None and older_than is None:
         raise UsageError("cache gc needs --keep or --older-than", hint="./build.py cache gc --keep 50GB")
-    room, age = _number(keep, SIZES, "--keep"), _number(older_than, AGES, "--older-than")
+    most, age = _number(keep, SIZES, "--keep"), _number(older_than, AGES, "--older-than")
     found, engine = entries(host.store, needed(host)), _embedded(host.store)
     check_clock(host.store, found, time.time())
     own, cache = sum(entry.size for entry in found), _build_cache(engine) if engine else 0
-    chosen = choose(found, own + cache, keep=room, age=age, now=time.time())
+    chosen = choose(found, own + cache, keep=most, age=age, now=time.time())
     gone: list[Entry] = []
     for entry in chosen:
         if dry_run or drop(host.store, entry, idle):
             gone.append(entry)
         else:
-            host.reporter.say(f"{entry.room}/{entry.key[:12]} stays: another run uses it")
+            host.reporter.say(f"{entry.section}/{entry.key[:12]} stays: another run uses it")
     freed = sum(entry.size for entry in gone)
-    pruned = _prune(host.store, engine, room, age, own - freed) if engine and not dry_run else 0
+    pruned = _prune(host.store, engine, most, age, own - freed) if engine and not dry_run else 0
     if not dry_run:
         _remove_former(host)
     if as_json:
@@ -263,7 +263,7 @@ def gc(
         )
         return
     print(f"{'would free' if dry_run else 'freed'} {decimal(freed)}: {_counts(gone, found)}")
-    if lasting := [entry for entry in found if entry.lasting and entry.room == "downloads"]:
+    if lasting := [entry for entry in found if entry.lasting and entry.section == "downloads"]:
         print(
             f"{len(lasting)} files of indexes that forget stay, {_size(lasting)}: delete {host.store.root / KEPT} first"
         )
@@ -298,14 +298,14 @@ def verify(*, host: Host, as_json: JsonOption = False) -> None:
 
     Exit 9 when an entry was damaged.
     """
-    found = [entry for entry in entries(host.store, {}) if entry.room in ROOMS]
+    found = [entry for entry in entries(host.store, {}) if entry.section in SECTIONS]
     with host.reporter.task("verify", sum(entry.size for entry in found)) as task:
         states = []
         for entry in found:
             states.append(damaged(entry))
             host.reporter.advance(task, entry.size)
     wrong = {
-        entry: f"{entry.room}/{entry.key[:12]}  {entry.what}"
+        entry: f"{entry.section}/{entry.key[:12]}  {entry.what}"
         for entry, state in zip(found, states, strict=True)
         if state
     }
@@ -332,7 +332,7 @@ def verify(*, host: Host, as_json: JsonOption = False) -> None:
 def document(entry: Entry) -> dict[str, object]:
     """An entry as data."""
     return {
-        "room": entry.room,
+        "room": entry.section,
         "key": entry.key,
         "bytes": entry.size,
         "used": int(entry.used),

@@ -13,7 +13,7 @@ from gb10.core.config import variable
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.image.context import Context
-from gb10.image.publish.sharing import Exchange, compiled_wheels, named_cache
+from gb10.image.publish.sharing import Exchange, compiled_wheels, require_wheel_repository
 from gb10.image.publish.sharing import pull as take
 from gb10.image.publish.sharing import push as share
 from gb10.image.request.planning import Request, make_plan
@@ -52,10 +52,10 @@ def push(
     found = key or ctx.env.get(variable("wheel-cache-key"))
     if not found:
         raise UsageError("cache push needs a key to sign with", hint="--key ~/.ssh/id_ed25519, or set wheel-cache-key")
-    cache, signing = named_cache(ctx.env, repo), Path(found)
+    cache, signing = require_wheel_repository(ctx.env, repo), Path(found)
     _print(
         ctx.reporter,
-        share(ctx, cache, compiled_wheels(ctx.store) if every else _named(ctx, asked), signing),
+        share(ctx, cache, compiled_wheels(ctx.store) if every else _wheels_of_plan(ctx, asked), signing),
         "push",
         as_json,
     )
@@ -80,11 +80,11 @@ def pull(
     The setting wheel-cache-signers names the trusted keys; the repository cannot. With wheel-cache set, too, `image`
     and `wheels` download missing wheels by themselves.
     """
-    cache = named_cache(ctx.env, repo)
-    _print(ctx.reporter, take(ctx, cache, None if every else _named(ctx, asked)), "pull", as_json)
+    cache = require_wheel_repository(ctx.env, repo)
+    _print(ctx.reporter, take(ctx, cache, None if every else _wheels_of_plan(ctx, asked)), "pull", as_json)
 
 
-def _named(ctx: Context, asked: Request) -> Mapping[str, str]:
+def _wheels_of_plan(ctx: Context, asked: Request) -> Mapping[str, str]:
     """The compiled wheels of a plan, by key."""
     return {step.key: step.name for step in make_plan(ctx, asked).of_kind("wheel")}
 

@@ -16,7 +16,7 @@ from gb10.errors import UncheckedError, VerifyError, interrupted
 from gb10.image.context import Context
 from gb10.serving.selftest.opening import able, open_scene
 from gb10.serving.selftest.outcome import Report, Result, StepReport
-from gb10.serving.selftest.scene import Asked
+from gb10.serving.selftest.scene import SelftestRequest
 from gb10.serving.selftest.selftest_page import SIGNS
 from gb10.serving.selftest.step_running import run_steps
 from gb10.serving.selftest.step_table import QUICK, STEPS, WHOLE, Step, chosen, left_out, left_out_lines
@@ -25,7 +25,7 @@ FOLDER: Final = "gb10-selftest-%Y%m%d-%H%M%S"
 SCHEMA: Final = "gb10/selftest-steps/v1"
 
 
-def asked_of(
+def selftest_options(
     *,
     recipe: Annotated[
         str | None, typer.Option("--recipe", metavar="FILE|NAME", help="Serve by this model recipe.")
@@ -71,9 +71,9 @@ def asked_of(
         bool, typer.Option("--download", help="Let a missing image or missing weights be downloaded.")
     ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter steps: at most 10 minutes.")] = False,
-) -> Asked:
+) -> SelftestRequest:
     """What is tested."""
-    return Asked(
+    return SelftestRequest(
         image=image,
         python=python.absolute() if python else None,
         libraries=tuple(libraries or ()),
@@ -91,12 +91,12 @@ def asked_of(
     )
 
 
-@inject("asked", asked_of, first=True)
+@inject("asked", selftest_options, first=True)
 @with_context
 def run(
     *,
     ctx: Context,
-    asked: Asked,
+    asked: SelftestRequest,
     steps: Annotated[list[str] | None, typer.Option("--step", metavar="ID", help="Only this step. Repeatable.")] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the steps, and run none.")] = False,
     out: Annotated[
@@ -146,7 +146,7 @@ def run(
 
 def _run(
     ctx: Context,
-    asked: Asked,
+    asked: SelftestRequest,
     names: Sequence[str],
     folder: Path,
     *,
@@ -182,11 +182,11 @@ def _judge(report: Report, folder: Path) -> None:
         )
 
 
-def _minutes(steps: Sequence[Step], asked: Asked) -> str:
+def _minutes(steps: Sequence[Step], asked: SelftestRequest) -> str:
     return f"{sum(one.budget(quick=asked.quick) for one in steps) / 60:.0f} minutes"
 
 
-def _rows(steps: Sequence[Step], asked: Asked) -> list[dict[str, Any]]:
+def _rows(steps: Sequence[Step], asked: SelftestRequest) -> list[dict[str, Any]]:
     return [
         {
             "id": one.id,
@@ -200,7 +200,7 @@ def _rows(steps: Sequence[Step], asked: Asked) -> list[dict[str, Any]]:
     ]
 
 
-def _print_steps(ctx: Context, steps: Sequence[Step], asked: Asked, *, as_json: bool) -> None:
+def _print_steps(ctx: Context, steps: Sequence[Step], asked: SelftestRequest, *, as_json: bool) -> None:
     if as_json:
         most = QUICK if asked.quick else WHOLE
         print_json({"schema": SCHEMA, "steps": _rows(steps, asked), "at_most_s": most})
@@ -215,7 +215,7 @@ def _print_steps(ctx: Context, steps: Sequence[Step], asked: Asked, *, as_json: 
     print_table(ctx.env, table, least=110)
 
 
-def _print_dry(ctx: Context, asked: Asked, names: Sequence[str], folder: Path, *, as_json: bool) -> None:
+def _print_dry(ctx: Context, asked: SelftestRequest, names: Sequence[str], folder: Path, *, as_json: bool) -> None:
     """What would run, with what is here."""
     with open_scene(ctx, asked, None, resume=False) as scene:
         wanted = chosen(names, able(scene), quick=asked.quick, experts=scene.may_have_experts)

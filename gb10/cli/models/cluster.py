@@ -15,7 +15,7 @@ from gb10.serving.cluster.adapters import Half, ports_of
 from gb10.serving.cluster.cluster_file import cluster_text
 from gb10.serving.cluster.fabric import WORDS, Rail, settings_of
 from gb10.serving.cluster.node_facts import NodeFacts, Reading
-from gb10.serving.run.service_nodes import MARK, NodeSurvey, cluster_file, find_cluster, nodes_named, survey_nodes
+from gb10.serving.run.service_nodes import MARK, NodeSurvey, cluster_file, find_cluster, parse_nodes, survey_nodes
 
 UNKNOWN: Final = "unknown"
 DOCKER: Final = "/var/lib/docker"
@@ -228,7 +228,7 @@ def check(
     """
     if name and nodes:
         raise UsageError("name a cluster, or machines", hint="leave NAME or --nodes out")
-    cluster = find_cluster(ctx.env, name.removeprefix(MARK)) if name else nodes_named(ctx.env, nodes)
+    cluster = find_cluster(ctx.env, name.removeprefix(MARK)) if name else parse_nodes(ctx.env, nodes)
     survey = _survey(ctx, cluster.nodes if cluster else (HERE,))
     if as_json:
         print_json(survey_document(survey))
@@ -256,7 +256,7 @@ def init(
     The file is $XDG_CONFIG_HOME/gb10/clusters/NAME.toml. `--nodes @NAME` means its machines. NCCL's variables are
     not in it: they are derived anew at each run, because interfaces and addresses change.
     """
-    path, cluster = cluster_file(ctx.env, name), nodes_named(ctx.env, nodes)
+    path, cluster = cluster_file(ctx.env, name), parse_nodes(ctx.env, nodes)
     if cluster is None:
         raise UsageError("name the machines", hint=f"./build.py cluster init {name} --nodes HEAD,WORKER")
     if path.exists() and not replaced:

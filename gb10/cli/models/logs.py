@@ -6,7 +6,7 @@ import typer
 
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.cli.models.options import NodesOption
-from gb10.cli.models.serving import end_with, hosts_named, silence_of
+from gb10.cli.models.serving import end_with, parse_hosts, silence_of
 from gb10.containers.docker_containers import follow, tail_of
 from gb10.core.printing import visible
 from gb10.errors import EmptySelectionError, UsageError
@@ -41,7 +41,7 @@ def logs(
     """Print the log of a service."""
     if following and as_json:
         raise UsageError("--follow never ends, and --json prints one document", hint="leave one of them out")
-    with look_at(ctx, hosts_named(ctx, nodes), name) as seen:
+    with look_at(ctx, parse_hosts(ctx, nodes), name) as seen:
         own = seen.require(name)
         left = not_looked_at("logs", {name: own}, seen)
         found = next((one for one in own if one.labels.rank == rank), None)

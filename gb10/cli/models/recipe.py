@@ -67,8 +67,8 @@ def show(*, reporter: Reporter, recipe: RecipeArgument, as_json: JsonOption = Fa
     powers = powers_of(loaded, foreign_mods(loaded, file))
     undone = undone_by_run(loaded, render_recipe(loaded, RenderRequest()).serve)
     if as_json:
-        told = {"powers": [power.text for power in powers], "undone": [one.text for one in undone]}
-        print_json({"schema": "gb10/recipe/v1", **document(loaded), **told})
+        requests = {"powers": [power.text for power in powers], "undone": [one.text for one in undone]}
+        print_json({"schema": "gb10/recipe/v1", **document(loaded), **requests})
         return
     fit = fit_of(loaded, RenderRequest()).line
     also = [f"{'also':28} {power.text}" for power in powers]

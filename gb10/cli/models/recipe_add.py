@@ -12,7 +12,7 @@ from gb10.cli.verb import inject
 from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.models.registries.origin import check_ref, check_registry_name, origin_of
-from gb10.models.registries.recipe_file import named_registry
+from gb10.models.registries.recipe_file import find_registry
 from gb10.models.registries.registry import read_registries
 from gb10.models.registries.updating import (
     UpdatedRegistry,
@@ -91,7 +91,7 @@ def _update(ctx: Context, source: str | None, wish: UpdateOptions, *, as_json: b
     known = read_registries(ctx.env)
     if wish.name or wish.ref:
         raise UsageError("--update keeps name and ref", hint="remove the registry, and add it anew")
-    chosen = (named_registry(known, source),) if source else known
+    chosen = (find_registry(known, source),) if source else known
     if not chosen:
         raise UsageError("there is no registry to update", hint="./build.py recipe add URL adds one")
     moved = update_registries(ctx, chosen, wish)
@@ -129,7 +129,7 @@ def remove(
     \b
     ./build.py recipe remove @theirs
     """
-    registry = named_registry(read_registries(ctx.env), name)
+    registry = find_registry(read_registries(ctx.env), name)
     remove_registry(ctx, registry)
     if as_json:
         print_json(_document([registry_document(registry)], dry_run=False))

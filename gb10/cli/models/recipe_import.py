@@ -19,7 +19,7 @@ from gb10.models.importing.import_result import ImportChoices, recipe_text
 from gb10.models.importing.importing import engine_of_form, import_recipe
 from gb10.models.issue import errors_of
 from gb10.models.lint.engine_words import ENGINES
-from gb10.models.lint.served import release_named
+from gb10.models.lint.served import release_in_tag
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.needs.image_need import known_engine
 from gb10.models.registries.recipe_file import read_text
@@ -46,7 +46,7 @@ def wanted_of(
     ] = None,
 ) -> ImportChoices:
     """What a command line chooses; raises UsageError for an image or a release that cannot be."""
-    named = release_named(image or "")
+    named = release_in_tag(image or "")
     if image is not None and not is_reference(image):
         raise UsageError(f"not an image reference: {image!r}", hint=HINT)
     try:

@@ -14,9 +14,9 @@ from gb10.image.request.recipe_mods import load_file
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.registries.recipe_file import (
     RecipeFile,
+    find_registry,
     model_names,
     models_folder,
-    named_registry,
     registries,
     registry_files,
     short_names,
@@ -46,7 +46,7 @@ def list_recipes(
     ./build.py recipe list @official --json
     """
     known = registries()
-    chosen = tuple(named_registry(known, name) for name in names or ())
+    chosen = tuple(find_registry(known, name) for name in names or ())
     found = {} if chosen else dict(_own())
     for one in chosen or (one for one in known if one.visible):
         found.update(_of(one, reporter, needed=bool(chosen)))

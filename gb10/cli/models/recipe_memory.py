@@ -42,7 +42,7 @@ class Question:
     services: int
 
 
-def asked(
+def memory_question(
     *,
     nodes: Annotated[
         int | None, typer.Option("--nodes", metavar="N", min=1, max=64, help="On N nodes, by tensor parallelism.")
@@ -70,7 +70,7 @@ def asked(
 
 
 @with_reporter
-@inject("question", asked, first=True)
+@inject("question", memory_question, first=True)
 def memory(
     *,
     reporter: Reporter,
@@ -195,9 +195,9 @@ def lines(recipe: ModelRecipe, found: Estimate, machine: Machine) -> Iterator[st
         yield from _table(budget, found, machine)
         for problem in budget.problems:
             yield f"{'note' if problem.warning else 'problem'}: {problem.text}"
-        room = budget.total - machine.figures["reserve"].size
-        told = any(problem.code == "compile-jobs" for problem in budget.problems)
-        if budget.start > room and not told:
+        available = budget.total - machine.figures["reserve"].size
+        reported = any(problem.code == "compile-jobs" for problem in budget.problems)
+        if budget.start > available and not reported:
             yield f"note: kernels that are compiled at a first start may take it to {gib(budget.start)}"
     for note in found.notes:
         yield f"note: {note}"

@@ -24,14 +24,14 @@ SCHEMA = "gb10/recipe-pull/v1"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class PullRequest:
     """What a command line asks for; ``hosts`` as typed."""
 
     hosts: tuple[str, ...]
     wish: PullOptions
 
 
-def asked_of(
+def pull_request(
     *,
     hosts: Annotated[
         list[str] | None,
@@ -46,9 +46,9 @@ def asked_of(
         bool, typer.Option("--update", help="Take the newest commit, in place of the one that is locked.")
     ] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Hash every file again, here and on each node.")] = False,
-) -> Asked:
+) -> PullRequest:
     """How weights are pulled."""
-    return Asked(hosts=tuple(hosts or ()), wish=PullOptions(all_files=all_files, update=update, verify=verify))
+    return PullRequest(hosts=tuple(hosts or ()), wish=PullOptions(all_files=all_files, update=update, verify=verify))
 
 
 def nodes_of(env: Mapping[str, str], hosts: Sequence[str]) -> Hosts:
@@ -64,12 +64,12 @@ def nodes_of(env: Mapping[str, str], hosts: Sequence[str]) -> Hosts:
     return found
 
 
-@inject("asked", asked_of, first=True)
+@inject("asked", pull_request, first=True)
 @with_context
 def pull(
     *,
     ctx: Context,
-    asked: Asked,
+    asked: PullRequest,
     recipe: RecipeArgument,
     revision: Annotated[
         str | None, typer.Option("--revision", metavar="REV", help="A branch, tag or commit. Default: the recipe's.")
@@ -97,7 +97,7 @@ def pull(
         return
     for model in pulled.lock.models:
         print(ModelFolder(cache_folder(ctx.env), model.repo).snapshot(model.revision))
-    for line in said(pulled, str(path)):
+    for line in pulled_lines(pulled, str(path)):
         ctx.reporter.say(line)
 
 
@@ -122,7 +122,7 @@ def document(ctx: Context, pulled: PulledWeights, lock: str) -> dict[str, object
     }
 
 
-def said(pulled: PulledWeights, lock: str) -> list[str]:
+def pulled_lines(pulled: PulledWeights, lock: str) -> list[str]:
     """What people want to know of it."""
     models = [
         f"{one.repo} at {one.revision[:12]}, {len(one.files)} files, {gb(one.size)}" for one in pulled.lock.models

@@ -43,7 +43,7 @@ from gb10.models.recipe_privileges import undone_by_run
 from gb10.serving.run.find_source import find_source
 from gb10.serving.run.prepare_service import ServiceRequest, prepare_service
 from gb10.serving.run.service import LEAST, Service, container_options, curl_line
-from gb10.serving.run.service_nodes import nodes_named
+from gb10.serving.run.service_nodes import parse_nodes
 
 app = verb_app("""Run a model recipe, or a model by its name: to a healthy endpoint.
 
@@ -63,7 +63,7 @@ ends the server before the node's memory is full.
 """)
 
 
-def asked(
+def service_request(
     *,
     replaced: Annotated[
         bool, typer.Option("--replace", help="Stop the service of this name first, when it runs otherwise.")
@@ -117,7 +117,7 @@ def asked(
 
 @app.command(help=app.info.help)
 @with_context
-@inject("request", asked, first=True)
+@inject("request", service_request, first=True)
 def run(
     *,
     ctx: Context,
@@ -143,11 +143,11 @@ def run(
     """Run a model recipe."""
     render = replace(request.render, arguments=tuple(arguments or ()))
     request = replace(request, recipe=recipe, render=render, dry_run=dry_run)
-    hosts = nodes_named(ctx.env, request.nodes)
+    hosts = parse_nodes(ctx.env, request.nodes)
     wish = choice_request(purpose=purpose, nodes=len(hosts.nodes) if hosts else None)
     found = find_source(ctx, recipe, wish)
-    if found.told:
-        ctx.reporter.say(found.told)
+    if found.note:
+        ctx.reporter.say(found.note)
     if found.choice and not found.choice.container and request.image is None:
         raise UsageError(
             f"{recipe} is a GGUF model, which llama.cpp serves, and gb10 builds no image of llama.cpp",
@@ -191,7 +191,7 @@ def _agree(reporter: Reporter, choice: Choice, word: str, *, yes: bool) -> None:
     """Show how a model would be served, and ask once. Raises UsageError without an answer."""
     for line in lines(choice):
         reporter.say(line)
-    if not choice.files.there:
+    if not choice.files.has_weights:
         hint = f"download the model into {word}; ./build.py recipe new {word} writes the recipe without it"
         raise UsageError(f"{word} has a config and no weights", hint=hint)
     if yes:

@@ -13,12 +13,12 @@ from gb10.models.memory.estimating import cap_of
 from gb10.serving.run.existing import Found
 from gb10.serving.run.overview import Overview, why
 from gb10.serving.run.service import Service, container_name, container_options, curl_line
-from gb10.serving.run.service_nodes import nodes_named
+from gb10.serving.run.service_nodes import parse_nodes
 
 
-def hosts_named(ctx: Context, text: str | None) -> tuple[str, ...]:
+def parse_hosts(ctx: Context, text: str | None) -> tuple[str, ...]:
     """The nodes of ``--nodes``; none when it is not given. Raises UsageError."""
-    cluster = nodes_named(ctx.env, text)
+    cluster = parse_nodes(ctx.env, text)
     return cluster.nodes if cluster else ()
 
 

@@ -7,7 +7,7 @@ import typer
 
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.cli.models.options import NodesOption
-from gb10.cli.models.serving import end_with, found_document, hosts_named, silence_of, silent_document
+from gb10.cli.models.serving import end_with, found_document, parse_hosts, silence_of, silent_document
 from gb10.core.printing import printable
 from gb10.errors import ServeError, UsageError
 from gb10.image.context import Context
@@ -52,7 +52,7 @@ def status(
     """Show services."""
     if watching and name is None:
         raise UsageError("--watch is for one service", hint="./build.py status NAME --watch")
-    with look_at(ctx, hosts_named(ctx, nodes), name) as seen:
+    with look_at(ctx, parse_hosts(ctx, nodes), name) as seen:
         services = {name: seen.require(name)} if name else seen.services
         left = not_looked_at("status", services, seen)
         if watching and name:

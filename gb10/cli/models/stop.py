@@ -7,7 +7,7 @@ import typer
 
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.cli.models.options import NodesOption
-from gb10.cli.models.serving import end_with, found_document, hosts_named, silence_of, silent_document
+from gb10.cli.models.serving import end_with, found_document, parse_hosts, silence_of, silent_document
 from gb10.core.printing import printable
 from gb10.errors import UsageError
 from gb10.image.context import Context
@@ -44,7 +44,7 @@ def stop(
     """Stop a service on all of its nodes."""
     if (name is None) != everything:
         raise UsageError("name a service, or all of them", hint="./build.py stop NAME, or ./build.py stop --all")
-    with look_at(ctx, hosts_named(ctx, nodes), name) as seen, ctx.reporter.task(f"stop {name or 'all services'}"):
+    with look_at(ctx, parse_hosts(ctx, nodes), name) as seen, ctx.reporter.task(f"stop {name or 'all services'}"):
         wanted = {name: seen.require(name)} if name else seen.services
         left = not_looked_at("stop", wanted, seen)
         own = [one for ranks in wanted.values() if not seen.unseen(ranks) for one in ranks]

@@ -49,7 +49,7 @@ def forget(engine: Engine, wanted: Callable[[str], bool]) -> int:
     return freed
 
 
-def sent(names: Iterable[str]) -> set[str]:
+def sent_contexts(names: Iterable[str]) -> set[str]:
     """The descriptions of contexts that were sent, ``context`` for the main one."""
     return {f"local source for {name}" for name in names}
 

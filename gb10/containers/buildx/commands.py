@@ -62,14 +62,6 @@ def _programs(store: Store, env: Mapping[str, str], plugin: tuple[int, int] | No
         ) from error
 
 
-def _to_embedded(engine: Engine, programs: Programs | None, store: Store) -> dict[str, str]:
-    """The variables by which docker and buildx reach the embedded engine, no credentials of the user involved."""
-    folder = store.entry("engine", "client")
-    plugins = {"cliPluginsExtraDirs": [str(programs.bin)]} if programs else {}
-    store.write_text(folder / "config.json", json.dumps(plugins))
-    return {"DOCKER_HOST": engine.endpoint.host, "DOCKER_CONFIG": str(folder)}
-
-
 def client_variables(env: Mapping[str, str], store: Store) -> dict[str, str]:
     """The user's own variables for buildx, credentials' place included, without those that steer it."""
     kept = {name: value for name, value in env.items() if not name.startswith(STEERING)}
@@ -84,8 +76,12 @@ def _environment(engine: Engine, env: Mapping[str, str], store: Store) -> dict[s
         return {name: value for name, value in kept.items() if not reached or name not in CHOICE} | reached
     if engine.kind == "user":
         return kept
+    # the embedded engine is reached without credentials of the user
+    folder, programs = store.entry("engine", "client"), unpacked(store)
+    plugins = {"cliPluginsExtraDirs": [str(programs.bin)]} if programs else {}
+    store.write_text(folder / "config.json", json.dumps(plugins))
     kept = {name: value for name, value in kept.items() if not name.startswith("DOCKER_")}
-    return kept | _to_embedded(engine, unpacked(store), store)
+    return {**kept, "DOCKER_HOST": engine.endpoint.host, "DOCKER_CONFIG": str(folder)}
 
 
 def _plugin(env: Mapping[str, str]) -> tuple[int, int] | None:

@@ -205,12 +205,12 @@ def status(store: Store) -> Status:
 def answering(place: Place) -> Engine | None:
     """The engine if it runs and answers."""
     try:
-        return _asked(place)
+        return _probe(place)
     except UnreachableError:
         return None
 
 
-def _asked(place: Place) -> Engine:
+def _probe(place: Place) -> Engine:
     """The engine; raises UnreachableError."""
     running = place.daemons().values()
     for program in ("dockerd", "containerd"):
@@ -232,7 +232,7 @@ def _awaited(place: Place, patience: float) -> Engine | None:
     start = heard = time.monotonic()
     while "dockerd" in place.daemons().values():
         try:
-            return _asked(place)
+            return _probe(place)
         except UnreachableError as error:
             now = time.monotonic()
             heard = heard if error.refused else now

@@ -198,9 +198,9 @@ def _words(nodes: Sequence[Node]) -> list[str]:
 def _placed(store: Store, env: Mapping[str, str], head: str, found: SshHost) -> str:
     """The path of the registry's program on the head, sent there unless the head has these bytes."""
     try:
-        machine, path, *there = capture(found.argv(command=shlex.join(["sh", "-c", LOOK])), env=env).splitlines()
+        machine, path, *sums = capture(found.argv(command=shlex.join(["sh", "-c", LOOK])), env=env).splitlines()
         program = registry_program(store, env, machine)
-        if not there or there[0].split()[0] != file_sha256(program):
+        if not sums or sums[0].split()[0] != file_sha256(program):
             argv = found.argv(command=shlex.join(["sh", "-c", TAKE, "sh", path]))
             capture(["sh", "-c", 'exec "$@" <"$0"', str(program), *argv], env=env)
     except (CommandFailedError, ValueError) as error:

@@ -92,7 +92,7 @@ class SentConfig(Sent):
     history: Annotated[tuple[SentCommand, ...], Field(max_length=MOST)] | None = None
 
 
-def sent(content: bytes, kind: type[T], reference: str) -> T:
+def parse_sent(content: bytes, kind: type[T], reference: str) -> T:
     """A document that a registry sent; raises PublishError for one of another form."""
     try:
         return kind.model_validate_json(content)
@@ -120,13 +120,13 @@ def find_manifest(repository: Repository, reference: str) -> Manifest:
 
 def for_platform(rows: Sequence[SentEntry], platform: str, reference: str) -> str:
     """The manifest of an index that is for a platform."""
-    there: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for row in rows:
         found = f"{row.platform.os}/{row.platform.architecture}" if row.platform else UNKNOWN
-        there.setdefault(found, row.digest)
-    if platform in there:
-        return there[platform]
-    listed = ", ".join(sorted(name for name in there if UNKNOWN not in name)) or "no platform"
+        digests.setdefault(found, row.digest)
+    if platform in digests:
+        return digests[platform]
+    listed = ", ".join(sorted(name for name in digests if UNKNOWN not in name)) or "no platform"
     raise other_platform(reference, platform, listed)
 
 

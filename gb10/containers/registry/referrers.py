@@ -112,10 +112,10 @@ class Referrers:
             annotations=dict(artifact.annotations),
         )
         for _ in range(TRIES):
-            there = self.of(digest)
-            if entry in there:
+            listed = self.of(digest)
+            if entry in listed:
                 return attached
-            self._put(write_index((*there, entry)), INDEX, f"{self.repository}:{tag_of(digest)}", [])
+            self._put(write_index((*listed, entry)), INDEX, f"{self.repository}:{tag_of(digest)}", [])
         if entry not in self.of(digest):
             raise PublishError(f"others attach to {self.repository}@{digest} at the same time", hint="publish again")
         return attached

@@ -33,7 +33,7 @@ class Layout:
     sizes: Mapping[str, int]
 
 
-def check_saving_room(engine: Engine, folder: Path, size: int) -> None:
+def check_disk_space(engine: Engine, folder: Path, size: int) -> None:
     """Raise PublishError where an image of ``size`` bytes, unpacked, cannot be saved below ``folder``.
 
     The classic engine writes the whole of it among its own data before it sends the first byte.

@@ -18,7 +18,7 @@ MOVING = ("Downloading", "Pushing")
 WHOLE = "Pull complete"
 MOVED = ("Download complete", WHOLE, "Pushed")
 EXISTS = "Already exists"
-THERE = (EXISTS, "Layer already exists")
+PRESENT = (EXISTS, "Layer already exists")
 MOUNTED = "Mounted from"
 ANNOUNCED = ("Preparing", "Waiting", "Pulling fs layer")
 RETRY = re.compile(r"Retrying in (\d+) second")
@@ -75,7 +75,7 @@ class Moves:
     sizes: dict[str, int] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=dict)
     moved: set[str] = field(default_factory=set)
-    there: set[str] = field(default_factory=set)
+    present: set[str] = field(default_factory=set)
     whole: set[str] = field(default_factory=set)
     pausing: dict[str, int] = field(default_factory=dict)
     """Layers that wait for a retry, and the seconds that the engine last reported."""
@@ -95,7 +95,7 @@ class Moves:
             one = EventAnswer.model_validate(event)
             failed = failed or one.failure.message or one.error
             self.note(one)
-            done = len(self.moved | self.there)
+            done = len(self.moved | self.present)
             self.on_move(self.bytes, sum(self.sizes.values()), f"{done} of {len(self.layers)} layers")
         if failed:
             raise PublishError(failed, hint=hint_of(failed))
@@ -115,7 +115,7 @@ class Moves:
             self.on_whole(len(self.whole))
 
     def _place(self, layer: str, status: str, detail: MoveAnswer) -> None:
-        if status in (*ANNOUNCED, *MOVING, *MOVED, *THERE) or status.startswith(MOUNTED):
+        if status in (*ANNOUNCED, *MOVING, *MOVED, *PRESENT) or status.startswith(MOUNTED):
             self.layers.add(layer)
         if status in MOVING and detail.total:
             self.sizes[layer] = detail.total
@@ -124,8 +124,8 @@ class Moves:
             self.done[layer] = self.sizes.get(layer, 0)
             self.moved.add(layer)
             self.retried.discard(layer)
-        elif status in THERE or status.startswith(MOUNTED):
-            self.there.add(layer)
+        elif status in PRESENT or status.startswith(MOUNTED):
+            self.present.add(layer)
 
     def _pause(self, layer: str, seconds: int) -> None:
         """The engine counts a pause down, an event a second: only the first one is news."""

@@ -53,7 +53,7 @@ SILENT: Final = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Given:
+class DockerfileInputs:
     """What the user says beside the Dockerfile: values of ARG, the stage, the image in place of FROM."""
 
     arguments: Mapping[str, str] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Given:
     """The variables of the base; None when they are not known."""
 
 
-def account(file: Dockerfile, context: BuildFiles, given: Given, releases: Releases, name: str) -> Adopted:
+def account(file: Dockerfile, context: BuildFiles, given: DockerfileInputs, releases: Releases, name: str) -> Adopted:
     """The parts of a recipe, and a verdict for each line. Reads the files that the image gets, runs nothing.
 
     Raises UsageError for a stage that is not there.
@@ -100,7 +100,7 @@ def _public(lines: Sequence[Line]) -> Iterator[Line]:
 class _Account:
     """One pass over the stages that make the image."""
 
-    def __init__(self, file: Dockerfile, context: BuildFiles, given: Given, releases: Releases) -> None:
+    def __init__(self, file: Dockerfile, context: BuildFiles, given: DockerfileInputs, releases: Releases) -> None:
         self.file = file
         self.context = BuildFiles(context.root, context.rules, links=True)
         self.mounted = BuildFiles(context.root, context.rules)

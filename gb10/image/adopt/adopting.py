@@ -11,11 +11,11 @@ from packaging.version import Version
 
 from gb10.containers.reference import is_reference
 from gb10.errors import EngineError, PatchError, PublishError, UncheckedError, UsageError, VerifyError
-from gb10.image.adopt.accounting import Given, account
+from gb10.image.adopt.accounting import DockerfileInputs, account
 from gb10.image.adopt.adopted import Adopted, Line
 from gb10.image.adopt.build_files import BuildFile, BuildFiles, ignore_rules
 from gb10.image.adopt.dockerfile import MOST_BYTES, Dockerfile, parse_dockerfile
-from gb10.image.adopt.recipe_files import rows_of, shown
+from gb10.image.adopt.recipe_files import one_line, rows_of
 from gb10.image.context import Context
 from gb10.image.inspect.remote import remote_image
 from gb10.image.patches.diff import check_diff, check_size
@@ -77,7 +77,7 @@ def adopt(library: Library, wanted: Wanted, ask: Ask | None = None) -> Adopted:
         return _adopt_patches(wanted, releases)
     text = _read(file)
     root = wanted.context or (wanted.place if wanted.place.is_dir() else file.parent)
-    given = Given(arguments=wanted.arguments, target=wanted.target, base=wanted.base)
+    given = DockerfileInputs(arguments=wanted.arguments, target=wanted.target, base=wanted.base)
     parsed = parse_dockerfile(text, file.name)
     _require_declared(wanted.arguments, parsed, file.name)
     rules = ignore_rules(file, root)
@@ -174,23 +174,19 @@ def _adopt_patches(wanted: Wanted, releases: Releases) -> Adopted:
         if not stat.S_ISREG(path.lstat().st_mode):
             lines.append(replace(line, verdict="not-taken", why="a link or no plain file: it is not followed"))
             continue
-        text = _read_diff(path)
+        check_size(path.stat().st_size, path.name)
+        text = path.read_bytes()
         try:
             check_diff(text, path.name)
             found = divide(text, path.name, releases)
         except (PatchError, UsageError) as error:
             why = f"{error.message}: {(error.where or '').splitlines()[:1]}"
-            lines.append(replace(line, verdict="not-taken", why=shown(why)))
+            lines.append(replace(line, verdict="not-taken", why=one_line(why)))
             continue
         sources = ", ".join(f"{part.source} {len(part.diffs)}" for part in found.parts)
         lines.append(replace(line, why=f"patch of {sources}"))
         patches[path.name] = text
     return Adopted(base=wanted.base, patches=patches, lines=tuple(lines))
-
-
-def _read_diff(path: Path) -> bytes:
-    check_size(path.stat().st_size, path.name)
-    return path.read_bytes()
 
 
 def _with_difference(found: Adopted, source: str, releases: Releases, tree: Tree) -> Adopted:

@@ -10,7 +10,7 @@ from typing import Final
 
 from gb10.core.secret_kinds import BEGIN, FINISH, Span, of_kinds
 from gb10.core.secret_names import Level, level_of
-from gb10.core.secret_values import named
+from gb10.core.secret_values import after_names
 from gb10.inside.scan.hazards import NAMED, of_content
 
 HIDDEN: Final = "***"
@@ -32,10 +32,10 @@ FILES: Final = re.compile(r"\.env(\.(?!example|sample|template).*)?|id_(rsa|dsa|
 
 def is_secret(name: str, value: str) -> bool:
     """Whether a variable is a secret, by its name or by its value."""
-    return bool(value) and (_is_named(name, value) or _shows(value[:LONGEST]))
+    return bool(value) and (_has_secret_name(name, value) or _shows(value[:LONGEST]))
 
 
-def _is_named(name: str, value: str) -> bool:
+def _has_secret_name(name: str, value: str) -> bool:
     return level_of(name) >= Level.STRONG and not SWITCH.fullmatch(value)
 
 
@@ -52,7 +52,7 @@ def _shows(value: str) -> bool:
 
 def _values(text: str) -> Iterator[Span]:
     """Values behind the name of a secret: no variables, and no options of a program of that name."""
-    return (span for span in named(text, Level.STRONG) if text[span[0]] not in "$-")
+    return (span for span in after_names(text, Level.STRONG) if text[span[0]] not in "$-")
 
 
 def is_secret_file(path: str, content: bytes) -> bool:
@@ -72,7 +72,7 @@ def hidden(texts: Sequence[str], *, names: bool = True) -> Iterator[str]:
         found.span(2)
         for pattern in (SETTING, OLD_FORM)
         for found in pattern.finditer(whole)
-        if _is_named(found[1], found[2].strip("\"'")) and not found[2].lstrip("\"'").startswith("$")
+        if _has_secret_name(found[1], found[2].strip("\"'")) and not found[2].lstrip("\"'").startswith("$")
     )
     parts, done = list[str](), 0
     spans = chain(of_kinds(whole), _values(whole) if names else (), settings)

@@ -60,9 +60,9 @@ def check_absent(recipe: Path) -> None:
     """Raise UsageError when the recipe, or the folder beside it, is there, or has no usable name."""
     if recipe.suffix != ".yaml" or not recipe.stem:
         raise UsageError(f"{recipe} is no name of a recipe", hint="write -o NAME.yaml")
-    there = next((path for path in (recipe, recipe.with_suffix("")) if os.path.lexists(path)), None)
-    if there is not None:
-        raise UsageError(f"{there} is there already", hint="remove it, or write elsewhere: -o NAME.yaml")
+    existing = next((path for path in (recipe, recipe.with_suffix("")) if os.path.lexists(path)), None)
+    if existing is not None:
+        raise UsageError(f"{existing} is there already", hint="remove it, or write elsewhere: -o NAME.yaml")
     if not recipe.parent.is_dir():
         raise UsageError(f"there is no folder {recipe.parent}", hint="make it first")
 
@@ -108,11 +108,11 @@ def recipe_text(adopted: Adopted, made: Written, origin: str) -> str:
 
 
 def _recipe_lines(adopted: Adopted, made: Written, origin: str) -> Iterator[str]:
-    yield f"# Made by `adopt` of {shown(origin)}. Read it, then lock and build:"
+    yield f"# Made by `adopt` of {one_line(origin)}. Read it, then lock and build:"
     yield f"#   ./build.py lock --engine {made.recipe}"
     yield f"#   {made.command}"
     for remark in adopted.remarks:
-        yield f"# {shown(remark)}"
+        yield f"# {one_line(remark)}"
     yield "base:"
     yield f"  image: {_text(adopted.base)}"
     if adopted.platform:
@@ -146,15 +146,15 @@ def _left_out(adopted: Adopted) -> Iterator[str]:
             yield ""
             yield f"# {title}:"
             for line in lines:
-                yield f"#   {rows_of(line)}  {shown(text_of(line))}"
-                yield f"#       {shown(line.why)}"
+                yield f"#   {rows_of(line)}  {one_line(text_of(line))}"
+                yield f"#       {one_line(line.why)}"
     if adopted.wheels:
         yield ""
         yield "# What it compiles takes a wheel method in a recipe with sources:"
         for wheel in adopted.wheels:
             pin = wheel.ref if COMMIT.fullmatch(wheel.ref) else f"COMMIT of {wheel.ref or 'its branch'}"
-            yield f"#   sources: {shown(f'{{{wheel.name}: {{git: {wheel.url}, commit: {pin}}}}}')}"
-            yield f"#   wheels: {shown(f'{{{wheel.name}: {{method: package, source: {wheel.name}}}}}')}"
+            yield f"#   sources: {one_line(f'{{{wheel.name}: {{git: {wheel.url}, commit: {pin}}}}}')}"
+            yield f"#   wheels: {one_line(f'{{{wheel.name}: {{method: package, source: {wheel.name}}}}}')}"
 
 
 def text_of(line: Line) -> str:
@@ -168,7 +168,7 @@ def rows_of(line: Line) -> str:
     return str(line.first) if line.first == line.last else f"{line.first}-{line.last}"
 
 
-def shown(text: str) -> str:
+def one_line(text: str) -> str:
     """A text of theirs on one line of a comment: printable, and not too long."""
     plain = "".join(sign if sign.isprintable() else " " for sign in text)
     flat = " ".join(plain.split())

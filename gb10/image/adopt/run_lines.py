@@ -148,7 +148,7 @@ LARGEST_SCRIPT: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ShellLine:
     """Shell lines for a mod. ``real``: a command, not only a state. ``part``: commands of one number are joined by
     ``&&``."""
 
@@ -284,7 +284,7 @@ class RunReader:
         self.mounted = mounts
         self.mounts = mounts.lost
         self.folder = image.workdir
-        self.kept = list[Kept]()
+        self.kept = list[ShellLine]()
         self.part = 0
         self.left = False
         """Whether something before was not taken: a check of it is not taken either."""
@@ -466,7 +466,7 @@ class RunReader:
         return _line(command, "no-effect", "a check that changes nothing", "lost")
 
     def _keep(self, text: str, *, real: bool = False) -> None:
-        self.kept.append(Kept(text, real, self.part))
+        self.kept.append(ShellLine(text, real, self.part))
 
     def _blocked(self, command: Command, *, check_folder: bool = True) -> tuple[str, Need] | None:
         """Why a command cannot run in a mod."""
@@ -870,9 +870,9 @@ class RunReader:
                     )
         if any(word in ("apply", "am") for word in command.words):
             return self._patch(command)
-        told = ("--version", "rev-parse", "log", "status", "describe")
+        informational = ("--version", "rev-parse", "log", "status", "describe")
         own = "config" in command.words and not {"--global", "--system"} & {*command.words}
-        quiet = own or any(word in told for word in command.words)
+        quiet = own or any(word in informational for word in command.words)
         if quiet and not command.writes:
             return _line(command, "no-effect", "it changes nothing that an image keeps")
         if _git_fetches(command):
@@ -1053,7 +1053,7 @@ def environment_made(words: Sequence[str | None]) -> str:
     return ""
 
 
-def _joined(kept: Sequence[Kept], last: int) -> str:
+def _joined(kept: Sequence[ShellLine], last: int) -> str:
     """The commands as lines that end where they end in Docker: ``&&`` stands where it stood. When the last ones, up to
     the number ``last``, are left out, those before them do not decide whether the step fails."""
     rows = list[str]()
@@ -1155,7 +1155,7 @@ def _matches(name: str, pattern: str) -> bool:
     return re.fullmatch("".join(parts), name) is not None
 
 
-def _set_here(kept: Sequence[Kept]) -> set[str]:
+def _set_here(kept: Sequence[ShellLine]) -> set[str]:
     """Variables that the kept lines set themselves."""
     return {name for one in kept for name in re.findall(r"(?:^|\s)([A-Za-z_]\w*)=", one.text)}
 

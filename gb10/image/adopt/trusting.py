@@ -29,7 +29,7 @@ from gb10.errors import (
 )
 from gb10.image.adopt.adopted import Adopted, Block, Line, ModDraft
 from gb10.image.adopt.build_files import BuildFile
-from gb10.image.adopt.recipe_files import shown, write_files, write_recipe
+from gb10.image.adopt.recipe_files import one_line, write_files, write_recipe
 from gb10.image.base.base_files import read_base_files
 from gb10.image.build.base_build import on_image_context
 from gb10.image.build.mod_layers import emulate
@@ -230,7 +230,10 @@ def _unchecked(found: Adopted, first: int, why: str) -> Adopted:
     """Without the commands from a line on, none of which is checked."""
     lines = tuple(
         replace(
-            line, verdict="unchecked", why=shown(why if line.first <= first else f"line {first}: {why}"), need="trial"
+            line,
+            verdict="unchecked",
+            why=one_line(why if line.first <= first else f"line {first}: {why}"),
+            need="trial",
         )
         if line.verdict == "mod" and line.first >= first
         else line
@@ -390,7 +393,7 @@ def _patch_name(block: Block, number: int) -> str:
 def _header(found: Adopted, block: Block) -> bytes:
     """What made a patch. Their lines are indented: none of them is a part of the diff."""
     texts = (line.text for line in found.lines if line.verdict == "mod" and block.first <= line.first <= block.last)
-    lines = "".join(f"  {shown(text)}\n" for text in texts)
+    lines = "".join(f"  {one_line(text)}\n" for text in texts)
     return f"Recorded by `adopt --trust`, line {block.first} of {found.mods[0].name}:\n\n{lines}\n".encode()
 
 

@@ -11,7 +11,7 @@ from gb10.containers.reach import connect_if_running
 from gb10.core.files import digest as key_of
 from gb10.core.store import note_use
 from gb10.image.base.base_reading import files_of
-from gb10.image.base.kept_layers import ROOM
+from gb10.image.base.kept_layers import SECTION
 from gb10.image.context import Context
 from gb10.image.recipe.base_image import BaseImage
 
@@ -29,7 +29,7 @@ def read_base_files(ctx: Context, base: BaseImage, paths: Sequence[str]) -> dict
     if engine and image:
         found, _ = read_folders(engine, ctx.store, image, paths)
         return {path: found[path] for path in paths if path in found}
-    place = ctx.store.entry(ROOM, key_of(["files", base.digest, sorted(paths)]))
+    place = ctx.store.entry(SECTION, key_of(["files", base.digest, sorted(paths)]))
     with ctx.store.locked(f"base-{place.name}", ctx.reporter.waiting_for("files of the base")):
         if not (place / FILE).is_file():
             with ctx.reporter.task(f"read {len(paths)} files of {base.reference}"):

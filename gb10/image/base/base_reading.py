@@ -18,7 +18,7 @@ from gb10.containers.registry.documents import (
     find_manifest,
     for_platform,
     other_platform,
-    sent,
+    parse_sent,
 )
 from gb10.containers.registry.repository import Repository, open_repository
 from gb10.containers.registry.saving import saved
@@ -26,7 +26,7 @@ from gb10.core.concurrency import map_parallel
 from gb10.errors import PublishError, UsageError, VerifyError
 from gb10.image.base.described import Wanted, describe
 from gb10.image.base.file_tree import MOST_FILES, File, FileTree
-from gb10.image.base.kept_layers import keep_document, keep_layer, kept_document, kept_layer
+from gb10.image.base.kept_layers import cached_document, cached_layer, keep_document, keep_layer
 from gb10.image.base.layer_index import MOST_NAMES, MOST_UNPACKED, LayerIndex, contents_of, read_layer
 from gb10.image.base.layer_stream import LayerStream, members
 from gb10.image.context import Context
@@ -158,9 +158,9 @@ def inspect_local(
     if image.platform != platform and not image.platform.startswith(f"{platform}/"):
         raise UsageError(f"{reference} is not for {platform}", where=f"it is for {image.platform}")
     refuse_triggers(engine, image)
-    if any(kept_layer(ctx, diff_id) is None for diff_id in image.diff_ids):
+    if any(cached_layer(ctx, diff_id) is None for diff_id in image.diff_ids):
         _read_saved(ctx, engine, image)
-    indexes = [kept_layer(ctx, diff_id) for diff_id in image.diff_ids]
+    indexes = [cached_layer(ctx, diff_id) for diff_id in image.diff_ids]
     found = [index for index in indexes if index is not None]
     if len(found) < len(indexes):
         raise VerifyError(
@@ -224,13 +224,13 @@ def _source(ctx: Context, engine: Engine | None, reference: str, platform: str) 
         return open_repository(ctx.env, name, login_for(engine, ctx.env, name))
 
     content, found = _manifest(ctx, repository, digest or split_reference(name)[1])
-    entries = sent(content, SentIndex, reference).manifests
+    entries = parse_sent(content, SentIndex, reference).manifests
     if entries is not None:
         content, found = _manifest(ctx, repository, for_platform(entries, platform, reference))
-    manifest = sent(content, SentManifest, reference)
+    manifest = parse_sent(content, SentManifest, reference)
     own = manifest.config.digest
-    text = kept_document(ctx, own) or keep_document(ctx, own, repository().blob(own))
-    config = sent(text, SentConfig, reference)
+    text = cached_document(ctx, own) or keep_document(ctx, own, repository().blob(own))
+    config = parse_sent(text, SentConfig, reference)
     if f"{config.os}/{config.architecture}" != platform:
         it_is = "/".join(filter(None, (config.os, config.architecture, config.variant)))
         raise other_platform(reference, platform, it_is or "no platform")
@@ -252,7 +252,7 @@ def _source(ctx: Context, engine: Engine | None, reference: str, platform: str) 
 
 def _manifest(ctx: Context, repository: Callable[[], Repository], reference: str) -> tuple[bytes, str]:
     """A manifest and its digest; of a digest that was read before, the kept one."""
-    kept = kept_document(ctx, reference) if ":" in reference else None
+    kept = cached_document(ctx, reference) if ":" in reference else None
     if kept is not None:
         return kept, reference
     found = find_manifest(repository(), reference)
@@ -328,5 +328,5 @@ class Size:
 
 def _known(ctx: Context, blob: SentBlob) -> LayerIndex | None:
     """The index of a layer; that of the same content in other bytes is no other."""
-    found = kept_layer(ctx, blob.digest)
+    found = cached_layer(ctx, blob.digest)
     return found if found and found.digest == blob.digest else None

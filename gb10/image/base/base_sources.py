@@ -22,7 +22,7 @@ from gb10.core.files import digest as key_of
 from gb10.core.store import file_sha256, note_use
 from gb10.errors import UsageError
 from gb10.image.base.base_reading import folder_in, folders_of
-from gb10.image.base.kept_layers import ROOM
+from gb10.image.base.kept_layers import SECTION
 from gb10.image.context import Context
 from gb10.image.recipe.base_image import BaseImage, Installed
 from gb10.image.recipe.locked import LockedPart, LockedTaken
@@ -69,7 +69,7 @@ def locked_torch(ctx: Context, base: BaseImage, headers: Iterable[str]) -> Locke
 
 def _noted(ctx: Context, base: BaseImage, what: str, make: Callable[[], LockedPart | LockedTaken]) -> object:
     """What was noted of an archive when it was packed; packed now where nothing was."""
-    place = ctx.store.entry(ROOM, key_of([what, FORMAT, base.digest, base.interpreter]))
+    place = ctx.store.entry(SECTION, key_of([what, FORMAT, base.digest, base.interpreter]))
     if not (place / PACKED).is_file():
         text = make().model_dump_json()
         ctx.store.replace(place, lambda folder: _note(folder, text))
@@ -217,8 +217,8 @@ def module_folder(base: BaseImage, loader: bytes, look: Callable[[str], tuple[st
             hint=NONE,
         )
     data, _ = look(f"{one.folder}/{PACKAGE}/data")
-    ours, there = look(f"{data}/aot") if data else ("", ())
-    if "get_jit_cache_providers" in names and not cached and not there:
+    ours, modules = look(f"{data}/aot") if data else ("", ())
+    if "get_jit_cache_providers" in names and not cached and not modules:
         return ""
     return ours or f"{data or f'{one.folder}/{PACKAGE}/data'}/aot"
 

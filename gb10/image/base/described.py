@@ -101,11 +101,11 @@ def _chosen(tree: FileTree, reference: str, settings: SentSettings, wanted: Want
     programs = [*([started] if started else ()), *pythons_on_path(tree, folders), *pythons_elsewhere(tree)]
     if wanted.python:
         if not is_python(tree, wanted.python):
-            there = "\n".join(dict.fromkeys(programs))
+            present = "\n".join(dict.fromkeys(programs))
             raise UsageError(
                 f"{reference} has no Python {wanted.python}",
-                where=there or "gb10 finds no Python in it",
-                hint="name one of these" if there else "take an image that holds vLLM or SGLang",
+                where=present or "gb10 finds no Python in it",
+                hint="name one of these" if present else "take an image that holds vLLM or SGLang",
             )
         programs = [wanted.python]
     if len(programs) > MOST_PYTHONS:
@@ -162,16 +162,16 @@ def _plain(words: Sequence[str]) -> tuple[str, ...]:
 
 def _engine(tree: FileTree, reference: str, one: Candidate, words: Sequence[str], wanted: Wanted) -> str:
     """The serving engine. Raises UsageError for two, VerifyError for one without its package."""
-    there = one.engines()
-    if wanted.serving and wanted.serving not in there:
+    present = one.engines()
+    if wanted.serving and wanted.serving not in present:
         raise UsageError(
             f"{reference} does not hold {wanted.serving}",
             where=f"{one.python.program} finds {', '.join(_versions(one)) or 'no engine'}",
             hint="leave --engine away, or take another base",
         )
-    named = [name for name in there if any(name in word for word in words)]
-    chosen = wanted.serving or (there[0] if len(there) == 1 else named[0] if len(named) == 1 else "")
-    if len(there) > 1 and not chosen:
+    named = [name for name in present if any(name in word for word in words)]
+    chosen = wanted.serving or (present[0] if len(present) == 1 else named[0] if len(named) == 1 else "")
+    if len(present) > 1 and not chosen:
         raise UsageError(
             f"{reference} holds both {' and '.join(_versions(one))}", hint="say which one is meant: --engine vllm"
         )

@@ -160,13 +160,13 @@ class FileTree:
             parent, _, name = path.rpartition("/")
             if parent != last:
                 last, folder = parent, self._made(parent)
-            there = folder.get(name)
+            existing = folder.get(name)
             if kind == "d":
-                if not isinstance(there, Folder):
+                if not isinstance(existing, Folder):
                     folder[name] = Folder()
                     last = None
                 continue
-            if isinstance(there, (Folder, Link)) or kind == "l":
+            if isinstance(existing, (Folder, Link)) or kind == "l":
                 last = None  # what a path leads to may be another folder now
             if kind in "fx":
                 folder[name] = File(kind == "x", fact, at, number)

@@ -10,12 +10,12 @@ from gb10.core.store import note_use
 from gb10.image.base.layer_index import FORMAT, LayerIndex, packed_index, unpacked_index
 from gb10.image.context import Context
 
-ROOM: Final = "bases"
+SECTION: Final = "bases"
 LAYER: Final = "layer.json.gz"
 DOCUMENT: Final = "document"
 
 
-def kept_document(ctx: Context, digest: str) -> bytes | None:
+def cached_document(ctx: Context, digest: str) -> bytes | None:
     """A manifest or a config that was read before, whole."""
     path = _place(ctx, "document", digest) / DOCUMENT
     content = path.read_bytes() if path.is_file() else None
@@ -31,7 +31,7 @@ def keep_document(ctx: Context, digest: str, content: bytes) -> bytes:
     return content
 
 
-def kept_layer(ctx: Context, digest: str) -> LayerIndex | None:
+def cached_layer(ctx: Context, digest: str) -> LayerIndex | None:
     """The index of a layer by the digest of its bytes, or of its content; None where it must be read."""
     path = _place(ctx, "layer", digest) / LAYER
     try:
@@ -53,7 +53,7 @@ def keep_layer(ctx: Context, index: LayerIndex) -> LayerIndex:
 
 
 def _place(ctx: Context, kind: str, digest: str) -> Path:
-    return ctx.store.entry(ROOM, key_of([FORMAT, kind, digest]))
+    return ctx.store.entry(SECTION, key_of([FORMAT, kind, digest]))
 
 
 def _write(ctx: Context, place: Path, make: Callable[[Path], object]) -> None:

@@ -84,8 +84,8 @@ def upstream_folders(store: Store, plan: Plan) -> dict[str, Lay]:
     return {f"{step.name}-wheels": wheels(store_paths(store, step.files)) for step in steps}
 
 
-def image_folders(store: Store, plan: Plan, built: Iterable[Wheel], there: Collection[str] = ()) -> dict[str, Lay]:
-    """The named contexts, as the Dockerfile and render.bake name them; those that are ``there`` already stay empty.
+def image_folders(store: Store, plan: Plan, built: Iterable[Wheel], present: Collection[str] = ()) -> dict[str, Lay]:
+    """The named contexts, as the Dockerfile and render.bake name them; those that are ``present`` already stay empty.
 
     BuildKit reads none of the empty ones, and wants to know each name that a Dockerfile has.
     """
@@ -93,7 +93,7 @@ def image_folders(store: Store, plan: Plan, built: Iterable[Wheel], there: Colle
     mods = zip(plan.of_kind("mod"), options.mods, strict=True)
     return {
         **upstream_folders(store, plan),
-        **{name: tree({}) for name in there},
+        **{name: tree({}) for name in present},
         **{f"layer-{wheel.name}-wheels": wheels([wheel.path]) for wheel in built},
         **{f"{step.name}-files": tree(graft_files(store, step)) for step in plan.of_kind("graft")},
         **({"overlay-files": overlay_files(options.overlay)} if options.overlay else {}),

@@ -120,7 +120,7 @@ def _make(ctx: Context, plan: Plan, step: Step, work: Path) -> None:
         install_added(base, [*store_paths(ctx.store, step.files), *made], work)
         for need in compiled:
             if folder := module_folder_of(plan, need.name):
-                move_modules(work / FILES, folder, there=base is not None and JIT_CACHE in base.installed)
+                move_modules(work / FILES, folder, keep_dist_info=base is not None and JIT_CACHE in base.installed)
         return
     changed = _patch(ctx, plan)
     write_tree(work / FILES, {path.removeprefix("/"): content for path, content in changed.items()})
@@ -148,9 +148,9 @@ def install_added(base: BaseImage | None, files: Sequence[Path], work: Path) -> 
         shutil.rmtree(folder)
 
 
-def move_modules(root: Path, folder: str, *, there: bool) -> None:
+def move_modules(root: Path, folder: str, *, keep_dist_info: bool) -> None:
     """Move the modules of our package flashinfer_jit_cache below ``root`` into the folder where FlashInfer looks
-    first. The package goes, and its dist-info where the image has one of that name (``there``): that one stays.
+    first. The package goes, and its dist-info where the image has one of that name: ``keep_dist_info``.
     """
     (info,) = root.rglob("flashinfer_jit_cache-*.dist-info")
     site, place = info.parent, root / folder.strip("/")
@@ -162,7 +162,7 @@ def move_modules(root: Path, folder: str, *, there: bool) -> None:
         shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
     if not any(package.iterdir()):
         package.rmdir()
-    if there:
+    if keep_dist_info:
         shutil.rmtree(info)
         return
     lines, began = (info / "RECORD").read_text(encoding="utf-8").splitlines(), f"{own}modules/"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from gb10.containers.buildx.build import BuildRequest
-from gb10.containers.buildx.build_cache import forget, sent
+from gb10.containers.buildx.build_cache import forget, sent_contexts
 from gb10.containers.connection import Engine
 from gb10.containers.images import ImageInfo, find_image, require_image, tag_image, tags_of, untag
 from gb10.core.files import digest
@@ -146,14 +146,14 @@ def drop_unknown(store: Store, engine: Engine) -> None:
     """
     with store.tried("image") as free:
         if free:
-            room = engine_folder(engine)
+            section = engine_folder(engine)
             layers = [tag for tag in tags_of(engine) if LAYERS.fullmatch(tag)]
-            known = [tag for tag in layers if tag.startswith(HOST) and _note(store, room, tag).exists()]
+            known = [tag for tag in layers if tag.startswith(HOST) and _note(store, section, tag).exists()]
             untag(engine, sorted({*layers} - {*known}))
 
 
-def _note(store: Store, room: str, tag: str) -> Path:
-    return store.entry(room, tag.rpartition(":")[2])
+def _note(store: Store, section: str, tag: str) -> Path:
+    return store.entry(section, tag.rpartition(":")[2])
 
 
 STAGES: Final = {"base-build": "base-build", "base-image": "base"}
@@ -195,8 +195,8 @@ class Bases:
         ctx, engine, again = self.ctx, self.engine, bool(self.rebuild_id)
         step, tag = self.plan.step(name), base_tag(self.plan, name, self.rebuild_id)
         with ctx.store.locked(f"base-{tag.rpartition('-')[2]}", ctx.reporter.waiting_for(name)):
-            there = find_image(engine, tag) if again else noted_image(ctx, engine, tag)
-            if there is None:
+            existing = find_image(engine, tag) if again else noted_image(ctx, engine, tag)
+            if existing is None:
                 make_rootfs(ctx, self.plan, step, rebuild_id=again)
                 with ctx.reporter.task(f"{name} into the engine"):
                     image = self._built(step)
@@ -225,7 +225,7 @@ class Bases:
             )
             image = made_image(self.ctx, self.engine, request, step)
         if self.engine.kind == "embedded":  # in your Docker it may be yours
-            done = sent(["context"])
+            done = sent_contexts(["context"])
             forget(self.engine, lambda about: about in done)
         return image
 

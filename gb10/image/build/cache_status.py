@@ -47,7 +47,7 @@ def check_cache(ctx: Context, plan: Plan, rebuild: Collection[str] = ()) -> Cach
         from gb10.image.proof.scans import find_verified_image  # noqa: PLC0415 - for an engine that runs
 
         image = find_verified_image(ctx.store, engine, plan)
-    room = engine_folder(engine) if engine else None
+    section = engine_folder(engine) if engine else None
     cached: dict[str, bool] = {}
 
     def stored(step: Step) -> bool:
@@ -57,7 +57,7 @@ def check_cache(ctx: Context, plan: Plan, rebuild: Collection[str] = ()) -> Cach
             return bool(engine and plan.base and find_image(engine, plan.base.reference))
         if step.kind in STORED:
             return ctx.store.entry(PLACES[step.kind], step.key).exists()
-        return step.kind in IN_ENGINE and room is not None and ctx.store.entry(room, step.key).exists()
+        return step.kind in IN_ENGINE and section is not None and ctx.store.entry(section, step.key).exists()
 
     for step in plan.steps:
         stands = all(cached[need] for need in step.needs) or step.kind in STORED

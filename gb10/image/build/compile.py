@@ -24,7 +24,7 @@ from gb10.core.store import Store
 from gb10.errors import BuildError
 from gb10.image.build.bases import Bases
 from gb10.image.build.contexts import BuildContext, Lay, build_context, secret_file, tree, wheels
-from gb10.image.build.costs import asked_jobs, peaks
+from gb10.image.build.costs import jobs_expression, peaks
 from gb10.image.build.estimate import TOOLS, outlook
 from gb10.image.build.input_checks import fetch_nested, patched_source
 from gb10.image.build.package_errors import package_error
@@ -217,7 +217,7 @@ class CompileJob:
 def compilers(ctx: Context, plan: Plan, step: Step, inputs: Inputs) -> Compilers:
     """How a stage compiles here. Raises PatchError when a diff given by hand has changed since."""
     return Compilers(
-        jobs=asked_jobs(ctx, plan, step),
+        jobs=jobs_expression(ctx, plan, step),
         shared=shared_cache(ctx.env, inputs) is not None,
         by_hand=inputs.by_hand,
         reviewed=reads_reviewed(inputs),
@@ -236,10 +236,10 @@ def explained(store: Store, step: Step) -> Iterator[None]:
         yield
     except BuildError as error:
         log = log_path(store, step)
-        told = diagnosed(error, log, log.read_text(encoding="utf-8"), step.name)
-        if told is error:
+        diagnosis = diagnosed(error, log, log.read_text(encoding="utf-8"), step.name)
+        if diagnosis is error:
             raise
-        raise told from error
+        raise diagnosis from error
 
 
 def _origin(ctx: Context, origin: Origin) -> dict[str, Lay]:

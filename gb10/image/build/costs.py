@@ -104,16 +104,16 @@ def peaks(catalog: Catalog, plan: Plan, step: Step) -> bytes:
     modules = {entry["name"]: costs.get(family(entry), UNMEASURED) for entry in kernels.get("module", ())}
     groups = [costs.get(family(entry), UNMEASURED)["peak_mib"] for entry in kernels.get("group", ())]
     other = max(groups) if groups else max(one.peak for one in kernel_cost(catalog, plan, step)) >> 20
-    found = _told({**costs, **modules}, other)
+    found = _peaks_document({**costs, **modules}, other)
     return json.dumps(found if has_launcher(plan, step) else {**found, "units": {}}, indent=1).encode()
 
 
 def module_peaks(catalog: Catalog) -> bytes:
     """The same for modules that an engine compiles in its rehearsal, where no plan knows which."""
-    return json.dumps(_told(measured(catalog), UNMEASURED["peak_mib"]), indent=1).encode()
+    return json.dumps(_peaks_document(measured(catalog), UNMEASURED["peak_mib"]), indent=1).encode()
 
 
-def _told(costs: Mapping[str, Mapping[str, Any]], other: int) -> dict[str, Any]:
+def _peaks_document(costs: Mapping[str, Mapping[str, Any]], other: int) -> dict[str, Any]:
     named = {name: cost["peak_mib"] for name, cost in costs.items()}
     units = {name: cost["each"] for name, cost in costs.items() if "each" in cost}
     return {"peaks": named, "units": units, "other": other}
@@ -143,7 +143,7 @@ def jobs(env: Mapping[str, str]) -> int:
     return int(env.get("GB10_JOBS") or cores())
 
 
-def asked_jobs(ctx: Context, plan: Plan, step: Step) -> str:
+def jobs_expression(ctx: Context, plan: Plan, step: Step) -> str:
     """The job count as a shell expression: only the compile stage knows the cores of its machine.
 
     Without a launcher that delays units until memory is free, this machine's memory limits the count.
@@ -165,7 +165,7 @@ def has_launcher(plan: Plan, step: Step) -> bool:
     return not release or Version(release) >= LAUNCHERS_SINCE
 
 
-ROOM: Final = "rates"
+SECTION: Final = "rates"
 SCHEMA: Final = "gb10/rates/v1"
 REFERENCE: Final = "another machine: two x86-64 cores, idle"
 """Where the figures of recipes/kernels and of gb10/image/build/estimate.py were measured."""
@@ -237,7 +237,7 @@ def _read(store: Store, machine: str) -> Rates:
 
 
 def _path(store: Store, machine: str) -> Path:
-    return store.root / ROOM / f"{digest(machine)[:16]}.json"
+    return store.root / SECTION / f"{digest(machine)[:16]}.json"
 
 
 def _machine(ctx: Context) -> str:

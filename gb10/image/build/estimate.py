@@ -208,10 +208,10 @@ def _build_disk(ctx: Context, plan: Plan, absent: Collection[Step], engine: Engi
 
 def _one_by_one(absent: Iterable[Step]) -> float:
     """Peak bytes of layers that are built in their order, each with its wheels and its stage beside it."""
-    there = peak = 0.0
+    stored = peak = 0.0
     for step in absent:
-        there += unpacked([step])
-        peak = max(peak, there + (step.download * (1 + UNPACKED_RATIO) if step.kind == "layer" else 0))
+        stored += unpacked([step])
+        peak = max(peak, stored + (step.download * (1 + UNPACKED_RATIO) if step.kind == "layer" else 0))
     return peak
 
 
@@ -272,7 +272,7 @@ class Outlook:
 
     def left(self) -> str:
         """Until all is done."""
-        return self.forecast.said()
+        return self.forecast.sentence()
 
 
 def outlook(ctx: Context, part: str) -> Outlook | None:

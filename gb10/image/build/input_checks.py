@@ -142,7 +142,7 @@ def check_targets(ctx: Context, plan: Plan, step: Step) -> None:
     project = open_stored(ctx.store, store_paths(ctx.store, [origin.file])[0], origin.file)
     changed = patched_source(ctx, origin) if origin.patches else {}
     kept = (path for path in project.paths() if is_cmake(path) and path not in changed)
-    unsure = require_named(asked, (*(project.read(path) or b"" for path in kept), *_texts(changed)))
+    unsure = require_targets(asked, (*(project.read(path) or b"" for path in kept), *_texts(changed)))
     if unsure:
         ctx.reporter.say(f"{step.name}: {', '.join(unsure)} is spelled in no CMake file: checked at configure")
 
@@ -167,7 +167,7 @@ def try_targets(ctx: Context, plan: Plan) -> None:
             )
 
 
-def require_named(targets: Collection[str], files: Iterable[bytes]) -> list[str]:
+def require_targets(targets: Collection[str], files: Iterable[bytes]) -> list[str]:
     """The targets that only variables of the CMake files can spell.
 
     Raises UsageError for a target that is no word in the files, outside comments, and that none of them composes. Pure.

@@ -28,7 +28,7 @@ from gb10.image.plan.render import part_dockerfile
 from gb10.image.plan.values import Plan, Step
 from gb10.image.proof.check import Facts
 from gb10.image.proof.reading import ImageScan
-from gb10.image.proof.scans import PLAN, SCANS, kept_image, known_image, known_layers, own_changes, own_plan
+from gb10.image.proof.scans import PLAN, SCANS, image_scan_path, known_image, known_layers, own_changes, own_plan
 from gb10.image.request.planning import Request, make_plan
 from gb10.inside.scan.installed import Distribution
 
@@ -111,8 +111,8 @@ def inspect_image(ctx: Context, reference: str) -> Inspected:
     if engine is None or image is None:
         raise no_image(engine, reference)
     check_platform(reference, image.platform)
-    if told := slimmed(image.labels):
-        ctx.reporter.say(told)
+    if summary := slimmed(image.labels):
+        ctx.reporter.say(summary)
     own = read_folders(engine, ctx.store, image, [PLAN, SCANS])[0]
     found = known_layers(ctx, reference, image.diff_ids) or known_image(ctx, reference, image.diff_ids)
     return Inspected(
@@ -187,7 +187,7 @@ def _scanned(ctx: Context, engine: Engine, reference: str, image: ImageInfo) -> 
         with ctx.reporter.task(f"scan {reference}"):
             read_by_stage(ctx, engine, plan, plan.step("proof"), files, out=out)
 
-    kept = kept_image(ctx, image.diff_ids)
+    kept = image_scan_path(ctx, image.diff_ids)
     with ctx.store.locked("image-scan", ctx.reporter.waiting_for("scan")):
         ctx.store.replace(kept, make)
     found = known_image(ctx, reference, image.diff_ids)

@@ -119,8 +119,8 @@ def check_exported(folder: Path, *expected: str) -> None:
 
 def remember_built(store: Store, engine: Engine, plan: Plan) -> None:
     """Mark the layers and tools of a plan that was just built."""
-    room = engine_folder(engine)
+    section = engine_folder(engine)
     for step in plan.steps:
         if step.kind not in IN_ENGINE:
             continue
-        store.write_text(store.entry(room, step.key), step.name)
+        store.write_text(store.entry(section, step.key), step.name)

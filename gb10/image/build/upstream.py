@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gb10.containers.buildx.build import BuildRequest
-from gb10.containers.buildx.build_cache import forget, sent
+from gb10.containers.buildx.build_cache import forget, sent_contexts
 from gb10.containers.connection import Engine
 from gb10.containers.images import ImageInfo, copy_files, drop_image, require_image, tag_image, untag
 from gb10.core.fetch import store_paths
@@ -20,7 +20,7 @@ from gb10.image.build.estimate import UPSTREAM, outlook
 from gb10.image.context import Context
 from gb10.image.plan.render import build_args, part_dockerfile
 from gb10.image.plan.values import Plan, Step
-from gb10.image.proof.scans import SCAN, SCANS, SYMBOLS, kept_scan, require_scanned
+from gb10.image.proof.scans import SCAN, SCANS, SYMBOLS, layer_scan_path, require_scanned
 
 INSTALL = "python3 /install.py --wheels /wheels --out /out "
 """In the command of a stage that installs a layer, as BuildKit describes its result."""
@@ -77,15 +77,15 @@ class UpstreamLayers:
         The lock of the image must be held, its bases and wheels be in the store.
         """
         ctx, engine = self.ctx, self.engine
-        links, wheels_sent = self.links(), sent(upstream_wheels(self.plan))
-        there = max((number for number, link in enumerate(links, 1) if self._known(link)), default=0)
+        links, wheels_sent = self.links(), sent_contexts(upstream_wheels(self.plan))
+        cached = max((number for number, link in enumerate(links, 1) if self._known(link)), default=0)
         ctx.forecast.begin(UPSTREAM)
-        for name in STAGES if there < len(links) else ():
+        for name in STAGES if cached < len(links) else ():
             Bases(ctx, self.plan, engine, self.rebuild_id).image(name)
             ctx.forecast.done(UPSTREAM, name)
         with ctx.reporter.task(UPSTREAM, len(links), unit="layers", outlook=outlook(ctx, UPSTREAM)) as task:
-            ctx.reporter.advance(task, there)
-            for link in links[there:]:
+            ctx.reporter.advance(task, cached)
+            for link in links[cached:]:
                 # the wheels of the layers that are there, and the folder that the last one was copied from
                 forget(engine, lambda about: about in wheels_sent or INSTALL in about)
                 self._add(link)
@@ -96,7 +96,7 @@ class UpstreamLayers:
         image = require_image(engine, links[-1].tag)
         kept = zip(links, image.diff_ids[1:], strict=True)
         return Upstream(
-            image=links[-1].tag, scans={link.step.name: kept_scan(ctx, diff_id).parent for link, diff_id in kept}
+            image=links[-1].tag, scans={link.step.name: layer_scan_path(ctx, diff_id).parent for link, diff_id in kept}
         )
 
     def drop(self) -> None:
@@ -117,7 +117,7 @@ class UpstreamLayers:
     def _known(self, link: Link) -> bool:
         """Whether the engine has this very image, and the store the scan of each layer above the base."""
         image = noted_image(self.ctx, self.engine, link.tag)
-        kept = [kept_scan(self.ctx, layer) for layer in image.diff_ids[1:]] if image else []
+        kept = [layer_scan_path(self.ctx, layer) for layer in image.diff_ids[1:]] if image else []
         return image is not None and all(scan.exists() and scan.with_name(SYMBOLS).exists() for scan in kept)
 
     def _add(self, link: Link) -> None:
@@ -160,7 +160,7 @@ class UpstreamLayers:
         require_scanned(image.diff_ids[:-1], layered.diff_ids)
         with ctx.store.folder("scan") as folder:
             copy_files(engine, ctx.store, image, SCANS, folder)
-            kept = kept_scan(ctx, layered.diff_ids[-1]).parent
+            kept = layer_scan_path(ctx, layered.diff_ids[-1]).parent
             ctx.store.replace(kept, lambda work: _take(folder, work))
         drop_image(engine, image.id)
 
@@ -182,7 +182,7 @@ def forget_sent(engine: Engine, plan: Plan, *, compiled: bool = False) -> None:
     are dropped in the embedded engine alone: in your Docker they may be yours.
     """
     own = {"target-wheels", "rehearsal-wheels", *(["context"] if engine.kind == "embedded" else [])}
-    done = sent(upstream_wheels(plan) | own | ({"tools-wheels", "source"} if compiled else set()))
+    done = sent_contexts(upstream_wheels(plan) | own | ({"tools-wheels", "source"} if compiled else set()))
     forget(engine, lambda about: about in done or any(words in about for words in UNPACKED))
 
 

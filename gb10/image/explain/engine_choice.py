@@ -109,17 +109,17 @@ def ask_engine(
 
 def ask_models(host: Host, ask: Question, configs: Sequence[Mapping[str, Any]]) -> list[Answer]:
     """The same for several models: the engine starts once."""
-    answers = _asked(host, ask, configs)
+    answers = _cached_answers(host, ask, configs)
     refused = [number for number, answer in enumerate(answers) if answer.tried and ask.facts.elsewhere]
     for number in refused:
         others = (ask.facts.model_copy(update={"capability": one, "flags": {}}) for one in ask.facts.elsewhere)
-        again = (_asked(host, replace(ask, facts=one), [configs[number]])[0] for one in others)
+        again = (_cached_answers(host, replace(ask, facts=one), [configs[number]])[0] for one in others)
         if all(one.stopped == answers[number].stopped for one in again):
             answers[number] = answers[number].model_copy(update={"tried": []})
     return answers
 
 
-def _asked(host: Host, ask: Question, configs: Sequence[Mapping[str, Any]]) -> list[Answer]:
+def _cached_answers(host: Host, ask: Question, configs: Sequence[Mapping[str, Any]]) -> list[Answer]:
     """Answers with a choice are kept under all that they follow from. An engine that stopped is asked again.
 
     The order of a config's fields counts: engines take the first group that matches.
@@ -134,16 +134,16 @@ def _asked(host: Host, ask: Question, configs: Sequence[Mapping[str, Any]]) -> l
         absent = [number for number, place in enumerate(places) if not place.exists()]
         if absent:
             with host.store.folder("explain") as work:
-                told = dict(zip(absent, _run(ask, [configs[number] for number in absent], work), strict=True))
+                answers = dict(zip(absent, _run(ask, [configs[number] for number in absent], work), strict=True))
         else:
-            told = {}
+            answers = {}
         for number, place in enumerate(places):
-            if number not in told:
+            if number not in answers:
                 note_use(place)
-                told[number] = read_answer(place.read_text(encoding="utf-8"), "this config")
-            elif told[number].stopped is None:
-                host.store.write_text(place, told[number].model_dump_json(by_alias=True))
-        return [told[number] for number in range(len(configs))]
+                answers[number] = read_answer(place.read_text(encoding="utf-8"), "this config")
+            elif answers[number].stopped is None:
+                host.store.write_text(place, answers[number].model_dump_json(by_alias=True))
+        return [answers[number] for number in range(len(configs))]
 
 
 def _run(ask: Question, configs: Sequence[Mapping[str, Any]], work: Path) -> list[Answer]:
@@ -262,7 +262,7 @@ def _request(ask: Question, work: Path, models: int) -> dict[str, Any]:
     return {
         "script": facts.script,
         "models": [str(work / str(number)) for number in range(models)],
-        "options": named_options(facts, ask.options),
+        "options": options_by_engine(facts, ask.options),
         "flags": facts.flags,
         "limits": LIMITS,
         "cuda": facts.cuda,
@@ -283,7 +283,7 @@ def _request(ask: Question, work: Path, models: int) -> dict[str, Any]:
     }
 
 
-def named_options(facts: EngineFacts, options: Mapping[str, str]) -> dict[str, str]:
+def options_by_engine(facts: EngineFacts, options: Mapping[str, str]) -> dict[str, str]:
     """The options by the engine's own names; raises UsageError for one that this engine has not."""
     absent = [name for name in options if name not in facts.options]
     if absent:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from gb10.containers.connection import Engine
 from gb10.containers.images import find_image
 from gb10.containers.reference import is_reference, registry_of, split_digest, split_reference
-from gb10.containers.registry.documents import sent
+from gb10.containers.registry.documents import parse_sent
 from gb10.errors import PublishError, UsageError, VerifyError
 from gb10.image.base.base_reading import inspect_base, inspect_local, known_base
 from gb10.image.build.inspect import no_image
@@ -13,7 +13,7 @@ from gb10.image.build.stage import engine_with_images
 from gb10.image.context import Context
 from gb10.image.inspect.attestations import attestations_of
 from gb10.image.inspect.local import local_image, local_summary
-from gb10.image.inspect.remote import UNTOLD, SentBill, Trust, attached_sbom, remote_image, remote_portrait
+from gb10.image.inspect.remote import NOTHING_ATTACHED, SentBill, Trust, attached_sbom, remote_image, remote_portrait
 from gb10.image.inspect.summary import ImageSummary
 from gb10.image.proof.scans import proven
 from gb10.image.recipe.arch import Arch
@@ -53,7 +53,11 @@ def _with_base(one: ImageSummary, base: BaseImage) -> ImageSummary:
     name = one.reference if not one.packed else base.reference
     pull = f"`pull {name} --platform {base.platform}`, then " if one.packed else ""
     way = f"{pull}`verify {name}` lists what a GB10 cannot run of it"
-    remarks = (*(told for told in one.remarks if told != UNTOLD), *base.remarks, *(() if one.plan else (way,)))
+    remarks = (
+        *(remark for remark in one.remarks if remark != NOTHING_ATTACHED),
+        *base.remarks,
+        *(() if one.plan else (way,)),
+    )
     return replace(one, packages=one.packages or read, base=base, remarks=remarks)
 
 
@@ -72,7 +76,7 @@ def sbom(ctx: Context, reference: str, arch: Arch, trust: Trust | None = None) -
     if found is None:
         kind = "SBOM with a trusted signature" if trust else "SBOM"
         raise UsageError(f"no {kind} is attached to {reference}", hint="`publish` attaches one to an image of gb10")
-    sent(found, SentBill, reference)  # JSON holds no control character that a terminal would obey
+    parse_sent(found, SentBill, reference)  # JSON holds no control character that a terminal would obey
     return found
 
 

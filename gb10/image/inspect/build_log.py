@@ -16,7 +16,7 @@ from gb10.image.build.build_usage import BuildUsage
 from gb10.image.build.image_build import ImageBuild, Verified
 from gb10.image.inspect.local import local_layers
 
-ROOM: Final = "builds"
+SECTION: Final = "builds"
 SCHEMA: Final = "gb10/build/v1"
 
 
@@ -80,13 +80,13 @@ def keep_image_build(build: ImageBuild, verified: Verified, usage: BuildUsage | 
     keep_build(ctx.store, log)
 
 
-def kept_builds(store: Store) -> list[Build]:
+def saved_builds(store: Store) -> list[Build]:
     """The builds that are kept, the last one first; what cannot be read is left out."""
-    found = [_read(path.read_text(encoding="utf-8")) for path in sorted((store.root / ROOM).glob("*.json"))]
+    found = [_read(path.read_text(encoding="utf-8")) for path in sorted((store.root / SECTION).glob("*.json"))]
     return sorted((build for build in found if build), key=lambda build: -build.ended)
 
 
-def kept_build(store: Store, key: str) -> Build | None:
+def saved_build(store: Store, key: str) -> Build | None:
     """The build that made the image of a plan's key, if one is kept and can be read."""
     path = _path(store, key)
     return _read(path.read_text(encoding="utf-8")) if path.is_file() else None
@@ -103,7 +103,7 @@ def cpu_seconds(store: Store, key: str) -> float:
 
 
 def _path(store: Store, key: str) -> Path:
-    return store.root / ROOM / f"{key[:16]}.json"
+    return store.root / SECTION / f"{key[:16]}.json"
 
 
 def _read(text: str) -> Build | None:

@@ -31,8 +31,8 @@ class Differences:
 
 def differences(one: ImageSummary, two: ImageSummary) -> Differences:
     """What changed from the first image to the second."""
-    there = {layer.digest for layer in one.layers}
-    moved = [layer for layer in two.layers if layer.digest not in there]
+    digests = {layer.digest for layer in one.layers}
+    moved = [layer for layer in two.layers if layer.digest not in digests]
     sections = {
         "packages": changes(one.packages, two.packages),
         "Debian packages": changes(one.debs, two.debs),

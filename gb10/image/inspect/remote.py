@@ -17,7 +17,7 @@ from gb10.containers.registry.documents import (
     SentSettings,
     find_manifest,
     for_platform,
-    sent,
+    parse_sent,
 )
 from gb10.containers.registry.referrers import CREATED, SIGNATURES, Descriptor, attached, document_of
 from gb10.containers.registry.repository import Repository, open_repository
@@ -63,7 +63,7 @@ class SentBill(Sent):
     packages: Annotated[tuple[SentPackage, ...], Field(max_length=MOST << 4)] = ()
 
 
-UNTOLD: Final = "nothing is attached to it: what it holds is told by pulling it"
+NOTHING_ATTACHED: Final = "nothing is attached to it: what it holds is told by pulling it"
 DOCUMENTS: Final = (SPDX, IN_TOTO)
 Trust = Callable[[str, str, Sequence[Descriptor]], object]
 """Raises VerifyError unless the reader trusts a signature among what lies beside a manifest.
@@ -99,10 +99,10 @@ def remote_image(
     name, digest = split_digest(reference)
     repository = open_repository(ctx.env, name, login_for(engine, ctx.env, name))
     found = find_manifest(repository, digest or split_reference(name)[1])
-    entries = sent(found.content, SentIndex, reference).manifests
+    entries = parse_sent(found.content, SentIndex, reference).manifests
     if entries is not None:
         found = find_manifest(repository, for_platform(entries, platform, reference))
-    manifest = sent(found.content, SentManifest, reference)
+    manifest = parse_sent(found.content, SentManifest, reference)
     beside, unseen = attached(repository, found.digest)
     if trust:
         trust(f"{repository.name}@{found.digest}", found.digest, beside)
@@ -112,7 +112,7 @@ def remote_image(
         repository=repository,
         digest=found.digest,
         manifest=manifest,
-        config=sent(repository.blob(manifest.config.digest), SentConfig, reference),
+        config=parse_sent(repository.blob(manifest.config.digest), SentConfig, reference),
         attached=documents,
         untrusted=len(beside) - len(documents),
         unseen=unseen,
@@ -145,13 +145,13 @@ def remote_portrait(
     labels, plan = settings.labels or {}, attached_plan(one)
     verdict = read_verdict(statement_of(one, VERIFICATION).get("verdict"))
     layers = layers_in(one, plan, labels)
-    missing = UNTOLD if not one.attached else ""
+    missing = NOTHING_ATTACHED if not one.attached else ""
     words = "1 document beside it has" if one.untrusted == 1 else f"{one.untrusted} documents beside it have"
     left_out = f"{words} no trusted signature: left out" if one.untrusted else ""
     unseen = f"{one.unseen} more documents beside it were not looked at" if one.unseen else ""
     # Packages by the attached SBOM: what is in the image by a purl of the index, or was built for it.
     text = attached_sbom(one)
-    rows = sent(text, SentBill, one.reference).packages if text else ()
+    rows = parse_sent(text, SentBill, one.reference).packages if text else ()
     kinds = ("SPDXRef-wheel-", "SPDXRef-graft-", "SPDXRef-built-")
     return ImageSummary(
         reference=reference,
@@ -187,7 +187,7 @@ def statement_of(one: Remote, predicate_type: str) -> Mapping[str, Any]:
     """The predicate of an attached statement about this very manifest; nothing where there is none."""
     for found in one.attached:
         if found.artifactType == IN_TOTO and found.annotations.get(PREDICATE) == predicate_type:
-            statement = sent(document_of(one.repository, found), SentStatement, one.reference)
+            statement = parse_sent(document_of(one.repository, found), SentStatement, one.reference)
             digests = [subject.digest.get("sha256") for subject in statement.subject]
             if one.digest.removeprefix("sha256:") in digests:
                 return statement.predicate

@@ -21,7 +21,7 @@ from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.lock.relock import BASE, added_wheels, main_index
 from gb10.image.lock.resolver import Platform, Resolver, platform_of
-from gb10.image.plan.base_plan import asked_base, lock_on
+from gb10.image.plan.base_plan import lock_on, requested_base
 from gb10.image.plan.catalog import DEFAULT_ENGINE
 from gb10.image.recipe.base_image import BaseImage
 from gb10.image.recipe.image_recipe import Recipe
@@ -43,7 +43,7 @@ def build_inputs(ctx: Context) -> tuple[Recipe, Lock]:
     return load_recipe(path), load_lock(lock_path(path))
 
 
-def given_digest(given: OnImage) -> str:
+def on_image_digest(given: OnImage) -> str:
     """Digest of the fields that decide the lock; a patch or a variable is not among them. Pure."""
     return digest(
         {
@@ -68,7 +68,7 @@ def read_base(ctx: Context, given: OnImage, platform: str, reference: str = "") 
 def lock_in_memory(ctx: Context, given: OnImage, platform: str) -> Lock:
     """The lock of what ``--from`` names, for a platform: a tag is resolved now. Raises as ``inspect_base``."""
     base = read_base(ctx, given, platform)
-    return lock_on(base, build_inputs(ctx)[1], given_digest(given), asked=asked_base(given))
+    return lock_on(base, build_inputs(ctx)[1], on_image_digest(given), asked=requested_base(given))
 
 
 TORCH_HEADER: Final = re.compile(rb"^#include <(torch/[\w./-]+)>", re.MULTILINE)
@@ -149,10 +149,10 @@ def _tool(ctx: Context, build: Recipe, requirement: str, architecture: Architect
 
 def check_on_image(given: OnImage, lock: Lock, path: Path) -> None:
     """Raise LockStaleError when the recipe in ``path`` changed since it was locked."""
-    if lock.base is None or lock.input_digest != given_digest(given):
+    if lock.base is None or lock.input_digest != on_image_digest(given):
         raise LockStaleError(
             f"the recipe {path.name} changed since it was locked on {lock.created}",
-            where=f"locked from {lock.input_digest}\nrecipe is   {given_digest(given)}",
+            where=f"locked from {lock.input_digest}\nrecipe is   {on_image_digest(given)}",
             hint=f"./build.py lock --engine {path}",
         )
 
@@ -163,7 +163,7 @@ def lock_on_image(ctx: Context, given: OnImage, path: Path, upgrade: tuple[str, 
     Raises UsageError when a wheel does not fit what the image holds, FetchError, and as ``inspect_base``.
     """
     old = _old(path)
-    kept = kept_base(given, old) if old and BASE not in upgrade else ""
+    kept = locked_base(given, old) if old and BASE not in upgrade else ""
     if isinstance(kept, BaseImage):
         base = kept
     else:
@@ -173,18 +173,18 @@ def lock_on_image(ctx: Context, given: OnImage, path: Path, upgrade: tuple[str, 
     build_recipe, build = build_inputs(ctx)
     plain = derived(given.without_kernels(), base, build_recipe)
     wheels = _added(ctx, plain, base, old, upgrade) if given.requirements else ()
-    made = lock_on(base, build, given_digest(given), wheels, asked_base(given))
+    made = lock_on(base, build, on_image_digest(given), wheels, requested_base(given))
     return with_kernel_inputs(ctx, made, given, old) if given.compiles else made
 
 
-def kept_base(given: OnImage, old: Lock) -> BaseImage | str:
+def locked_base(given: OnImage, old: Lock) -> BaseImage | str:
     """The image of a lock, if the recipe asks what it asked then; else the reference that is read. Pure.
 
     Where only the Python or the engine is another one, the image keeps its digest. Empty: what the recipe names.
     """
     if old.base is None or old.asked is None or old.base.platform != given.platform:
         return ""
-    asked = asked_base(given)
+    asked = requested_base(given)
     if asked == old.asked:
         return old.base
     return old.base.reference if asked.image == old.asked.image else ""

@@ -35,7 +35,7 @@ class KeptFile(Model):
     size: Size
 
 
-def kept_links(store: Store, index: str, project: str) -> tuple[Link, ...]:
+def stored_links(store: Store, index: str, project: str) -> tuple[Link, ...]:
     """The files of a project that were kept of an index, where they lie in the store; damaged ones do not count."""
     return tuple(
         Link(filename=one.filename, url=stored(store, artifact).absolute().as_uri(), sha256=one.sha256, size=one.size)
@@ -73,14 +73,14 @@ class OwnIndex(Index):
 
         Raises FetchError when nothing was kept.
         """
-        kept = kept_links(self.store, self.url, project)
+        kept = stored_links(self.store, self.url, project)
         try:
             others = super().links(project)
         except FetchError as error:
             if not kept:
                 raise
-            told = f"{error.message}; {len(kept)} files of {project} that were kept of it are all that counts"
-            print(ascii(told)[1:-1], file=sys.stderr, flush=True)
+            warning = f"{error.message}; {len(kept)} files of {project} that were kept of it are all that counts"
+            print(ascii(warning)[1:-1], file=sys.stderr, flush=True)
             others = ()
         names = {link.filename for link in kept}
         return (*kept, *(link for link in others if link.filename not in names))
@@ -89,7 +89,7 @@ class OwnIndex(Index):
         """The file of a link, fetched if the store lacks it; the link of its place there. Raises FetchError."""
         store, name = self.store, digest([self.url, link.filename])
         with store.locked(f"download-{name}"):
-            known = next((one for one in kept_links(store, self.url, project) if one.filename == link.filename), None)
+            known = next((one for one in stored_links(store, self.url, project) if one.filename == link.filename), None)
             if known:
                 return known
             part = store.root / "tmp" / f"{name}.part"

@@ -52,7 +52,7 @@ def next_release(project: str, links: Iterable[Link], current: Version, platform
     return Chosen(version=current, notes=tuple(notes[:MOST_NOTES]))
 
 
-def check_asked(
+def check_requested_release(
     project: str, links: Iterable[Link], current: Version, platforms: Iterable[Platform], asked: Version
 ) -> None:
     """Raise UsageError for a release that is older than the recipe's, yanked, or without a wheel for a platform."""
@@ -137,6 +137,13 @@ class Offered:
     """The index of all projects that the recipe names no other index for."""
     store: Store
 
+    def final_releases(self) -> tuple[Version, ...]:
+        """The final releases, not yanked, that have a wheel for each platform of the image; the newest first."""
+        suite, python = self.recipe.base.suite, self.recipe.python
+        platforms = tuple(platform_of(suite, python, name) for name in reversed(ARCHITECTURES))
+        good = (version for version, own in _by_version(self.links).items() if not any(_flaws(own, version, platforms)))
+        return tuple(sorted(good, reverse=True))
+
 
 def offered(ctx: Context, recipe: Recipe, path: Path) -> Offered:
     """Ask the index. Raises UsageError for a recipe without a pin of its engine, or an index without it; FetchError."""
@@ -174,7 +181,7 @@ def choose(found: Offered, asked: str | None) -> Chosen:
     except ValueError as error:  # packaging's own, or a number of too many digits
         raise UsageError(f"--to {asked[:100]} is not a release", hint=f"--to VERSION, as {found.current}") from error
     require_release(found.links, recipe.engine, str(version), how="--to VERSION")
-    check_asked(recipe.engine, found.links, found.current, platforms, version)
+    check_requested_release(recipe.engine, found.links, found.current, platforms, version)
     return Chosen(version=version)
 
 
@@ -189,7 +196,7 @@ def _own(index: Index, project: str) -> tuple[Link, ...]:
     return tuple(link for link in links if project_of(link.filename) == canonicalize_name(project))
 
 
-def opened(ctx: Host, found: Offered, version: Version) -> Tree:
+def open_release(ctx: Host, found: Offered, version: Version) -> Tree:
     """The files of a release: its source archive if the recipe names one, else its wheel for the arm64 image.
 
     Raises FetchError.
@@ -225,14 +232,6 @@ def require_wheel(found: Offered, version: Version) -> None:
         )
 
 
-def final_releases(found: Offered) -> tuple[Version, ...]:
-    """The final releases, not yanked, that have a wheel for each platform of the image; the newest first."""
-    recipe = found.recipe
-    platforms = tuple(platform_of(recipe.base.suite, recipe.python, name) for name in reversed(ARCHITECTURES))
-    good = (version for version, own in _by_version(found.links).items() if not any(_flaws(own, version, platforms)))
-    return tuple(sorted(good, reverse=True))
-
-
 def demanded(host: Host, found: Offered, version: Version) -> tuple[Demand, ...]:
     """What a release requires on aarch64, by the metadata of its wheel. Raises FetchError."""
     recipe = found.recipe
@@ -244,7 +243,7 @@ def demanded(host: Host, found: Offered, version: Version) -> tuple[Demand, ...]
         link, session = wheels[name], found.index.session
         metadata = wheel_metadata(session, link, size_of(session, link))
     if metadata is None:
-        metadata = metadata_of(opened(host, found, version), f"{recipe.engine} {version}")
+        metadata = metadata_of(open_release(host, found, version), f"{recipe.engine} {version}")
     return demands(metadata, recipe.python, MACHINES["arm64"])
 
 

@@ -20,7 +20,7 @@ from gb10.core.store import Store
 from gb10.errors import FetchError, LockStaleError, UsageError
 from gb10.image.lock.kept_files import OwnIndex
 from gb10.image.lock.lockfile import base_digest, input_digest, load_lock, load_recipe, lock_path, source_digest
-from gb10.image.lock.resolver import Resolved, Resolver, check_origin, kept_of, offered, platform_of
+from gb10.image.lock.resolver import Resolved, Resolver, check_origin, files_in_store, offered, platform_of
 from gb10.image.recipe.image_recipe import COMMIT_WHEELS, Recipe, Source
 from gb10.image.recipe.locked import (
     Lock,
@@ -107,7 +107,7 @@ def lock_wheels(
     Raises UsageError, FetchError.
     """
     named = offered(session, resolver.recipe, resolver.store)
-    resolver = replace(resolver, kept=kept_of(resolver.recipe, named))
+    resolver = replace(resolver, kept=files_in_store(resolver.recipe, named))
     sets = Choice(resolver, old, upgrade).sets()
     entries = [entry for by_architecture in sets.values() for found in by_architecture.values() for entry in found]
     for entry in entries:
@@ -251,7 +251,7 @@ def lock_sdists(recipe: Recipe, index: Index, store: Store) -> dict[str, LockedS
     for source in recipe.sources.values():
         if source.pinned:
             own = own_index(recipe, requirement_name(source.pinned), index, store)
-            found.append(_sdist(source.sdist, own) if source.sdist else _sources(source.pinned, own))
+            found.append(_locked_release(source, own))
     return {file.name: file for file in found}
 
 
@@ -271,12 +271,12 @@ def lock_checkouts(recipe: Recipe, old: Lock | None, store: Store, env: Mapping[
     found = {}
     for name, source in recipe.sources.items():
         if source.git:
-            kept = _kept(source, old.sdists.get(name) if old else None)
+            kept = _unchanged(source, old.sdists.get(name) if old else None)
             found[name] = kept or _lock_checkout(name, source, source.git, store, env)
     return found
 
 
-def _kept(
+def _unchanged(
     source: Source, file: LockedSdist | LockedSources | LockedCheckout | LockedPart | None
 ) -> LockedCheckout | None:
     """The locked commit, if the recipe still names it: its content cannot change, a tag's can."""
@@ -298,37 +298,27 @@ def _lock_checkout(name: str, source: Source, url: str, store: Store, env: Mappi
     )
 
 
-def _sdist(pinned: str, index: Index) -> LockedSdist:
+def _locked_release(source: Source, index: Index) -> LockedSdist | LockedSources:
+    """The source archive of a release, or the wheel that every machine installs. Raises UsageError, FetchError."""
+    pinned = source.pinned or ""
+    kind, ending = (LockedSdist, ".tar.gz") if source.sdist else (LockedSources, "-py3-none-any.whl")
     name, _, version = pinned.partition("==")
     for link in index.links(name):
-        if link.filename.endswith(f"-{version}.tar.gz"):
-            return LockedSdist(
+        if link.filename.endswith(f"-{version}{ending}"):
+            return kind(
                 name=str(canonicalize_name(name)),
                 version=version,
                 filename=link.filename,
                 sha256=sha256_of(link),
                 size=size_of(index.session, link),
             )
-    raise UsageError(
-        f"the index has no source archive {pinned}",
-        where=redact(index.url),
-        hint="what is compiled or patched needs one: correct it under sources in the recipe, or take the "
-        "release from git\n({git: URL, tag: vX.Y.Z})",
-    )
-
-
-def _sources(pinned: str, index: Index) -> LockedSources:
-    """The wheel of a release that every machine installs. Raises UsageError, FetchError."""
-    name, _, version = pinned.partition("==")
-    for link in index.links(name):
-        if link.filename.endswith(f"-{version}-py3-none-any.whl"):
-            return LockedSources(
-                name=str(canonicalize_name(name)),
-                version=version,
-                filename=link.filename,
-                sha256=sha256_of(link),
-                size=size_of(index.session, link),
-            )
+    if source.sdist:
+        raise UsageError(
+            f"the index has no source archive {pinned}",
+            where=redact(index.url),
+            hint="what is compiled or patched needs one: correct it under sources in the recipe, or take the "
+            "release from git\n({git: URL, tag: vX.Y.Z})",
+        )
     raise UsageError(
         f"the index has no wheel of {pinned} for every machine (py3-none-any)",
         where=redact(index.url),

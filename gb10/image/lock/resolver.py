@@ -126,7 +126,9 @@ def offered(session: requests.Session, recipe: Recipe, store: Store) -> dict[str
         alone = f"{', '.join(index.packages)} can come only from {name}"
         for project in index.packages:
             try:
-                links = _kept(recipe, OwnIndex(session, index.url, store, forgets=name == COMMIT_WHEELS), name, project)
+                links = _stored_links(
+                    recipe, OwnIndex(session, index.url, store, forgets=name == COMMIT_WHEELS), name, project
+                )
             except FetchError as error:
                 raise FetchError(
                     f"the index {name} of the recipe: {error.message}",
@@ -143,7 +145,7 @@ def offered(session: requests.Session, recipe: Recipe, store: Store) -> dict[str
     return found
 
 
-def _kept(recipe: Recipe, index: OwnIndex, name: str, project: str) -> tuple[Link, ...]:
+def _stored_links(recipe: Recipe, index: OwnIndex, name: str, project: str) -> tuple[Link, ...]:
     """The links of a project; those of the release that the recipe requires say the hash."""
     links = index.links(project)
     release = _required(recipe, project, links)
@@ -161,7 +163,7 @@ def _required(recipe: Recipe, project: str, links: Iterable[Link]) -> list[Link]
     return [link for link in links if link.filename.endswith(".whl") and str(version_of(link)) in pins]
 
 
-def kept_of(recipe: Recipe, named: Mapping[str, Iterable[Link]]) -> dict[str, tuple[Link, ...]]:
+def files_in_store(recipe: Recipe, named: Mapping[str, Iterable[Link]]) -> dict[str, tuple[Link, ...]]:
     """By project, the required files that lie in the store. Pure."""
     release = {project: _required(recipe, project, links) for project, links in named.items()}
     local = {

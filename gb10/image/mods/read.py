@@ -37,14 +37,14 @@ DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueE
 def read_zip(path: Path) -> Files:
     """The files of a zip by their path in it; raises UsageError."""
     found: dict[str, ModFile] = {}
-    room = LARGEST
+    budget = LARGEST
     with _opened(path) as archive:
         for info in archive.infolist():
             if info.filename == "./":  # the folder itself, as bsdtar writes it
                 continue
             check_name(info.filename, path)
-            content = b"" if info.is_dir() else _content(archive, info, path, room)
-            room = charge(room, len(content), len(found), path)
+            content = b"" if info.is_dir() else _content(archive, info, path, budget)
+            budget = charge(budget, len(content), len(found), path)
             kind = "folder" if info.is_dir() else kind_of(info.external_attr >> 16)
             _put(found, PurePosixPath(info.filename), ModFile(kind, content), path)
     return dict(sorted(_without_top(found).items()))
@@ -68,11 +68,11 @@ def _put(found: dict[str, ModFile], name: PurePosixPath, file: ModFile, path: Pa
     """Add a file and the folders above it, which a zip may leave out."""
     folders = [(above, ModFile("folder")) for above in name.parents if above.name]
     for place, wanted in (*folders, (name, file)):
-        there = found.setdefault(place.as_posix(), wanted)
-        if there is not wanted and (there.kind, wanted.kind) != ("folder", "folder"):
+        existing = found.setdefault(place.as_posix(), wanted)
+        if existing is not wanted and (existing.kind, wanted.kind) != ("folder", "folder"):
             raise UsageError(
                 f"{path} holds {place} twice",
-                where=f"as a {there.kind} and as a {wanted.kind}",
+                where=f"as a {existing.kind} and as a {wanted.kind}",
                 hint="make the zip again, with one of them",
             )
 
@@ -86,11 +86,11 @@ def _without_top(found: dict[str, ModFile]) -> dict[str, ModFile]:
     return {name.removeprefix(f"{top}/"): file for name, file in found.items() if name != top}
 
 
-def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, room: int) -> bytes:
+def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, budget: int) -> bytes:
     """A member's bytes, read only up to the limit, whatever size the zip claims."""
     if info.compress_type not in PACKED:
         raise _damaged(path, f"{info.filename}: its compression is neither `stored` nor `deflated`")
-    charge(room, info.file_size, 0, path)
+    charge(budget, info.file_size, 0, path)
     try:
         with archive.open(info) as member:
             content = member.read(info.file_size + 1)
@@ -115,17 +115,17 @@ def read_files(path: Path) -> Files:
 
 def _folder(root: Path) -> Files:
     found: dict[str, ModFile] = {}
-    room = LARGEST
+    budget = LARGEST
     for path in _walk(root):
         name = path.relative_to(root).as_posix()
         check_name(name, root)
         mode = path.lstat().st_mode
         if stat.S_ISREG(mode):
-            content = read_file(path, room)
-            room = charge(room, len(content), len(found), root)
+            content = read_file(path, budget)
+            budget = charge(budget, len(content), len(found), root)
             found[name] = ModFile(kind_of(mode), content)
         elif stat.S_ISLNK(mode) or stat.S_ISDIR(mode):
-            room = charge(room, 0, len(found), root)
+            budget = charge(budget, 0, len(found), root)
             link = stat.S_ISLNK(mode)
             found[name] = ModFile("link", os.fsencode(path.readlink())) if link else ModFile("folder")
         else:

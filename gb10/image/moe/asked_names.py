@@ -98,9 +98,9 @@ def compare_names(asked: Sequence[AskedName], paths: Sequence[str]) -> tuple[Com
 
 def _compared(asked: AskedName, paths: Sequence[str]) -> Comparison:
     wanted = parse_tuned_name(asked.path)
-    there = next((path for path in paths if PurePosixPath(path).name == asked.name), "")
-    if wanted is None or asked.outcome == "used" or there:
-        return Comparison(asked=asked, family=TITLES[wanted.family] if wanted else "", there=there)
+    same = next((path for path in paths if PurePosixPath(path).name == asked.name), "")
+    if wanted is None or asked.outcome == "used" or same:
+        return Comparison(asked=asked, family=TITLES[wanted.family] if wanted else "", there=same)
     ranked = sorted(
         ((_differences(wanted, meant), path) for path in paths if (meant := parse_tuned_name(path))),
         key=lambda pair: (len(pair[0]), pair[1]),

@@ -42,7 +42,7 @@ class Span:
     """Bytes that the default needs."""
 
     @property
-    def kept(self) -> bool:
+    def is_default(self) -> bool:
         """Whether the row is the engine's own."""
         return self.row == self.default
 
@@ -59,7 +59,7 @@ class Seed:
     @property
     def needed(self) -> bool:
         """Whether some default does not fit."""
-        return not all(span.kept for span in self.spans)
+        return not all(span.is_default for span in self.spans)
 
     @property
     def text(self) -> str:
@@ -215,7 +215,7 @@ def _differing(spans: Sequence[Span], rows: Mapping[int, Mapping[str, Any]]) -> 
     keys = sorted(rows)
     count = at = 0
     for span in spans:
-        for size in range(span.first, span.last + 1) if span.kept else ():
+        for size in range(span.first, span.last + 1) if span.is_default else ():
             while at + 1 < len(keys) and keys[at + 1] <= size:
                 at += 1
             near = {key: rows[key] for key in keys[at : at + 2]}
@@ -225,7 +225,7 @@ def _differing(spans: Sequence[Span], rows: Mapping[int, Mapping[str, Any]]) -> 
 
 def about(judge: Judge, later: Judge, model: Model, seed: Seed) -> str:
     """The text beside a seed: what it is, and that nobody measured it."""
-    replaced = [span for span in seed.spans if not span.kept]
+    replaced = [span for span in seed.spans if not span.is_default]
     lines = [
         f"file: {seed.name}",
         f"made by: moe seed, from the defaults of {judge.engine} {judge.version}",

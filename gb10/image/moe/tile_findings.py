@@ -112,7 +112,7 @@ class Choice:
     """Median of the default, uniform routing."""
 
     @property
-    def kept(self) -> bool:
+    def is_default(self) -> bool:
         """Whether it is the engine's own row."""
         return self.row == self.default
 

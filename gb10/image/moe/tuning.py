@@ -205,7 +205,7 @@ def _judge(name: str, sizes: Sequence[int], record: TuningJournal, other: Sequen
 
 
 START: Final = "import sys; sys.path.insert(0, {root!r}); from gb10.image.moe.child.tune_worker import main; main()"
-ROOM: Final = "/tmp/gb10-tune"  # noqa: S108 - in a container of its own
+WORK: Final = "/tmp/gb10-tune"  # noqa: S108 - in a container of its own
 CODE: Final = ("__init__.py", "image/__init__.py", "image/moe/__init__.py", "image/moe/child")
 
 
@@ -236,10 +236,10 @@ def container_lane(host: str, image: str) -> Iterator[Lane]:
         def lane(request: dict[str, Any], on_line: Callable[[str], None]) -> None:
             source = Path(request["source"])
             files = {**worker_files(), "kernel.py": source.read_bytes()}
-            asked = {**request, "source": f"{ROOM}/kernel.py"}
+            asked = {**request, "source": f"{WORK}/kernel.py"}
             files["request.json"] = json.dumps(asked).encode()
-            command = ["python3", "-c", START.format(root=ROOM), f"{ROOM}/request.json"]
-            code_of_end = run_worker(engine, found, command, on_line, folder=ROOM, files=files)
+            command = ["python3", "-c", START.format(root=WORK), f"{WORK}/request.json"]
+            code_of_end = run_worker(engine, found, command, on_line, folder=WORK, files=files)
             if code_of_end:
                 on_line(f"the worker's exit code is {code_of_end}")
 
@@ -288,7 +288,7 @@ def plot(title: str, choices: Sequence[Choice]) -> str:
 
 def _bar(choice: Choice, left: float, step: float, scale: float) -> str:
     high = max(choice.win * scale, 1.0)
-    kind = "kept" if choice.kept else "win"
+    kind = "kept" if choice.is_default else "win"
     tooltip = f"batch {choice.size}: {choice.win:.1%}, spread {choice.spread:.1%}"
     return (
         f'<rect class="{kind}" x="{left:.1f}" y="{BOTTOM - high:.1f}" width="{step * 0.7:.1f}" height="{high:.1f}">'
@@ -303,7 +303,7 @@ def write_tuned(
     """Write the picture, and the file when a row won. Sizes that were not tuned keep the engine's own rows."""
     picture = out / f"{seed.name.removesuffix('.json')}.svg"
     picture.write_text(plot(f"{seed.name}, {judge.engine} {judge.version}", choices), encoding="utf-8")
-    if all(choice.kept for choice in choices):
+    if all(choice.is_default for choice in choices):
         return [str(picture)]
     rows = {**seed.rows, **{choice.size: choice.row for choice in choices}}
     folder = out / "configs" / f"triton_{judge.triton.replace('.', '_')}" if judge.engine == "sglang" else out
@@ -327,6 +327,6 @@ def tuned_on(judge: Judge, seed: Seed, choices: Sequence[Choice], findings: Iter
         ]
         if one.gpu != DEVICE:
             lines.append(f"  this is no {DEVICE}: its timings say nothing of one")
-    won = [choice for choice in choices if not choice.kept]
+    won = [choice for choice in choices if not choice.is_default]
     lines += [f"batch {choice.size}: {choice.win:.1%} faster, spread {choice.spread:.1%}" for choice in won]
     return "\n".join([*lines, f"the default stays for {len(choices) - len(won)} of {len(choices)} batch sizes"]) + "\n"

@@ -13,10 +13,8 @@ from gb10.core.files import Artifact, digest
 from gb10.errors import UsageError
 from gb10.image.plan.compiles import BLANK, INSTALLER, PATCHER, wheel_step, with_headers
 from gb10.image.plan.options import Options, PatchUse
-from gb10.image.plan.plan_record import record
-from gb10.image.plan.render import dockerfile, environment
-from gb10.image.plan.steps import CHANGED, MOD_RUNNER, SCANNER, rootfs, tools_step
-from gb10.image.plan.values import Plan, Step, Toolkit, artifacts, on_each_machine
+from gb10.image.plan.steps import image_and_proof, mod_steps, rootfs, tools_step
+from gb10.image.plan.values import Plan, Step, Toolkit, artifacts
 from gb10.image.recipe.base_image import BaseImage
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import AskedBase, Lock, LockedDebs, LockedPart, LockedWheel, LockedWheels
@@ -36,7 +34,7 @@ PATCHED: Final = "patched"
 ADDED: Final = "added"
 
 
-def asked_base(given: OnImage) -> AskedBase:
+def requested_base(given: OnImage) -> AskedBase:
     """What a recipe asks for of its image."""
     return AskedBase(image=given.base.image, python=given.base.python, engine=given.engine)
 
@@ -89,16 +87,10 @@ def plan_on_image(given: OnImage, build: Recipe, lock: Lock, toolkit: Toolkit, o
     built = (_built(draft, wheel, below, toolkit) for wheel in wheels)
     own = (*_added(draft, below, toolkit), *built, *_patched(draft, below, toolkit))
     draft = replace(draft, steps=(*draft.steps, *wheels, *own))
-    mods = _mods(draft, toolkit, (below, *own))
+    mods = mod_steps(draft, toolkit, (below, *own), (PLACER,), draft.base.interpreter if draft.base else "")
     draft = replace(draft, steps=(*draft.steps, *mods))
-    image = _image(draft, toolkit, (below, *own, *mods))
-    proof = Step(
-        name="proof",
-        kind="proof",
-        needs=("image",),
-        about="what is added and changed",
-        key=digest([image.key, toolkit.digests_of(*SCANNER, *(CHANGED if mods else ()))]),
-    )
+    needs = (below, *own, *mods)
+    image, proof = image_and_proof(draft, toolkit, needs, (PLACER,), "what is added and changed")
     steps, tags = (*draft.steps, image, proof), on_image_tags(recipe, options, image.key)
     return replace(draft, steps=steps, key=image.key, tags=tags)
 
@@ -207,35 +199,3 @@ def _patched(draft: Plan, below: Step, toolkit: Toolkit) -> tuple[Step, ...]:
 def laid_over(options: Options) -> tuple[PatchUse, ...]:
     """The patches of files that a base holds; those of what is compiled alone change no file of it."""
     return tuple(use for use in options.patches if use.installable)
-
-
-def _mods(draft: Plan, toolkit: Toolkit, below: tuple[Step, ...]) -> tuple[Step, ...]:
-    """A step per mod. Each builds on the one before: a change moves its key and all later ones."""
-    options, made = draft.options, list[Step]()
-    overlay = options.overlay.digest if options.overlay else None
-    interpreter = draft.base.interpreter if draft.base else ""
-    under = digest([[step.key for step in below], toolkit.digests_of(PLACER), overlay, environment(draft), interpreter])
-    for number, mod in enumerate(options.mods, 1):
-        under = digest(
-            ["mod", under, mod.name, mod.digest, mod.network, draft.recipe.workdir, toolkit.digests_of(MOD_RUNNER)]
-        )
-        needs = (made[-1].name,) if made else tuple(step.name for step in below)
-        network = ", with the network" if mod.network else ""
-        made.append(Step(name=f"mod-{number}", kind="mod", key=under, needs=needs, about=f"{mod.label}{network}"))
-    return tuple(made)
-
-
-def _image(draft: Plan, toolkit: Toolkit, needs: tuple[Step, ...]) -> Step:
-    """The image step, as ``image_step`` has it."""
-    recipe, options = draft.recipe, draft.options
-    draft = replace(draft, options=options.nameless)
-    overlay = options.overlay.digest if options.overlay else None
-    texts = [dockerfile(machine, toolkit.templates) for machine in on_each_machine(draft)]
-    own = toolkit.digests_of(PLACER, *SCANNER, *((MOD_RUNNER, *CHANGED) if options.mods else ()))
-    return Step(
-        name="image",
-        kind="image",
-        key=digest(["image", texts, record(draft), own, overlay]),
-        needs=tuple(step.name for step in needs),
-        about=f"{recipe.engine} {recipe.version} {options.platform}",
-    )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # models of files: loaded when a file is read
 
 __all__ = ["DEFAULT_ENGINE", "ROOT", "Catalog", "module_path", "tree_digest"]
 
-ROOMS: Final = {
+KEYED_FOLDERS: Final = {
     "inside": "inside",
     "rootfs": "image/rootfs",
     "patches": "image/patches",
@@ -66,15 +66,15 @@ class Catalog:
     @cached_property
     def contents(self) -> Mapping[str, bytes]:
         """Content of every file that a key may cover, by the name that the plan uses for it."""
-        rooms = {
-            **{f"{name}/": package_of(self.root) / folder for name, folder in ROOMS.items()},
+        folders = {
+            **{f"{name}/": package_of(self.root) / folder for name, folder in KEYED_FOLDERS.items()},
             "kernels/": self.root / "recipes/kernels",
             "units/": self.root / "kernels",
             "benches/": self.root / "benches",
         }
         return {
             prefix + path.relative_to(folder).as_posix(): path.read_bytes()
-            for prefix, folder in rooms.items()
+            for prefix, folder in folders.items()
             for path in _files(folder)
         }
 
@@ -116,12 +116,13 @@ class Catalog:
     @cached_property
     def rehearsals(self) -> "Mapping[str, Rehearsal]":
         """What is known for the rehearsal of each engine that has one."""
-        from gb10.image.recipe.rehearsals import ANSWERS, FOLDER, read_rehearsals  # noqa: PLC0415
+        from gb10.image.recipe.rehearsals import ANSWERS, FOLDER, read_rehearsal  # noqa: PLC0415
 
         folders = (self.root / FOLDER, self.root / ANSWERS)
-        names = [path.name for path in sorted(folders[0].glob("*.toml"))]
-        texts = {name: [(folder / name).read_text(encoding="utf-8") for folder in folders] for name in names}
-        return read_rehearsals({Path(name).stem: (own, answers) for name, (own, answers) in texts.items()})
+        return {
+            path.stem: read_rehearsal(path.stem, *((one / path.name).read_text(encoding="utf-8") for one in folders))
+            for path in sorted(folders[0].glob("*.toml"))
+        }
 
     @cached_property
     def toolkit(self) -> "Toolkit":
@@ -144,9 +145,9 @@ class Catalog:
 
 
 def module_path(name: str) -> str:
-    """Where Python looks for a file of ROOMS below the folder of its packages, by the name that keys use."""
-    room = next(room for room in ROOMS if name.startswith(f"{room}/"))
-    return f"gb10/{ROOMS[room]}{name.removeprefix(room)}"
+    """Where Python looks for a file of KEYED_FOLDERS below the folder of its packages, by the name that keys use."""
+    folder = next(folder for folder in KEYED_FOLDERS if name.startswith(f"{folder}/"))
+    return f"gb10/{KEYED_FOLDERS[folder]}{name.removeprefix(folder)}"
 
 
 def _layouts(path: Path) -> str:

@@ -22,6 +22,23 @@ BY_PROVIDERS: Final = "inside/compile/jit_cache.py"
 IN_ONE_FOLDER: Final = "inside/compile/jit_cache_folder.py"
 """In place of the other, for a FlashInfer before 0.7."""
 INSTALLER: Final = "inside/install/install.py"
+PACKAGE_SCRIPTS: Final = (
+    *(
+        f"inside/compile/{name}"
+        for name in (
+            "build_python.py",
+            "compilers.py",
+            "cuda_home.py",
+            "pack_package.py",
+            "pack_wheel.py",
+            "package.py",
+            "package_backend.py",
+            "package_compiler.py",
+        )
+    ),
+    "inside/scan/binary.py",
+    "inside/scan/linkage.py",
+)
 # The scripts of a compile stage, by method; a folder stands for every file below it, as in Toolkit.of. All take the
 # compile cache's settings from compilers.py, and write their archive by pack_wheel.py.
 COMPILE_SCRIPTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -63,42 +80,8 @@ COMPILE_SCRIPTS: Final[Mapping[str, tuple[str, ...]]] = {
             "pack_wheel.py",
         )
     ),
-    "package": (
-        *(
-            f"inside/compile/{name}"
-            for name in (
-                "build_python.py",
-                "compilers.py",
-                "cuda_home.py",
-                "pack_package.py",
-                "pack_wheel.py",
-                "package.py",
-                "package_backend.py",
-                "package_compiler.py",
-            )
-        ),
-        "inside/scan/binary.py",
-        "inside/scan/linkage.py",
-    ),
-    "library": (
-        *(
-            f"inside/compile/{name}"
-            for name in (
-                "build_python.py",
-                "compilers.py",
-                "cuda_home.py",
-                "library.py",
-                "pack_package.py",
-                "pack_targets.py",
-                "pack_wheel.py",
-                "package.py",
-                "package_backend.py",
-                "package_compiler.py",
-            )
-        ),
-        "inside/scan/binary.py",
-        "inside/scan/linkage.py",
-    ),
+    "package": PACKAGE_SCRIPTS,
+    "library": (*PACKAGE_SCRIPTS, "inside/compile/library.py", "inside/compile/pack_targets.py"),
 }
 PATCHER: Final = tuple(
     f"patches/{name}.py" for name in ("added", "apply", "archives", "diff", "foreign", "graft", "places", "source_tree")

@@ -13,14 +13,13 @@ from gb10.image.plan.compiles import BLANK, INSTALLER, NO_DAY, PATCHER, UNPACKER
 from gb10.image.plan.options import Options
 from gb10.image.plan.render import program_dockerfile
 from gb10.image.plan.steps import (
-    CHANGED,
     RECIPES_OWN,
-    SCANNER,
     applied,
     assign_to_layers,
     built_layer,
+    finishers_of,
     graft_steps,
-    image_step,
+    image_and_proof,
     installers,
     layer_step,
     mod_steps,
@@ -62,16 +61,10 @@ def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -
     below = (bases[1], *layers, *grafts)
     rehearsal = rehearsal_steps(draft, toolkit, tools, below)
     below, draft = (*below, *rehearsal[1:]), replace(draft, steps=(*draft.steps, *rehearsal))
-    mods = mod_steps(draft, toolkit, below)
+    finishers = finishers_of(options)
+    mods = mod_steps(draft, toolkit, below, finishers)
     draft = replace(draft, steps=(*draft.steps, *mods))
-    image = image_step(draft, toolkit, (*below, *mods))
-    proof = Step(
-        name="proof",
-        kind="proof",
-        needs=("image",),
-        about="GPU code of every ELF",
-        key=digest([image.key, toolkit.digests_of(*SCANNER, *(CHANGED if mods else ()))]),
-    )
+    image, proof = image_and_proof(draft, toolkit, (*below, *mods), finishers, "GPU code of every ELF")
     return replace(draft, steps=(*draft.steps, image, proof), key=image.key, tags=_tags(recipe, options, image.key))
 
 

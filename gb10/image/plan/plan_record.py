@@ -123,10 +123,14 @@ def _options(options: Options, diffs: Mapping[str, bytes]) -> dict[str, object]:
 
 
 def _patch(use: PatchUse, diffs: Mapping[str, bytes]) -> dict[str, object]:
-    told: dict[str, object] = {"installable": use.installable, "compiled": use.compiled}
+    recorded: dict[str, object] = {"installable": use.installable, "compiled": use.compiled}
     if use.path is None:
-        return told
-    return {**told, "layout": use.layout.model_dump(), "diff": base64.b64encode(diffs.get(use.sha256, b"")).decode()}
+        return recorded
+    return {
+        **recorded,
+        "layout": use.layout.model_dump(),
+        "diff": base64.b64encode(diffs.get(use.sha256, b"")).decode(),
+    }
 
 
 SLIM: Final = f"{NAMESPACE}.slim"

@@ -96,7 +96,7 @@ def _on_image(plan: Plan, base: BaseImage, templates: Mapping[str, str]) -> str:
         plan,
         platform=base.platform,
         reference=base.reference,
-        placed=placed(plan),
+        placed=placing_stages(plan),
         mods=list(zip((step.name for step in plan.of_kind("mod")), plan.options.mods, strict=True)),
         scanned=scanned(plan),
         env=environment(plan),
@@ -108,7 +108,7 @@ def _on_image(plan: Plan, base: BaseImage, templates: Mapping[str, str]) -> str:
     )
 
 
-def placed(plan: Plan) -> list[str]:
+def placing_stages(plan: Plan) -> list[str]:
     """The stages of files that are laid over an image of others, lowest first."""
     steps = (*plan.of_kind("added"), *plan.of_kind("patched"))
     return [*(step.name for step in steps), *(["overlay"] if plan.options.overlay else [])]
@@ -137,7 +137,7 @@ def scanned(plan: Plan) -> list[str]:
     Of an image on an image of others these are ours alone.
     """
     if plan.base:
-        return [*placed(plan), *(step.name for step in plan.of_kind("mod"))]
+        return [*placing_stages(plan), *(step.name for step in plan.of_kind("mod"))]
     return [
         "base",
         *(step.name for step in plan.of_kind("layer")),

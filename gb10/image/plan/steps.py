@@ -1,7 +1,7 @@
 """Steps other than compiles: bases, tools, layers, grafts, mods, the image. Each has the key of its result. Pure."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
@@ -33,11 +33,11 @@ def applied(rules: RuleFile, options: Options, wheels: Iterable[LockedWheel]) ->
     found: dict[str, list[LockedWheel]] = {}
     for wheel in wheels:
         found.setdefault(wheel.name, []).append(wheel)
-    bites = (_narrowed(rule, found) for rule in wanted(rules, options))
+    bites = (_narrowed(rule, found) for rule in enabled_rules(rules, options))
     return tuple(rule for rule in bites if rule.files)
 
 
-def wanted(rules: RuleFile, options: Options) -> tuple[Rule, ...]:
+def enabled_rules(rules: RuleFile, options: Options) -> tuple[Rule, ...]:
     """The rules that the options ask for."""
     if options.slim == "none" or options.target != TARGET:
         return ()
@@ -50,7 +50,7 @@ def layer_rules(rules: RuleFile, options: Options, wheels: Iterable[LockedWheel]
     return tuple(
         {"name": rule.name, "action": rule.action, "project": wheel.name, "files": patterns}
         | _changes(rule, rules.licence(wheel.name), options)
-        for rule, projects in ((rule, rule.projects) for rule in wanted(rules, options))
+        for rule, projects in ((rule, rule.projects) for rule in enabled_rules(rules, options))
         for wheel in found
         if wheel.name in projects and (patterns := _patterns(rule, wheel))
     )
@@ -224,13 +224,16 @@ def graft_steps(
     return tuple(made)
 
 
-def mod_steps(draft: Plan, toolkit: Toolkit, below: tuple[Step, ...]) -> tuple[Step, ...]:
-    """A step per mod. Each builds on the one before: a change moves its key and all later ones."""
+def mod_steps(
+    draft: Plan, toolkit: Toolkit, below: tuple[Step, ...], finishers: Sequence[str], *more: str
+) -> tuple[Step, ...]:
+    """A step per mod. Each builds on the one before: a change moves its key and all later ones.
+
+    ``finishers``: the scripts that write the small files above the layers; ``more``: what else mods see.
+    """
     options, made = draft.options, list[Step]()
     overlay = options.overlay.digest if options.overlay else None
-    under = digest(
-        [[step.key for step in below], toolkit.digests_of(*_finishers(options)), overlay, environment(draft)]
-    )
+    under = digest([[step.key for step in below], toolkit.digests_of(*finishers), overlay, environment(draft), *more])
     for number, mod in enumerate(options.mods, 1):
         under = digest(
             ["mod", under, mod.name, mod.digest, mod.network, draft.recipe.workdir, toolkit.digests_of(MOD_RUNNER)]
@@ -241,26 +244,31 @@ def mod_steps(draft: Plan, toolkit: Toolkit, below: tuple[Step, ...]) -> tuple[S
     return tuple(made)
 
 
-def image_step(draft: Plan, toolkit: Toolkit, needs: tuple[Step, ...]) -> Step:
-    """The image step. Its key covers the Dockerfile, the scanner, and the plan record, which holds all other keys.
+def image_and_proof(
+    draft: Plan, toolkit: Toolkit, needs: tuple[Step, ...], finishers: Sequence[str], about: str
+) -> tuple[Step, Step]:
+    """The image step, and its proof, which is ``about`` something.
 
+    The image's key covers the Dockerfile, the scanner, and the plan record, which holds all other keys.
     The origin of a patch is not part of the key: the same content from another commit gives the same image.
     """
     recipe, options = draft.recipe, draft.options
     draft = replace(draft, options=options.nameless)
     overlay = options.overlay.digest if options.overlay else None
     texts = [dockerfile(machine, toolkit.templates) for machine in on_each_machine(draft)]
-    own = toolkit.digests_of(*_finishers(options), *SCANNER, *((MOD_RUNNER, *CHANGED) if options.mods else ()))
-    return Step(
+    own = toolkit.digests_of(*finishers, *SCANNER, *((MOD_RUNNER, *CHANGED) if options.mods else ()))
+    image = Step(
         name="image",
         kind="image",
         key=digest(["image", texts, record(draft), own, overlay]),
         needs=tuple(step.name for step in needs),
         about=f"{recipe.engine} {recipe.version} {options.platform}",
     )
+    scripts = toolkit.digests_of(*SCANNER, *(CHANGED if options.mods else ()))
+    return image, Step(name="proof", kind="proof", needs=("image",), about=about, key=digest([image.key, scripts]))
 
 
-def _finishers(options: Options) -> tuple[str, ...]:
+def finishers_of(options: Options) -> tuple[str, ...]:
     """The scripts that write the small files above the layers of wheels."""
     return (SETTINGS, OVERLAYER) if options.overlay else (SETTINGS,)
 

@@ -32,7 +32,7 @@ PLACES: Final[Mapping[Kind, str]] = {
     "rootfs": "rootfss",
     "wheel": "wheels",
 }
-"""The store's room for the result of a step."""
+"""The store's section for the result of a step."""
 SCHEMA: Final = "gb10/plan/v1"
 
 
@@ -379,12 +379,12 @@ def used_sources(recipe: Recipe, lock: Lock) -> Lock:
 
 def source_archive(source: str, recipe: Recipe, lock: Lock) -> Artifact:
     """The locked file of a source. Raises UsageError when the lock has none."""
-    name, told = recipe.project(source), recipe.sources[source]
+    name, declared = recipe.project(source), recipe.sources[source]
     if name not in lock.sdists:
         raise UsageError(f"the lock holds no source archive of {name}", hint="lock it: ./build.py lock --engine …")
     file = lock.sdists[name]
-    if isinstance(file, LockedCheckout) and told.git:
-        checkout = Checkout(told.git, told.pin, told.paths, file.commit, told.submodules)
+    if isinstance(file, LockedCheckout) and declared.git:
+        checkout = Checkout(declared.git, declared.pin, declared.paths, file.commit, declared.submodules)
         return Artifact(file.filename, file.sha256, file.size, checkout)
     return artifacts(recipe, (file,))[0]
 

@@ -71,14 +71,14 @@ class Subject:
         """The end of a module's path -> the cubins that it must hold."""
         return {file: cubins for manifest in self.manifests for file, cubins in manifest.modules.items()}
 
-    def named(self, file: str) -> list[Binary]:
+    def binaries_at(self, file: str) -> list[Binary]:
         """The binaries whose path ends with a declared one: a layer has it below a folder, a wheel at the top."""
         return [binary for binary in self.scan.binaries if f"/{binary.path}".endswith(f"/{file}")]
 
     @property
     def undeclared(self) -> list[Binary]:
         """The binaries with GPU code that no manifest declares."""
-        declared = {binary.path for file in self.declared for binary in self.named(file)}
+        declared = {binary.path for file in self.declared for binary in self.binaries_at(file)}
         return [binary for binary in self.scan.binaries if binary.codes and binary.path not in declared]
 
 

@@ -34,17 +34,17 @@ def render_table(verdict: Verdict, shown: Collection[Fit] = tuple(Fit)) -> Rende
     for fit in UNIT_FITS:
         table.add_column(f"{fit}\nunits", justify="right")
     table.add_column("holds", overflow="fold")
-    for judged in listed(verdict, shown):
+    for judged in binaries_to_list(verdict, shown):
         table.add_row(*_row(judged))
     return Group(table, render_summary(verdict)) if table.row_count else render_summary(verdict)
 
 
 def render_rows(verdict: Verdict, shown: Collection[Fit] = tuple(Fit)) -> list[str]:
     """The same as plain lines with whole paths, for a pipe, ``grep`` and ``awk``."""
-    return [f"{one.fit:10}  {printable(one.binary.path)}  {_holds(one)}" for one in listed(verdict, shown)]
+    return [f"{one.fit:10}  {printable(one.binary.path)}  {_holds(one)}" for one in binaries_to_list(verdict, shown)]
 
 
-def listed(verdict: Verdict, shown: Collection[Fit]) -> list[Judged]:
+def binaries_to_list(verdict: Verdict, shown: Collection[Fit]) -> list[Judged]:
     """The binaries to list: of these fits, and without GPU code only when that is all that is wanted."""
     return [one for one in verdict.judged if one.fit in shown and (one.fit is not Fit.NONE or {*shown} == {Fit.NONE})]
 

@@ -169,8 +169,8 @@ def prove_layers(folder: Path, plan: Plan, subject: Subject, below: Below | None
 def own_findings(below: Below, subject: Subject) -> list[Finding]:
     """The problems of an image on one of others that the other one alone does not have."""
     whole = merge_layers(subject.scan.root, [below.scan, subject.scan])
-    known = set(map(_told, as_received(below, subject)))
-    return [one for one in findings(replace(subject, scan=whole)) if _told(one) not in known]
+    known = set(map(_check_and_problem, as_received(below, subject)))
+    return [one for one in findings(replace(subject, scan=whole)) if _check_and_problem(one) not in known]
 
 
 def as_received(below: Below, subject: Subject) -> list[Finding]:
@@ -182,7 +182,7 @@ def as_received(below: Below, subject: Subject) -> list[Finding]:
     return findings(alone)
 
 
-def _told(one: Finding) -> tuple[str, Problem]:
+def _check_and_problem(one: Finding) -> tuple[str, Problem]:
     check, problem = one
     return check.name, problem
 
@@ -250,25 +250,25 @@ def remember_layers(ctx: Context, plan: Plan, diff_ids: Sequence[str]) -> None:
     texts += [Scan(root="no binary").to_json()] * (len(diff_ids) - len(names))
     for name, text, diff_id in zip_longest(names, texts, diff_ids):
         if name not in together:
-            ctx.store.write_text(kept_scan(ctx, diff_id), text)
+            ctx.store.write_text(layer_scan_path(ctx, diff_id), text)
     if plan.base:
         return
     text = (folder / LINKED).read_text(encoding="utf-8")
-    ctx.store.write_text(kept_linked(ctx, diff_ids), text)
+    ctx.store.write_text(linked_scan_path(ctx, diff_ids), text)
 
 
 def known_layers(ctx: Context, reference: str, diff_ids: Sequence[str]) -> ImageScan | None:
     """The scan of an image whose very layers were built and scanned here, by this version of the scanner."""
     try:
-        scan = merge_layers(reference, [_read(kept_scan(ctx, diff_id)) for diff_id in diff_ids])
-        return ImageScan(scan=scan, linked=_read_linked(kept_linked(ctx, diff_ids)))
+        scan = merge_layers(reference, [_read(layer_scan_path(ctx, diff_id)) for diff_id in diff_ids])
+        return ImageScan(scan=scan, linked=_read_linked(linked_scan_path(ctx, diff_ids)))
     except (OSError, UnicodeDecodeError, VerifyError):
         return None
 
 
 def known_image(ctx: Context, reference: str, diff_ids: Sequence[str]) -> ImageScan | None:
     """The scan of an image that was scanned as a whole before, by this version of the scanner."""
-    folder = kept_image(ctx, diff_ids)
+    folder = image_scan_path(ctx, diff_ids)
     try:
         return ImageScan(scan=replace(_read(folder / SCAN), root=reference), linked=_read_linked(folder / LINKED))
     except (OSError, UnicodeDecodeError, VerifyError):
@@ -296,17 +296,17 @@ def below_of(ctx: Context, base: BaseImage) -> Below:
     )
 
 
-def kept_image(ctx: Context, diff_ids: Sequence[str]) -> Path:
+def image_scan_path(ctx: Context, diff_ids: Sequence[str]) -> Path:
     """The folder with the scan of a whole image, present or not."""
     return ctx.store.entry("scans", digest(["image", list(diff_ids), ctx.catalog.toolkit.digests_of(*SCANNER)]))
 
 
-def kept_scan(ctx: Context, diff_id: str) -> Path:
+def layer_scan_path(ctx: Context, diff_id: str) -> Path:
     """Where the scan of a layer by this version of the scanner lies, present or not."""
     return ctx.store.entry("scans", digest([diff_id, ctx.catalog.toolkit.digests_of(*READER)])) / SCAN
 
 
-def kept_linked(ctx: Context, diff_ids: Sequence[str]) -> Path:
+def linked_scan_path(ctx: Context, diff_ids: Sequence[str]) -> Path:
     """The same for the libraries and symbols of all layers together."""
     return ctx.store.entry("scans", digest([list(diff_ids), ctx.catalog.toolkit.digests_of(*SCANNER)])) / LINKED
 

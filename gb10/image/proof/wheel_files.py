@@ -81,9 +81,9 @@ def wheel_distribution(wheel: Path, prefix: str = "") -> Distribution | None:
         names = [name for name in archive.namelist() if name.endswith(DIST_INFO) and name.count("/") == 1]
         if not names:
             return None
-        there = {*archive.namelist()}
+        members = {*archive.namelist()}
         metadata, tags, torch = (
-            read_text(archive, name).decode(errors="replace") if name in there else ""
+            read_text(archive, name).decode(errors="replace") if name in members else ""
             for name in (names[0], names[0].replace("METADATA", "WHEEL"), TORCH_VERSION)
         )
         return described(prefix + names[0], metadata, tags, torch)

@@ -18,7 +18,7 @@ BUILT_BY_NGC: Final = ("com.nvidia.build.id", "com.nvidia.build.ref")
 """Labels of the containers that NVIDIA builds for NGC. Its CUDA images of Docker Hub, on which others build what they
 publish themselves, have none of them."""
 LICENCE: Final = "NVIDIA's licence for its NGC containers does not let you publish what is built on one"
-BUILD_THERE: Final = (
+BUILD_LOCALLY: Final = (
     "publish the recipe instead, and build there: write base: {image: …} and your patches into a file, then\n"
     "./build.py lock --engine FILE and, on each machine, ./build.py image --engine FILE"
 )
@@ -38,11 +38,11 @@ def require_republishable(base: BaseImage, labels: Mapping[str, str]) -> None:
     found = next((name for name in BUILT_BY_NGC if name in labels or name in base.labels), None)
     if host == NGC or host.endswith(f".{NGC}"):
         raise PublishError(
-            f"{base.reference} is not published again: {LICENCE}", where=f"it is of {host}", hint=BUILD_THERE
+            f"{base.reference} is not published again: {LICENCE}", where=f"it is of {host}", hint=BUILD_LOCALLY
         )
     if found:
         raise PublishError(
-            f"{base.reference} is not published again: {LICENCE}", where=f"its label {found}", hint=BUILD_THERE
+            f"{base.reference} is not published again: {LICENCE}", where=f"its label {found}", hint=BUILD_LOCALLY
         )
 
 

@@ -12,7 +12,7 @@ from gb10.containers.connection import Engine
 from gb10.containers.images import ImageInfo
 from gb10.containers.registry.access import access_to
 from gb10.containers.registry.referrers import digest_of
-from gb10.containers.registry.saving import Layout, check_saving_room, save_layout
+from gb10.containers.registry.saving import Layout, check_disk_space, save_layout
 from gb10.containers.registry.skopeo import Access, Skopeo, open_skopeo
 from gb10.containers.registry.transfer import Moves
 from gb10.core.reporter import Reporter
@@ -43,9 +43,9 @@ class Compressor:
         Where it does so already nothing is saved nor sent. Raises EngineError and PublishError.
         """
         with access_to(self.engine, self.ctx.env, name) as access, not_published(name):
-            there = self._there(name, access)
-            if there is not None:
-                return arrived(there, Moves())
+            existing = self._existing(name, access)
+            if existing is not None:
+                return arrived(existing, Moves())
             moves, text = self._copied(name, access, self.saved())
         self._check(name, moves.digest, text)
         return arrived(text, moves)
@@ -73,7 +73,7 @@ class Compressor:
         if wrong:
             raise PublishError(f"{name} is pushed, and is not the image by zstd", where=wrong, hint=ELSEWHERE)
 
-    def _there(self, name: str, access: Access) -> str | None:
+    def _existing(self, name: str, access: Access) -> str | None:
         """The manifest that the registry has under the name, if it is the image's, by zstd.
 
         Raises PublishError where the registry refuses to answer, so before the image is saved.
@@ -112,7 +112,7 @@ def compressor(
 
 
 def _save(reporter: Reporter, engine: Engine, image: ImageInfo, config: str, folder: Path) -> Layout:
-    check_saving_room(engine, folder, image.size)
+    check_disk_space(engine, folder, image.size)
     with reporter.task("save the image", image.size) as task:
         layout = save_layout(engine, image.id, config, folder, partial(reporter.advance, task))
         reporter.update(task, task.done, task.done)  # tars are a little larger than what they hold
@@ -142,6 +142,6 @@ def arrived(text: str, moves: Moves) -> Moves:
     layers = {layer["digest"]: int(layer["size"]) for layer in json.loads(text)["layers"]}
     moves.digest = digest_of(text)
     moves.moved &= layers.keys()
-    moves.there |= layers.keys() - moves.moved
+    moves.present |= layers.keys() - moves.moved
     moves.done = {layer: layers[layer] for layer in moves.moved}
     return moves

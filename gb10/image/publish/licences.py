@@ -63,7 +63,7 @@ NAMES: Final[Mapping[str, str]] = {
 WORDS: Final = re.compile(r"[()]|\b(?:AND|WITH)\b")
 
 
-def why_kept(metadata: bytes) -> str:
+def licence_problem(metadata: bytes) -> str:
     """Why a package is not given on, in words; empty when its licence allows it. Pure."""
     raw = parse_email(metadata)[0]
     expression = raw.get("license_expression", "")
@@ -91,7 +91,7 @@ def allowed(expression: str) -> bool:
     return any(side <= GIVEN_ON for side in sides)
 
 
-def kept_wheel(wheel: Path) -> str:
+def wheel_licence_problem(wheel: Path) -> str:
     """Why a compiled wheel is not given on; empty for kernels of gb10's own methods, whose licences are known."""
     with open_wheel(wheel) as archive:
         manifests = [name for name in archive.namelist() if name.count("/") == 1 and name.endswith(f"/{MANIFEST}")]
@@ -102,7 +102,7 @@ def kept_wheel(wheel: Path) -> str:
         if manifest.get("set") != "package":
             return ""
         metadata = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        return why_kept(read_text(archive, metadata))
+        return licence_problem(read_text(archive, metadata))
 
 
 def require_licences(cache: WheelCache, labels: Mapping[str, str], reference: str) -> None:
@@ -123,7 +123,7 @@ def require_licences(cache: WheelCache, labels: Mapping[str, str], reference: st
                 where=key,
                 hint="build the image again: the wheel is made anew",
             )
-        if why := kept_wheel(wheel):
+        if why := wheel_licence_problem(wheel):
             wrong.append(f"{name}: {why}")
     if wrong:
         raise PublishError(

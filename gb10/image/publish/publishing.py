@@ -25,7 +25,7 @@ from gb10.image.publish.compressing import OTHERS, compressor
 from gb10.image.publish.immutable_tags import KEYED, existing_tag
 from gb10.image.publish.licences import require_licences
 from gb10.image.publish.retries import not_published, patiently
-from gb10.image.publish.signing import check_key, sign_image
+from gb10.image.publish.signing import sign_image
 
 REGISTRY = re.compile(r"localhost(:\d+)?|[^/:]*\.[^/:]*(:\d+)?|[^/:]+:\d{4,5}")
 """A name without a repository that an engine would read as one of Docker Hub's, and its port as a tag."""
@@ -65,8 +65,10 @@ def publish(
     """
     for target in targets:
         check_target(target)
-    if key:
-        check_key(key)
+    if key and not key.is_file():
+        raise UsageError(
+            f"there is no key {key}", hint="name a private ssh key, or the public half of one in ssh-agent"
+        )
     engine = engine_with_images(ctx)
     if engine is None:
         raise UsageError(f"no image was built on this machine: no {reference}", hint=BUILD)
@@ -127,7 +129,7 @@ class _Sender:
             reference=name,
             digest=moves.digest,
             config=self.config,
-            there=len(moves.there),
+            there=len(moves.present),
             moved=len(moves.moved),
             bytes=moves.bytes,
             attached=self.attached.get(place, ()),

@@ -24,7 +24,7 @@ from gb10.image.publish.immutable_tags import KEYED
 from gb10.image.publish.retries import patiently, tells
 from gb10.image.publish.signing import check_signers, require_signer
 
-ROOM = "make room there (docker system df shows what takes it); what had arrived was given back"
+FREE_DISK = "make room there (docker system df shows what takes it); what had arrived was given back"
 AWAY = "see whether that machine is up and Docker runs there"
 
 
@@ -77,7 +77,7 @@ def receive(reporter: Reporter, task: Task, name: str, tag: str | None, holding:
         host=task.name,
         id=image.id,
         layers=digest(list(image.diff_ids)),
-        there=len(moves.there),
+        there=len(moves.present),
         moved=len(moves.moved),
         bytes=moves.bytes,
         seconds=round(task.elapsed(), 1),
@@ -108,7 +108,7 @@ def _moved(reporter: Reporter, task: Task, name: str, holding: Holder) -> Moves:
         if not tells(error, FULL_DISK):
             raise
         holding.drop()
-        raise PublishError(f"the disk of {task.name} is full", where=error.message, hint=ROOM) from error
+        raise PublishError(f"the disk of {task.name} is full", where=error.message, hint=FREE_DISK) from error
     except EngineError as error:
         raise PublishError("its engine, or the way to it, broke off", where=error.where, hint=AWAY) from error
     return moves

@@ -56,7 +56,7 @@ class Held:
     deleted: bool = False
 
 
-def judged(found: Sequence[Held], rule: Rule, used: Mapping[str, str], now: datetime) -> tuple[Held, ...]:
+def retention(found: Sequence[Held], rule: Rule, used: Mapping[str, str], now: datetime) -> tuple[Held, ...]:
     """The images, newest first, each with the reason why it is kept, if any. Pure.
 
     ``used``: the node that uses an image, by the digest of its manifest or config.
@@ -92,7 +92,7 @@ def retain(
     with open_referrers(host.store, host.env, engine, repository) as place:
         tags = place.skopeo.tags(place.repository, place.access)
         texts = _texts(place, [tag for tag in tags if not TAG.fullmatch(tag)])
-        found = judged(_held(place, texts), rule, used, datetime.now(UTC))
+        found = retention(_held(place, texts), rule, used, datetime.now(UTC))
         if not delete:
             return found
         going = {one.digest for one in found if not one.why}

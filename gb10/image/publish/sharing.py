@@ -19,7 +19,7 @@ from gb10.image.build.wheels import WheelCache
 from gb10.image.plan.values import Plan
 from gb10.image.proof.scans import prove_wheel
 from gb10.image.proof.wheel_files import declares
-from gb10.image.publish.licences import kept_wheel
+from gb10.image.publish.licences import wheel_licence_problem
 from gb10.image.publish.signing import WHEELS, sign, verify
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def wheel_cache(env: Mapping[str, str], repo: str | None = None) -> WheelReposit
     return WheelRepository(repo=name, signers=Path(signers))
 
 
-def named_cache(env: Mapping[str, str], repo: str | None) -> WheelRepository:
+def require_wheel_repository(env: Mapping[str, str], repo: str | None) -> WheelRepository:
     """As ``wheel_cache``; raises UsageError when none is named, too."""
     cache = wheel_cache(env, repo)
     if cache is None:
@@ -250,7 +250,7 @@ def _own(host: Host, wanted: Mapping[str, str]) -> dict[str, Path]:
         if key not in found:
             host.reporter.say(f"{name} ({key[:12]}) is not in the store, or damaged there: it is not pushed")
     for key, path in list(found.items()):
-        if why := kept_wheel(path):
+        if why := wheel_licence_problem(path):
             host.reporter.say(f"{path.name}: {why}: it is not pushed")
             del found[key]
     if not found:
@@ -282,9 +282,9 @@ def _take(host: Host, index: WheelIndex, key: str) -> Shared:
         raise FetchError("it is not listed there")
     listed = index.wheels[key]
     with host.store.locked(f"wheel-{key}", host.reporter.waiting_for(listed.file)):
-        there = WheelCache(host).get(key)
-        if there:
-            return _shared(key, _listed(there), moved=False)
+        cached = WheelCache(host).get(key)
+        if cached:
+            return _shared(key, _listed(cached), moved=False)
         with host.reporter.task(f"fetch {listed.file}", listed.size) as task:
             host.store.replace(host.store.entry("wheels", key), partial(_fetch, index, key))
             host.reporter.advance(task, listed.size)

@@ -83,14 +83,6 @@ def signed_text(digest: str) -> str:
     return f"{digest}\n"
 
 
-def check_key(key: Path) -> None:
-    """Raise UsageError for a key that is not there, before anything is pushed."""
-    if not key.is_file():
-        raise UsageError(
-            f"there is no key {key}", hint="name a private ssh key, or the public half of one in ssh-agent"
-        )
-
-
 def check_signers(signers: Path) -> None:
     """Raise UsageError for a file of signers that is not there."""
     if not signers.is_file():

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -87,14 +87,18 @@ def pull_via_head(ctx: Context, asked: HeadPull) -> Pull:
 
     Raises UsageError, EngineError (the head), PublishError, VerifyError; what a node lacks is in the result.
     """
-    wanted = replace(asked, reference=_named(asked.reference))
+    wanted = replace(asked, reference=_with_tag(asked.reference))
     nodes = wanted.nodes
     if not wanted.others:
         raise UsageError("--via-head needs a node", hint="name those that the head reaches: --host me@spark-2")
     with engine_of(ctx, LOCAL if wanted.head == HERE else wanted.head) as engine:
         signer = _fetched(ctx, engine, wanted)
         image = require_image(engine, wanted.reference)
-        with _session(ctx, engine, wanted.head, nodes) as session:
+        with (
+            on_this_machine(ctx.store, ctx.env, engine_host(engine).machine, nodes)
+            if wanted.head == HERE
+            else on_host(ctx.store, ctx.env, wanted.head, nodes)
+        ) as session:
             digest = _pushed(ctx.reporter, engine, image, session.port)
             offer = Offer(wanted=wanted, image=image, digest=digest, session=session)
             receive_one = partial(_imported if wanted.k3s else _received, ctx.reporter, offer)
@@ -104,13 +108,7 @@ def pull_via_head(ctx: Context, asked: HeadPull) -> Pull:
     return Pull(remote=Remote(digest=digest, platforms=(image.platform,)), nodes=done, failed=failed, signer=signer)
 
 
-def _session(ctx: Context, engine: Engine, head: str, nodes: Sequence[Node]) -> AbstractContextManager[Session]:
-    if head == HERE:
-        return on_this_machine(ctx.store, ctx.env, engine_host(engine).machine, nodes)
-    return on_host(ctx.store, ctx.env, head, nodes)
-
-
-def _named(reference: str) -> str:
+def _with_tag(reference: str) -> str:
     """The reference with its tag: a digest is no name that a node could have without the registry. Pure."""
     if split_digest(reference)[1]:
         raise UsageError(

@@ -19,9 +19,9 @@ from gb10.models.memory.shapes.config_fields import (
     word_in,
 )
 
-ROOM: Final = "kernels/"
-COSTS: Final = f"{ROOM}costs.toml"
-UNITS: Final = f"{ROOM}units.toml"
+FOLDER: Final = "kernels/"
+COSTS: Final = f"{FOLDER}costs.toml"
+UNITS: Final = f"{FOLDER}units.toml"
 
 NO_BYTES: Final = ("name", "flashinfer", "includes", "asked", "unasked")
 """Words of a set that decide no byte of its wheel."""
@@ -72,7 +72,7 @@ class SetFile(Model):
 def read_sets(contents: Mapping[str, bytes]) -> dict[str, KernelSet]:
     """Every set among the catalog's files, by the name of its file; raises UsageError for an invalid set."""
     files = {
-        name: content for name, content in contents.items() if name.startswith(ROOM) and name not in (COSTS, UNITS)
+        name: content for name, content in contents.items() if name.startswith(FOLDER) and name not in (COSTS, UNITS)
     }
     raw = {_name_of(path): _read(path, content) for path, content in files.items()}
     return {name: merged(name, raw) for name in raw}
@@ -86,7 +86,7 @@ def merged(name: str, raw: Mapping[str, KernelSet], above: tuple[str, ...] = ())
         if other not in raw or other in (*above, name):
             raise UsageError(
                 f"the kernel set {own['name']} includes {short!r}",
-                where=f"recipes/{ROOM}{name}.toml",
+                where=f"recipes/{FOLDER}{name}.toml",
                 hint=f"known: {', '.join(sorted(raw))}",
             )
         below = merged(other, raw, (*above, name))
@@ -107,7 +107,7 @@ def content(kernels: KernelSet) -> KernelSet:
     words = {name: value for name, value in kernels.items() if name not in NO_BYTES}
     for part in ("module", "group"):
         words[part] = [
-            {word: told for word, told in entry.items() if word not in ("cost", "wheels")}
+            {word: merged for word, merged in entry.items() if word not in ("cost", "wheels")}
             for entry in kernels.get(part, ())
         ]
     return words
@@ -124,7 +124,7 @@ def target_wheels(kernels: KernelSet) -> tuple[str, ...]:
 
 
 def _name_of(path: str) -> str:
-    return path.removeprefix(ROOM).removesuffix(".toml")
+    return path.removeprefix(FOLDER).removesuffix(".toml")
 
 
 def _read(path: str, content: bytes) -> KernelSet:
@@ -262,7 +262,7 @@ def _latent(text: Config, dtype: str) -> Iterator[KernelEntry]:
 
 
 def _fa2(dtype: str, cache: str, sizes: tuple[int, int], *, window: bool, cap: bool) -> KernelEntry:
-    marks = "".join(mark for mark, there in (("-window", window), ("-cap", cap)) if there)
+    marks = "".join(mark for mark, used in (("-window", window), ("-cap", cap)) if used)
     return {
         "name": f"attention-{dtype}-{cache}-{sizes[0]}-{sizes[1]}{marks}",
         "cost": "attention",
@@ -290,13 +290,13 @@ def _quantized(text: Config) -> Iterator[KernelEntry]:
 
 def _scheme(config: Config) -> str:
     """``nvfp4``, ``mxfp8``, ``fp8-tensor`` (one static scale for activations), or the config's own name."""
-    told = {**config, **mapping_in(config, "quantization")}  # the layout of hf_quant_config.json
-    words = " ".join(word_in(told, name) for name in ("quant_algo", "quant_method", "format")).lower()
+    merged = {**config, **mapping_in(config, "quantization")}  # the layout of hf_quant_config.json
+    words = " ".join(word_in(merged, name) for name in ("quant_algo", "quant_method", "format")).lower()
     named = next((name for name in GEMM if name in words), None)
     if named:
         return named
-    groups = mapping_in(told, "config_groups")
+    groups = mapping_in(merged, "config_groups")
     inputs = mapping_in(mapping_in(groups, next(iter(groups), "")), "input_activations")
     static = inputs.get("strategy") == "tensor" and inputs.get("dynamic") is False and inputs.get("num_bits") == 8
-    static = static or ("fp8" in words and told.get("activation_scheme") == "static")
-    return "fp8-tensor" if static or word_in(told, "quant_algo").upper() == "FP8" else words.strip()
+    static = static or ("fp8" in words and merged.get("activation_scheme") == "static")
+    return "fp8-tensor" if static or word_in(merged, "quant_algo").upper() == "FP8" else words.strip()

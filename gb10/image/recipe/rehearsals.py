@@ -75,12 +75,8 @@ LIMITS: Final = {"RLIMIT_CPU": 3600, "RLIMIT_CORE": 0}
 """Bounds on what a config can use up in a build stage."""
 
 
-def read_rehearsals(texts: Mapping[str, tuple[str, str]]) -> Mapping[str, Rehearsal]:
-    """By engine, from the texts of its two files. Raises LockStaleError for one that is not valid."""
-    return {engine: _read(engine, own, explain) for engine, (own, explain) in texts.items()}
-
-
-def _read(engine: str, own: str, explain: str) -> Rehearsal:
+def read_rehearsal(engine: str, own: str, explain: str) -> Rehearsal:
+    """The rehearsal of an engine, from the texts of its two files. Raises LockStaleError for one that is not valid."""
     try:
         given, facts = tomllib.loads(own), tomllib.loads(explain)
         found = Rehearsal.model_validate(given, strict=False)

@@ -24,9 +24,9 @@ from gb10.image.request.checkouts import (
     INSTALLED,
     GitCommit,
     OwnSource,
-    kept_diff,
     open_commit,
     released_source,
+    store_diff,
 )
 
 UPSTREAM: Final = ("already-upstream", "superseded")
@@ -71,7 +71,7 @@ def change_of_commit(ctx: Context, recipe: Recipe, lock: Lock, target: Architect
     if gone:
         ctx.reporter.say(f"{released}: {len(gone):,} files that the commit lacks stay in the image ({_some(gone)})")
     parts = ((INSTALLED, found.installed), (COMPILED, found.compiled))
-    diffs = (kept_diff(ctx.store, name, chunk) for name, changed in parts for chunk in _chunks(changed))
+    diffs = (store_diff(ctx.store, name, chunk) for name, changed in parts for chunk in _chunks(changed))
     return CommitChange(
         own=OwnSource(source=recipe.engine, diffs=tuple(diffs), taken=Taken(path=str(checkout), commit=named.commit)),
         released=released,

@@ -241,7 +241,7 @@ class Released:
         return f"{self.source} {self.place.version}"
 
 
-def check_said(released: Released, checkout: Worktree, tree: Tree) -> None:
+def check_checkout_release(released: Released, checkout: Worktree, tree: Tree) -> None:
     """Raise UsageError for a checkout that names another release: in a file of it, or by git's nearest tag.
 
     Raise PatchError when the file that must give the version does not.

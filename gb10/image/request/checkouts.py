@@ -31,13 +31,13 @@ from gb10.image.request.checkout_files import (
     Released,
     Worktree,
     change_notes,
+    check_checkout_release,
     check_difference,
-    check_said,
     ignored,
     open_worktree,
     require_folder,
 )
-from gb10.image.request.pinned_download import kept, pinned_sha256, write_note
+from gb10.image.request.pinned_download import downloaded_file, pinned_sha256, write_note
 from gb10.sources.git.address import split_git_url
 from gb10.sources.git.archive import resolve
 from gb10.sources.web import SHOWN, public
@@ -102,7 +102,7 @@ def _file(host: Host, source: str, named: GitCommit) -> Path:
     note = host.store.entry(COMMITS, named.commit) / f"{source}-0+g{named.commit[:12]}.tar"
     with host.store.locked(f"commit-{named.commit}", host.reporter.waiting_for(note.name)):
         known = pinned_sha256(note)
-        path = kept(host, note.name, known) if known else None
+        path = downloaded_file(host, note.name, known) if known else None
         if path:
             return path
         with host.reporter.task(f"fetch {source} {named}"):
@@ -128,7 +128,7 @@ def _odd(path: Path) -> tuple[frozenset[str], tuple[str, ...]]:
     return frozenset(links), tuple(sorted(folders - filled - {"."}))
 
 
-ROOM: Final = "checkouts"
+SECTION: Final = "checkouts"
 INSTALLED, COMPILED = "checkout.patch", "checkout-compiled.patch"
 """Two diffs: a change to installed files alone does not cause a recompile."""
 Place = Path | GitCommit
@@ -156,18 +156,20 @@ def own_sources(
 
     Raises UsageError for a wrong checkout, PatchError for a change that a diff cannot hold, FetchError.
     """
-    given = _given(named)
+    given = _places_by_source(named)
     released = {source: released_source(ctx, recipe, lock, target, source) for source in given}
     return tuple(_own(ctx, recipe, released[source], given) for source in given)
 
 
-def marked(uses: Iterable[PatchUse], own: Iterable[OwnSource], origins: Mapping[str, str]) -> tuple[PatchUse, ...]:
+def with_checkout_names(
+    uses: Iterable[PatchUse], own: Iterable[OwnSource], origins: Mapping[str, str]
+) -> tuple[PatchUse, ...]:
     """The patches; those from a checkout carry its name. ``origins``: the diff that each part was made from."""
     taken = {str(path): one.taken for one in own for path in one.diffs}
     return tuple(replace(use, taken=taken.get(origins.get(use.path or "", use.path or ""))) for use in uses)
 
 
-def _given(named: Sequence[str]) -> dict[str, Place]:
+def _places_by_source(named: Sequence[str]) -> dict[str, Place]:
     given: dict[str, Place] = {}
     for text in named:
         source, _, path = text.partition("=")
@@ -192,7 +194,7 @@ def _own(host: Host, recipe: Recipe, released: Released, given: Mapping[str, Pla
         tree: Tree = Files(checkout.root)
     else:
         checkout, tree, links = open_commit(host, released.source, place)
-    check_said(released, checkout, tree)
+    check_checkout_release(released, checkout, tree)
     bundled = (*released.bundled, *checkout.modules)
     found = compare(released.layout, released.tree, tree, checkout.files, bundled=bundled)
     unseen = links if checkout.url else ignored(checkout, host.env, found.gone)
@@ -203,7 +205,7 @@ def _own(host: Host, recipe: Recipe, released: Released, given: Mapping[str, Pla
     parts = ((INSTALLED, found.installed), (COMPILED, found.compiled))
     return OwnSource(
         source=released.source,
-        diffs=tuple(kept_diff(host.store, name, changed) for name, changed in parts if changed),
+        diffs=tuple(store_diff(host.store, name, changed) for name, changed in parts if changed),
         taken=Taken(path=str(checkout), commit=checkout.commit, dirty=checkout.dirty),
     )
 
@@ -238,11 +240,11 @@ def released_source(ctx: Context, recipe: Recipe, lock: Lock, target: Architectu
     )
 
 
-def kept_diff(store: Store, name: str, changed: Mapping[str, Both]) -> Path:
+def store_diff(store: Store, name: str, changed: Mapping[str, Both]) -> Path:
     """The diff in the store, by its content; raises PatchError for a diff that is too large."""
     text = diff_text(changed)
     check_size(len(text), name)
-    entry = store.entry(ROOM, hashlib.sha256(text).hexdigest())
+    entry = store.entry(SECTION, hashlib.sha256(text).hexdigest())
 
     def write(work: Path) -> None:
         (work / name).write_bytes(text)

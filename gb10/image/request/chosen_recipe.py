@@ -137,7 +137,7 @@ def _of_folder(folder: Path, engine: str | None) -> ModelFiles:
         fields=Fields(config),
         sizes=local_model(folder, str(folder)),
         template=_template(folder, str(folder)),
-        there=any(folder.glob(f"*{TENSORS}")),
+        has_weights=any(folder.glob(f"*{TENSORS}")),
         pools=_pools(folder / MODULES, str(folder)),
         text_limit=_text_limit(folder / TOKENIZER, str(folder)),
     )

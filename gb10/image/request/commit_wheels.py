@@ -12,7 +12,7 @@ from packaging.version import Version
 from gb10.core.fields import ARCHITECTURES, COMMIT_PLACE, Commit, IndexUrl, Model, Release
 from gb10.errors import FetchError
 from gb10.image.context import Context
-from gb10.image.lock.kept_files import OwnIndex, kept_links
+from gb10.image.lock.kept_files import OwnIndex, stored_links
 from gb10.image.lock.relock import LABEL
 from gb10.image.lock.resolver import best_wheel, platform_of
 from gb10.image.patches.release_files import version_of
@@ -48,38 +48,38 @@ class Found:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class CommitWheelSearch:
     """What an index of commits has. ``why_none``: why it could not be asked; then only what was kept of it counts."""
 
     best: Found | None = None
     why_none: str = ""
 
 
-def nearest_wheel(ctx: Context, recipe: Recipe, named: GitCommit, layout: Layout) -> Asked:
+def nearest_wheel(ctx: Context, recipe: Recipe, named: GitCommit, layout: Layout) -> CommitWheelSearch:
     """Of the wheels of a commit and of those before it, the one with the fewest compiled files that differ."""
     template = recipe.commit_wheels
     if template is None:
-        return Asked()
+        return CommitWheelSearch()
     try:
         with ctx.reporter.task(f"commits before {named}"):
             past = ancestors(ctx.store, ctx.env, named.url, named.commit, MOST_BACK)
     except FetchError as error:
-        return Asked(why_none=error.message)
+        return CommitWheelSearch(why_none=error.message)
     urls = {one.commit: template.replace(COMMIT_PLACE, one.commit) for one in past}
     session = open_index_session(ctx.env)
 
-    def asked(one: Ancestor) -> tuple[Link, ...]:
+    def links_of(one: Ancestor) -> tuple[Link, ...]:
         return OwnIndex(session, urls[one.commit], ctx.store, forgets=True).links(recipe.engine)
 
     why_none = ""
     with ctx.reporter.task(f"wheels of {len(past)} commits"), ThreadPoolExecutor(STREAMS) as pool:
         try:
-            first = [asked(one) for one in past[:1]]  # an index that does not answer is asked once
-            pages = [*first, *pool.map(asked, past[1:])]
+            first = [links_of(one) for one in past[:1]]  # an index that does not answer is asked once
+            pages = [*first, *pool.map(links_of, past[1:])]
         except FetchError as error:
             pool.shutdown(cancel_futures=True)
             why_none = error.message
-            pages = [kept_links(ctx.store, urls[one.commit], recipe.engine) for one in past]
+            pages = [stored_links(ctx.store, urls[one.commit], recipe.engine) for one in past]
     rows = []
     for one, links in zip(past, pages, strict=True):
         version = newest_version(recipe, links)
@@ -88,7 +88,7 @@ def nearest_wheel(ctx: Context, recipe: Recipe, named: GitCommit, layout: Layout
             installed, compiled = counted(layout, one.differ)
             rows.append(Found(wheel=wheel, back=one.back, installed=installed, compiled=compiled))
     best = min(rows, key=lambda row: (len(row.compiled), len(row.installed), row.back), default=None)
-    return Asked(best=best, why_none=why_none)
+    return CommitWheelSearch(best=best, why_none=why_none)
 
 
 def newest_version(recipe: Recipe, links: Iterable[Link]) -> str | None:

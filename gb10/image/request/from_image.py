@@ -28,7 +28,7 @@ from gb10.image.recipe.arch import Arch
 from gb10.image.recipe.base_image import BaseImage
 from gb10.image.recipe.locked import Lock, LockedPart, LockedWheel
 from gb10.image.recipe.on_image import FLASHINFER, NO_ENGINE, OnImage, derived
-from gb10.image.request.given_diffs import from_web, named_source
+from gb10.image.request.given_diffs import from_web, split_source
 from gb10.image.request.kernel_choice import with_model
 from gb10.image.request.kernel_probe import fitting_sets
 from gb10.image.request.refs import OPERATORS
@@ -256,7 +256,7 @@ def _uses(ctx: Context, base: BaseImage, texts: Sequence[str]) -> tuple[PatchUse
     releases, on, found = load_releases(ctx.catalog.patches), on_base(base), list[PatchUse]()
     paths, urls = from_web(ctx, texts)
     for text in paths:
-        named, place = named_source(text)
+        named, place = split_source(text)
         if named:
             releases.source(named)
         for file in find_foreign(Path(place)):

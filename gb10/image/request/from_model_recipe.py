@@ -48,7 +48,7 @@ def with_model_recipe(asked: Request, file: RecipeFile, say: Say, *, trust: bool
     release = Release(engine=image.engine, version=version)
     require_trust(recipe, file, mods_here(recipe, file, foreign_mods(recipe, file, release)), trust=trust)
     mods, said = _mods(recipe, file, release)
-    left = tuple(layer.name for layer in image.layers if layer.optional and not _named(layer.name, need.words))
+    left = tuple(layer.name for layer in image.layers if layer.optional and not _has_word(layer.name, need.words))
     model = None if asked.kernels or asked.model else need.model
     for line in (*need.said, *said, _summary(engine, version, mods, left, model)):
         say(f"{file.shown}: {line}")
@@ -113,7 +113,7 @@ def _patches(need: ImageNeed) -> Iterator[str]:
         yield f"{source}={own if own.is_file() else url}"
 
 
-def _named(layer: str, words: str) -> bool:
+def _has_word(layer: str, words: str) -> bool:
     return re.search(rf"(?<![a-z0-9]){re.escape(layer)}(?![a-z0-9])", words, re.IGNORECASE) is not None
 
 

@@ -26,22 +26,22 @@ from gb10.image.plan.options import PatchUse
 from gb10.image.plan.values import used_sources
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock
-from gb10.image.request.pinned_download import kept, pinned_sha256, write_note
+from gb10.image.request.pinned_download import downloaded_file, pinned_sha256, write_note
 from gb10.sources.web import check_url, fetch_small, name_of, public
 
-ROOM: Final = "diffs"
+SECTION: Final = "diffs"
 SOME: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Given:
+class SplitDiffs:
     """``--patch`` by source: each as ``SOURCE=FILE``. ``origins``: the user's file of each file that was made here."""
 
     texts: tuple[str, ...] = ()
     origins: Mapping[str, str]
 
 
-def by_source(ctx: Context, recipe: Recipe, lock: Lock, target: Architecture, texts: Sequence[str]) -> Given:
+def by_source(ctx: Context, recipe: Recipe, lock: Lock, target: Architecture, texts: Sequence[str]) -> SplitDiffs:
     """The diffs, each of one source, with the paths of its archives. Writes parts to the store, and prints them.
 
     A source that an archive bundles is compiled by two: by what is compiled over the bundled one, and by the project
@@ -54,7 +54,7 @@ def by_source(ctx: Context, recipe: Recipe, lock: Lock, target: Architecture, te
     locked = locked_releases(used, target)
     found, origins = list[str](), dict[str, str]()
     for text in texts:
-        source, file_or_folder = named_source(text)
+        source, file_or_folder = split_source(text)
         if source:
             releases.source(source)
         for file in find_foreign(Path(file_or_folder)):
@@ -66,10 +66,10 @@ def by_source(ctx: Context, recipe: Recipe, lock: Lock, target: Architecture, te
                 place = find_place(releases, part.source, used, locked)
                 for one in _parts(ctx, recipe, part, place, file.name):
                     as_given = divided.whole and one is part
-                    path = file if as_given else _kept(ctx.store, file.name, one.text)
+                    path = file if as_given else _stored_part(ctx.store, file.name, one.text)
                     origins[str(path.absolute())] = str(file.absolute())
                     found.append(f"{one.source}={path}")
-    return Given(texts=tuple(dict.fromkeys(found)), origins=origins)
+    return SplitDiffs(texts=tuple(dict.fromkeys(found)), origins=origins)
 
 
 def with_origins(uses: Iterable[PatchUse], urls: Mapping[str, str], origins: Mapping[str, str]) -> tuple[PatchUse, ...]:
@@ -87,7 +87,7 @@ def _whole(origin: str, use: PatchUse) -> str:
     return hashlib.sha256(Path(origin).read_bytes()).hexdigest() if origin and origin != use.path else ""
 
 
-def named_source(text: str) -> tuple[str, str]:
+def split_source(text: str) -> tuple[str, str]:
     """``SOURCE=FILE``; the source is empty where none is named."""
     source, _, place = text.partition("=") if "=" in text and not Path(text).exists() else ("", "", text)
     return source, place
@@ -130,9 +130,9 @@ def _some(paths: Collection[str]) -> str:
     return ", ".join(shown) + (f", and {len(paths) - SOME} more" if len(paths) > SOME else "")
 
 
-def _kept(store: Store, name: str, text: bytes) -> Path:
+def _stored_part(store: Store, name: str, text: bytes) -> Path:
     """A part in the store, under the name of the user's file."""
-    entry = store.entry(ROOM, digest([name, text.decode("utf-8", "surrogateescape")]))
+    entry = store.entry(SECTION, digest([name, text.decode("utf-8", "surrogateescape")]))
 
     def write(work: Path) -> None:
         (work / name).write_bytes(text)
@@ -151,7 +151,7 @@ OTHERWISE: Final = "fetched.diff"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Named:
+class WebDiff:
     """A diff on the web as the user names it; ``sha256`` is empty without a pin."""
 
     source: str
@@ -175,14 +175,14 @@ def from_web(host: Host, texts: Sequence[str]) -> tuple[tuple[str, ...], dict[st
         if match is None:
             found.append(text)
             continue
-        named = _named_url(match[1] or "", match[2])
+        named = _web_diff(match[1] or "", match[2])
         path = _downloaded(host, named)
         urls[str(path)] = public(named.url)
         found.append(f"{named.source}={path}" if named.source else str(path))
     return tuple(found), urls
 
 
-def _named_url(source: str, text: str) -> Named:
+def _web_diff(source: str, text: str) -> WebDiff:
     url, hashed, fragment = text.partition("#")
     check_url(url)
     pin = PIN.fullmatch(fragment)
@@ -192,16 +192,16 @@ def _named_url(source: str, text: str) -> Named:
             where=f"found #{fragment[:100]}",
             hint=f"--patch {public(url)}#sha256=<64 digits>, or leave it out",
         )
-    return Named(source=source, url=url, sha256=pin[1] if pin else "")
+    return WebDiff(source=source, url=url, sha256=pin[1] if pin else "")
 
 
-def _downloaded(host: Host, named: Named) -> Path:
+def _downloaded(host: Host, named: WebDiff) -> Path:
     """The diff in the store: the pinned one, else the one that this URL gave before, else fetched now."""
     note = host.store.entry(DOWNLOADED, digest(named.url)) / named.filename
     with host.store.locked(f"url-{note.parent.name}", host.reporter.waiting_for(named.filename)):
         known = pinned_sha256(note)
         wanted = named.sha256 or known
-        path = kept(host, named.filename, wanted) if wanted else None
+        path = downloaded_file(host, named.filename, wanted) if wanted else None
         if path is None:
             return _fetched(host, named, note, known)
         if not named.sha256:
@@ -210,7 +210,7 @@ def _downloaded(host: Host, named: Named) -> Path:
         return path
 
 
-def _fetched(host: Host, named: Named, note: Path, known: str) -> Path:
+def _fetched(host: Host, named: WebDiff, note: Path, known: str) -> Path:
     with host.reporter.task(f"fetch {named.filename}"):
         text = fetch_small(host.env, named.url, MOST_BYTES)
     sha256 = hashlib.sha256(text).hexdigest()

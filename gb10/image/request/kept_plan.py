@@ -22,7 +22,7 @@ from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.values import Plan
 from gb10.image.request.image_request import Request
 
-ROOM: Final = "plans"
+SECTION: Final = "plans"
 LARGEST: Final = 16 << 20
 """Bytes of a kept plan; vLLM's has 400 kB."""
 OF_PLANS: Final = ("gb10.core.", "gb10.image.", "gb10.sources.")
@@ -48,7 +48,7 @@ def planned(ctx: Context, request: Request, *, shown: bool) -> Plan:
     inputs = inputs_digest(words, ctx.env)
     if inputs is None:
         return _made(ctx, request)
-    place = ctx.store.entry(ROOM, f"{digest([str(ROOT), *words])[:32]}.plan")  # other checkouts have their own
+    place = ctx.store.entry(SECTION, f"{digest([str(ROOT), *words])[:32]}.plan")  # other checkouts have their own
     kept = _read(place, inputs)
     if kept:
         return kept

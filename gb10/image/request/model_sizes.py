@@ -13,7 +13,7 @@ from gb10.image.request.kernel_choice import CONFIG, local_config, read_config
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.memory.gguf import SUFFIX as GGUF
 from gb10.models.memory.gguf import GgufFile, gguf_model, kinds_of, missing_parts, read_gguf
-from gb10.models.memory.model import Model, model_of, scale_weights, with_sizes
+from gb10.models.memory.model import Model, model_of, with_sizes
 from gb10.models.memory.shapes.config_fields import Config
 from gb10.models.memory.weights.headers import INDEX, PREFIX, entry_sizes, header_length, header_sizes, index_of
 
@@ -106,15 +106,15 @@ def hub_model(host: Host, name: str) -> Model:
 def _of_index(path: Path, name: str) -> Model:
     """An index has a total, and names without shapes: the config divides the total."""
     total, names, files = index_of(read_plain_file(path, LARGEST_INDEX), str(path))
-    there = [path.parent / file for file in sorted(files) if (path.parent / file).is_file()]
-    if len(there) == len(files):
+    present = [path.parent / file for file in sorted(files) if (path.parent / file).is_file()]
+    if len(present) == len(files):
         return local_model(path.parent, name)
     config = _config_beside(path.parent)
     if config is None:
         hint = f"put its {CONFIG} beside it, or name the folder with its files"
         raise UsageError(f"{path} has the names of {len(names)} tensors, but no shapes", hint=hint)
     model = model_of(config, name, f"the config in {path.parent}")
-    return scale_weights(model, total, f"total of {path.name}, divided by its config") if total else model
+    return model.scaled(total, f"total of {path.name}, divided by its config") if total else model
 
 
 def _config_beside(folder: Path) -> Config | None:
@@ -133,10 +133,10 @@ def _check_index(index: Path, sizes: dict[str, int]) -> None:
             where="\n".join(name[:200] for name in missing[:3]),
             hint="download the model again: a file is missing, or of another version",
         )
-    there = sum(sizes.values())
-    if total and abs(there - total) > CLOSE * total:
+    present = sum(sizes.values())
+    if total and abs(present - total) > CLOSE * total:
         raise UsageError(
-            f"{index} says {total} bytes, and the headers have {there}",
+            f"{index} says {total} bytes, and the headers have {present}",
             hint="download the model again: its files and its index are of different versions",
         )
 

@@ -14,7 +14,7 @@ from gb10.core.store import note_use
 from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.image.lock.moves import Demand
-from gb10.image.lock.offered import Offered, demanded, final_releases, links_of
+from gb10.image.lock.offered import Offered, demanded, links_of
 from gb10.image.patches.places import installed
 from gb10.image.patches.release_files import Library, open_release
 from gb10.image.patches.releases import load_releases
@@ -26,7 +26,7 @@ from gb10.image.request.commit_requirements import Wanted, differences, required
 from gb10.image.request.commit_wheels import CommitWheel, Found, nearest_wheel
 from gb10.sources.git.history import History, history
 
-ROOM: Final = "nearest"
+SECTION: Final = "nearest"
 FILE: Final = "release.json"
 MOST_COMPARED: Final = 3
 """Releases whose files are compared with the commit's."""
@@ -58,7 +58,7 @@ def nearest_release(ctx: Context, recipe: Recipe, named: GitCommit) -> Nearest:
     FetchError.
     """
     inputs = [recipe.engine, named.commit, recipe.version, recipe.python, recipe.commit_wheels]
-    note = ctx.store.entry(ROOM, digest(inputs)) / FILE
+    note = ctx.store.entry(SECTION, digest(inputs)) / FILE
     with ctx.store.locked(f"nearest-{note.parent.name}", ctx.reporter.waiting_for(str(named))):
         if note.is_file():
             note_use(note)
@@ -81,7 +81,7 @@ def _nearest(ctx: Context, recipe: Recipe, named: GitCommit, own: Found | None) 
     worktree, tree, _ = open_commit(ctx, recipe.engine, named)
     wanted = required(tree, str(named), recipe.python)
     offered = links_of(ctx, recipe, Version(recipe.version))
-    releases = final_releases(offered)
+    releases = offered.final_releases()
     with ctx.reporter.task(f"history of {named}"):
         past = history(ctx.store, ctx.env, named.url, named.commit, releases)
     near = [one.release for one in past.distances]

@@ -16,7 +16,7 @@ def pinned_sha256(note: Path) -> str:
     return note.read_text(encoding="ascii")
 
 
-def kept(host: Host, filename: str, sha256: str) -> Path | None:
+def downloaded_file(host: Host, filename: str, sha256: str) -> Path | None:
     """The download in the store, if it is there and undamaged; a damaged one is removed."""
     path = stored(host.store, Artifact(filename, sha256, 0))
     size = path.stat().st_size if path.exists() else 0

@@ -164,7 +164,7 @@ SHOWN = 12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Given:
+class ReplayInputs:
     """What an image does not hold of its inputs, as the command line gives it again."""
 
     mods: tuple[str, ...] = ()
@@ -173,7 +173,7 @@ class Given:
 
 
 @contextmanager
-def replayed(ctx: Context, record: Record, given: Given) -> Iterator[Plan]:
+def replayed(ctx: Context, record: Record, given: ReplayInputs) -> Iterator[Plan]:
     """The plan of a record; it may be used while the context lasts. Raises UsageError when it is another one now."""
     with ctx.store.folder("replay") as folder:
         plan = plan_again(ctx.catalog, record, given, folder)
@@ -181,7 +181,7 @@ def replayed(ctx: Context, record: Record, given: Given) -> Iterator[Plan]:
         yield plan
 
 
-def plan_again(catalog: Catalog, record: Record, given: Given, folder: Path) -> Plan:
+def plan_again(catalog: Catalog, record: Record, given: ReplayInputs, folder: Path) -> Plan:
     """The plan of a record; patches that it holds are laid into ``folder``."""
     inputs, arch = record.inputs, parse_arch(record.arch)
     options = Options(
@@ -285,7 +285,7 @@ def _overlay(path: Path | None, wanted: str | None) -> Overlay | None:
     return Overlay(path=str(path.absolute()), digest=wanted)
 
 
-def _mod(catalog: Catalog, wanted: ModEntry, given: Given) -> Mod:
+def _mod(catalog: Catalog, wanted: ModEntry, given: ReplayInputs) -> Mod:
     """The very mod of the image, among those given and those of the checkout."""
     root = catalog.root / "mods"
     own = [wanted.name] if wanted.name in mod_names(root) else []

@@ -25,7 +25,15 @@ from gb10.image.recipe.arch import ARCHES, Arch, parse_arch
 from gb10.image.recipe.image_recipe import Recipe, WheelBuild
 from gb10.image.recipe.locked import Lock
 from gb10.image.recipe.on_image import ImageBase, OnImage, derived
-from gb10.image.request.checkouts import START, GitCommit, OwnSource, marked, own_sources, parse_commit, split_refs
+from gb10.image.request.checkouts import (
+    START,
+    GitCommit,
+    OwnSource,
+    own_sources,
+    parse_commit,
+    split_refs,
+    with_checkout_names,
+)
 from gb10.image.request.given_diffs import by_source, from_web, with_origins
 from gb10.image.request.image_request import Request
 from gb10.image.request.kernel_probe import fitting_sets, for_engine
@@ -264,7 +272,7 @@ def _with_patches(
         gone = tuple(sorted({*gone, *had}))
     planned = planning(diffs.texts, without=gone)
     require_stand_in(recipe, gone, planned)
-    patches = with_origins(marked(planned, own, diffs.origins), urls, diffs.origins)
+    patches = with_origins(with_checkout_names(planned, own, diffs.origins), urls, diffs.origins)
     if change:
         patches = tuple(sorted(patches, key=lambda use: use.taken != change.own.taken))
     return replace(options, patches=patches, unpatched=gone)
@@ -359,7 +367,7 @@ def _overlay(path: Path | None) -> Overlay | None:
 
 
 Reasons = dict[tuple[str, str], str]
-"""Users of each entry, by room and key."""
+"""Users of each entry, by section and key."""
 
 
 def reasons(ctx: Context, unplanned: Callable[[str], None]) -> Reasons:
@@ -370,8 +378,8 @@ def reasons(ctx: Context, unplanned: Callable[[str], None]) -> Reasons:
     found: Reasons = {}
     for source, pinned in load_releases(ctx.catalog.patches).sources.items():
         for version, release in pinned.releases.items():
-            for room in ("downloads", "trees"):
-                found[room, release.sha256] = f"patches, {source} {version}"
+            for section in ("downloads", "trees"):
+                found[section, release.sha256] = f"patches, {source} {version}"
     for label, plan in _plans(ctx, unplanned):
         for step in plan.steps:
             for file in step.files:

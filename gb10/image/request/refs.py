@@ -31,7 +31,7 @@ from gb10.image.recipe.locked import Lock
 from gb10.image.request.commit_wheels import CommitWheel, with_commit_wheel, without_commit_wheel
 from gb10.image.request.optional_layers import asking_less, optional_layer_of
 
-ROOM, FILE, FIT = "resolved", "lock.json", "fit.json"
+SECTION, FILE, FIT = "resolved", "lock.json", "fit.json"
 ENGINES: Final = ("vllm", "sglang")
 """Engines that have a recipe of ours: ``--engine`` takes their names."""
 ONE = r"([a-z0-9-]+)(?:\[[^\]]*\]|\{[^}]*\})?==([^\s;,]*[^\s;,.])"
@@ -180,13 +180,13 @@ def fit_release(
     recipe = without_commit_wheel(recipe) if recipe.engine in refs else recipe
     asked = with_refs(asking_less(recipe, without), refs)
     asked = with_changed(with_commit_wheel(asked, wheel) if wheel else asked, changed)
-    named = _named(refs)
+    named = _listed_refs(refs)
     inputs = [input_digest(recipe), base.model_dump(mode="json"), sorted(refs.items()), sorted(without), list(changed)]
     inputs += [wheel.model_dump(mode="json")] if wheel else []
-    entry = host.store.entry(ROOM, digest(inputs))
+    entry = host.store.entry(SECTION, digest(inputs))
     with host.store.locked(f"resolved-{entry.name}", host.reporter.waiting_for(named)):
-        there = (entry / FIT).exists()
-        if not there:
+        cached = (entry / FIT).exists()
+        if not cached:
             with host.reporter.task(f"resolve {named}"):
                 fit, made = _fit(host, recipe, asked, base, refs)
 
@@ -201,13 +201,13 @@ def fit_release(
     check_lock(fitted, lock, entry / FILE)
     _say(host, recipe, fit, named)
     wheels = len(lock.wheels.image["arm64"])
-    how = "locked before" if there else "locked now"
+    how = "locked before" if cached else "locked now"
     host.reporter.say(f"{how}: {named}, {wheels} wheels in the store; the recipe and its lock are unchanged")
     own = _without_empty_layers(host, fitted, lock, fit)
     return Fitted(recipe=own, lock=lock, refs=dict(refs), left_out=fit.left_out)
 
 
-def _named(refs: Mapping[str, str]) -> str:
+def _listed_refs(refs: Mapping[str, str]) -> str:
     return ", ".join(f"{source} {text}" for source, text in refs.items())
 
 
@@ -272,7 +272,7 @@ def _fit(host: Host, recipe: Recipe, asked: Recipe, base: Lock, refs: Mapping[st
             if not optional:
                 known = _with_fit(asked, fit)
                 hint = _way_out(known, error, *_completed(host, known, base, refs, error))
-                raise UsageError(f"{_named(refs)}: {error.message}", where=error.where, hint=hint) from error
+                raise UsageError(f"{_listed_refs(refs)}: {error.message}", where=error.where, hint=hint) from error
             fit = fit.model_copy(update={"left_out": {**fit.left_out, optional[0]: error.message}})
             continue
         if fit.added or not (added := _toolkit(asked, base, made)):

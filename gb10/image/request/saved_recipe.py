@@ -25,9 +25,9 @@ def save_recipe(plan: Plan, path: Path) -> Path:
     if path.suffix != ".yaml":
         raise UsageError(f"--save {path}: the name of a recipe ends with .yaml", hint=f"--save {path.stem}.yaml")
     lock = lock_path(path)
-    there = next((file for file in (path, lock) if file.exists()), None)
-    if there:
-        raise UsageError(f"--save {path}: {there} exists", hint="choose another name, or remove both files")
+    existing = next((file for file in (path, lock) if file.exists()), None)
+    if existing:
+        raise UsageError(f"--save {path}: {existing} exists", hint="choose another name, or remove both files")
     of_model = any((wheel.kernels or "").startswith("for-") for wheel in plan.recipe.built.values())
     if plan.options.served is not None or of_model:
         raise UsageError("--save keeps no kernels of one model", hint="leave out --for-model, and name it at the build")

@@ -14,7 +14,7 @@ from gb10.image.plan.values import Plan, Step, source_archive
 READS: Final = "reads.json"
 LARGEST: Final = 32 << 20
 """Bytes of such a file: vLLM's has some 400 kB."""
-ROOM: Final = "wheels"
+SECTION: Final = "wheels"
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1 << 12)]
 Reads = Mapping[str, Mapping[str, frozenset[str]]]
 """By target and unit, the files of the project that the unit reads."""
@@ -38,7 +38,7 @@ def keep_reads(work: Path, plan: Plan, step: Step) -> None:
 def known_reads(store: Store, sha256: str) -> Reads:
     """The lists of all targets of a source archive that were compiled here. What cannot be read does not count."""
     found: dict[str, Mapping[str, frozenset[str]]] = {}
-    for path in sorted((store.root / ROOM).glob(f"*/{_name(sha256)}")):
+    for path in sorted((store.root / SECTION).glob(f"*/{_name(sha256)}")):
         try:
             found |= KINDS.validate_json(read_plain_file(path, LARGEST))
         except (ValidationError, UsageError):

@@ -96,12 +96,12 @@ def _places(old: Tree, new: Tree) -> Iterator[Place]:
         if path.endswith(TEXTS) and path.partition("/")[0] in tops and not (harmless(path) or TESTS.search(path)):
             before, after = old.read(path), new.read(path)
             if after is not None and after != before:
-                fresh = _named(after) - _named(before or b"")
+                fresh = _lines_with_12x(after) - _lines_with_12x(before or b"")
                 if fresh:
                     yield Place(path=path, new=before is None, lines=fresh.total(), first=next(iter(fresh))[:LONGEST])
 
 
-def _named(content: bytes) -> Counter[str]:
+def _lines_with_12x(content: bytes) -> Counter[str]:
     """The lines that name 12.x, without their indentation, in the order of the file."""
     lines = content.decode("utf-8", "replace").splitlines() if len(content) <= LARGEST else []
     return Counter(_shown(line) for line in lines if HINT.search(line) and NAMED.search(line))

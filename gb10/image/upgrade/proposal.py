@@ -17,7 +17,7 @@ from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import check_lock, load_lock, lock_path, write_lock
 from gb10.image.lock.moves import BY_HAND, Move, Next, demands, metadata_of, nested_moves, no_longer, pins
-from gb10.image.lock.offered import Offered, choose, newest_of, offered, opened
+from gb10.image.lock.offered import Offered, choose, newest_of, offered, open_release
 from gb10.image.lock.relock import TORCH, resolve_lock
 from gb10.image.patches.release_files import Library
 from gb10.image.recipe.image_recipe import Recipe
@@ -153,7 +153,7 @@ def read_recipe(path: Path) -> tuple[str, Recipe]:
 
 def _moved(ctx: Context, found: Offered, same: Proposal, others: tuple[str, ...]) -> Proposal:
     """The proposal of another release."""
-    recipe, trees = found.recipe, [opened(ctx, found, version) for version in (same.old, same.new)]
+    recipe, trees = found.recipe, [open_release(ctx, found, version) for version in (same.old, same.new)]
     named = zip(trees, (same.old, same.new), strict=True)
     old, new = (
         demands(metadata_of(tree, f"{recipe.engine} {version}"), recipe.python, MACHINES["arm64"])

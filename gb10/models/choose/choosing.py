@@ -6,7 +6,7 @@ from math import inf
 from typing import Final, Literal
 
 from gb10.errors import UsageError
-from gb10.models.choose.served_models import Containers, Served, format_of, reasoning_of, served_by
+from gb10.models.choose.served_models import Containers, Served, format_of, served_by
 from gb10.models.memory.cache import Cache
 from gb10.models.memory.engines.budget import Machine, gib
 from gb10.models.memory.engines.vllm import FEW_LOGITS, INDEXER_LOGITS
@@ -60,7 +60,7 @@ class ModelFiles:
     sizes: Model
     template: str = ""
     revision: str = ""
-    there: bool = True
+    has_weights: bool = True
     """Whether its weights are where the server will look for them, or can be downloaded."""
     pools: bool = False
     """Whether it is made to pool, whatever its architecture: it has the modules of sentence-transformers."""
@@ -479,7 +479,7 @@ def _parsers(files: ModelFiles, served: Served) -> tuple[tuple[str, ...], tuple[
     if found is None:
         why = "the model's template has no mark of a known format, so tool calls come as text"
         return (), (Reason(what="tool-call-parser", value="none", why=why),)
-    reasoning = reasoning_of(found, files.template)
+    reasoning = found.reasoning_for(files.template)
     options = (
         *(("--reasoning-parser", reasoning) if reasoning else ()),
         *("--enable-auto-tool-choice", "--tool-call-parser", str(found.tools)),
@@ -522,7 +522,7 @@ def _left_alone(files: ModelFiles, launch: Launch) -> Iterator[Reason]:
 def _where(files: ModelFiles) -> str:
     if not files.name.startswith("/"):
         return ", downloaded if they are not there yet"
-    return " in its folder" if files.there else " by its config: its folder has none in safetensors files"
+    return " in its folder" if files.has_weights else " by its config: its folder has none in safetensors files"
 
 
 def lines(choice: Choice) -> Sequence[str]:

@@ -80,11 +80,15 @@ class Format(Model):
     def fits(self, template: str, kind: str, name: str) -> bool:
         """Whether the row is one of this model."""
         kinds = not self.kinds or kind in self.kinds
-        return self.mark in template and kinds and (not self.names or self.named(name))
+        return self.mark in template and kinds and (not self.names or self.matches_name(name))
 
-    def named(self, name: str) -> bool:
+    def matches_name(self, name: str) -> bool:
         """Whether one of its patterns is in a model's name."""
         return any(re.search(pattern, name, re.IGNORECASE) for pattern in self.names)
+
+    def reasoning_for(self, template: str) -> str | None:
+        """The reasoning parser for a template; None when the model does not think aloud."""
+        return self.reasoning if self.thinks is None or self.thinks in template else None
 
 
 class FormatFile(Model):
@@ -103,11 +107,6 @@ def load_formats() -> tuple[Format, ...]:
 def format_of(template: str, kind: str, name: str) -> Format | None:
     """The row of a model; None when no mark is known."""
     return next((one for one in load_formats() if one.fits(template, kind, name)), None)
-
-
-def reasoning_of(found: Format, template: str) -> str | None:
-    """The reasoning parser of a row for a template; None when the model does not think aloud."""
-    return found.reasoning if found.thinks is None or found.thinks in template else None
 
 
 Containers = Mapping[str, str]

@@ -43,7 +43,11 @@ def recipe_text(choice: Choice) -> str:
         "defaults:",
         "  host: 0.0.0.0",
         "  port: 8000",
-        *(line for name, value in given.items() for line in _parameter(name, value, why)),
+        *(
+            line
+            for name, value in given.items()
+            for line in (*_comment(why[name].partition(": ")[2], "  "), f"  {name}: {value}")
+        ),
         *(
             ['  speculative: "" # flags of speculative decoding; empty is without']
             if choice.draft_length is not None
@@ -100,11 +104,6 @@ def _parameters(choice: Choice) -> dict[str, str]:
         "max_model_len": str(launch.length),
         "max_num_seqs": str(launch.requests),
     }
-
-
-def _parameter(name: str, value: str, why: dict[str, str]) -> list[str]:
-    reason = why[name].partition(": ")[2]
-    return [*_comment(reason, "  "), f"  {name}: {value}"]
 
 
 def _command(choice: Choice) -> list[str]:

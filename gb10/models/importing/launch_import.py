@@ -48,7 +48,7 @@ def import_launch(launches: Launches, file: str, wanted: ImportChoices) -> Impor
             "command": command_of(" ".join(words[: _start(words)]), words[_start(words) :]),
             "gb10": ours,
         },
-        said=tuple(_said(launch)),
+        said=tuple(_report_lines(launch)),
     )
 
 
@@ -149,7 +149,7 @@ def _public(words: tuple[str, ...]) -> Iterator[str]:
     yield from (word for index, word in enumerate(words) if index not in hidden)
 
 
-def _said(launch: ContainerLaunch) -> Iterator[str]:
+def _report_lines(launch: ContainerLaunch) -> Iterator[str]:
     """What each line became, and what was not taken; no value of a secret."""
     words = served_words(launch)
     hidden = {value for _, _, value in _secret_words(words)}

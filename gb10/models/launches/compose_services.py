@@ -74,7 +74,7 @@ def _service(document: SafeDocument, name: str, service: Mapping[object, object]
         words=words,
         environment={key: value for key, value in environment.items() if value is not None},
         ports=tuple(ports),
-        options={KEYS[key]: value for key, value in _named(service) if key in KEYS},
+        options={KEYS[key]: value for key, value in _options(service) if key in KEYS},
         gpu=service.get("gpus") is not None or any("nvidia" in str(one) for one in asked),
         entrypoint=" ".join(entrypoint or ()),
         taken=(
@@ -109,7 +109,7 @@ def _listed(document: SafeDocument, name: str, service: Mapping[object, object],
             yield one, found
 
 
-def _named(service: Mapping[object, object]) -> Iterator[tuple[str, object]]:
+def _options(service: Mapping[object, object]) -> Iterator[tuple[str, object]]:
     for key, value in service.items():
         yield str(key), list(texts_of(value)) if isinstance(value, list) else value
 

@@ -76,7 +76,7 @@ def launches_of(text: str, file: str) -> Launches | None:
         return None
     if len(values) == 1 and isinstance(values[0], Mapping) and _meant_as_recipe(values[0]):
         return None
-    named = _named(documents)
+    named = _launches_by_form(documents)
     runs = () if named_yaml or named.found else _runs(text)
     return Launches(what="a script", found=runs) if runs else named
 
@@ -128,7 +128,7 @@ def _meant_as_recipe(values: Mapping[object, object]) -> bool:
     return bool(keys & {*STRONG}) or sum(closest(key, STRONG) is not None or key in KNOWN for key in keys) > 1
 
 
-def _named(documents: Sequence[tuple[int, SafeDocument]]) -> Launches:
+def _launches_by_form(documents: Sequence[tuple[int, SafeDocument]]) -> Launches:
     mappings = [(line, one, one.value) for line, one in documents if isinstance(one.value, Mapping)]
     objects = [(line, one, value) for line, one, value in mappings if "kind" in value and "apiVersion" in value]
     if objects:

@@ -147,10 +147,3 @@ def launch_issues(launch: ContainerLaunch, file: str) -> Iterator[Issue]:
         }
         text = "no GPU is asked for: the container sees one only where NVIDIA's runtime is the default, as on DGX OS"
         yield issue("no-gpu", "note", "image", text, f"write {asked[launch.form]}")
-
-
-def unread_parts(launch: ContainerLaunch) -> Iterator[str]:
-    """What decides something and stands in another file: variables of the engine, a file of variables."""
-    for one in launch.left:
-        if one.written.startswith(FILES) or ENGINES_OWN.match(one.written):
-            yield f"line {one.line}: {one.written[:80]}: {one.why}"

@@ -72,7 +72,7 @@ class NamedValues:
                     self._add(ast.parse(text))
         yield from self._nodes.get(name, ())[len(known) :]
 
-    def named(self, name: str, depth: int = 0) -> tuple[str, ...]:
+    def texts_of(self, name: str, depth: int = 0) -> tuple[str, ...]:
         """The texts that a name holds: members of an enum, entries of a list, keys of a table. Empty if unknown."""
         for node in self._candidates(name) if depth < DEEPEST else ():
             found = tuple(_members(node)) if isinstance(node, ast.ClassDef) else self._of(node, depth)
@@ -92,7 +92,7 @@ class NamedValues:
             return (str(node.value),) if known else ()
         name = _name_of(node)
         if name:
-            return self.named(name, depth + 1)
+            return self.texts_of(name, depth + 1)
         parts = _parts_of(node)
         return self._joined(parts, depth) if parts is not None else ()
 
@@ -149,7 +149,7 @@ def registered_values(engine: str, values: NamedValues) -> dict[str, tuple[str, 
     """By option, what the registries of an engine's files allow; an option whose registry is not there is left out."""
     found = {}
     for option, names in REGISTRIES[engine].items():
-        texts = next((texts for name in names if (texts := values.named(name))), ())
+        texts = next((texts for name in names if (texts := values.texts_of(name))), ())
         if texts:
             found[option] = tuple(dict.fromkeys((*ALSO[engine].get(option, ()), *texts)))
     return found

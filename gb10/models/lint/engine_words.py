@@ -262,7 +262,7 @@ class ReleaseWords:
         return self.asked == self.found
 
     @property
-    def named(self) -> str:
+    def title(self) -> str:
         """``vllm 0.33.0``; of a release that is not known ``vllm 0.25.1 (the nearest known to 0.20.0)``."""
         return f"{self.engine} {self.found}{'' if self.exact else f' (the nearest known to {self.asked})'}"
 

@@ -174,9 +174,9 @@ def launch_of(engine: Engine, release: str, options: Options, rendered: Rendered
     """The launch of a model; raises UsageError for a value that is no number."""
     own = (rendered.image or "").startswith(OUR_IMAGES)
     if engine == "vllm":
-        return replace(
-            _vllm(options, release, rendered.environment, own_image=own), drafts=_vllm_drafts(options, model)
-        )
+        found = vllm_drafts(options)
+        drafts = None if found is None else _drafts(found.tokens, found.method, found.model, model)
+        return replace(_vllm(options, release, rendered.environment, own_image=own), drafts=drafts)
     if engine == "sglang":
         return replace(_sglang(options, release, own_image=own), drafts=_sglang_drafts(options, model))
     return _by_parameters(engine, release, rendered.parameters)
@@ -379,11 +379,6 @@ def _ranks(options: Options, *, experts: bool) -> Ranks:
     if tensor * stages * copies > MOST_RANKS:
         raise UsageError(f"{tensor} x {stages} x {copies} ranks are more than {MOST_RANKS}", hint="one GPU a node")
     return Ranks(tensor=tensor, stages=stages, expert_copies=copies)
-
-
-def _vllm_drafts(options: Options, served: str) -> Drafts | None:
-    found = vllm_drafts(options)
-    return None if found is None else _drafts(found.tokens, found.method, found.model, served)
 
 
 def _sglang_drafts(options: Options, served: str) -> Drafts | None:

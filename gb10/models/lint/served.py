@@ -196,7 +196,7 @@ def unknown_image(recipe: ModelRecipe) -> str:
     somebody's repository are not.
     """
     container = recipe.container or ""
-    if not container or release_named(container) or _declared(recipe):
+    if not container or release_in_tag(container) or _declared(recipe):
         return ""
     name, _, digest = container.partition("@")
     repository, _, tag = name.partition(":") if "/" not in name.rpartition(":")[2] else (name, "", "")
@@ -208,10 +208,10 @@ def unknown_image(recipe: ModelRecipe) -> str:
 
 def release_of(recipe: ModelRecipe, engine: str | None, releases: Mapping[str, str]) -> str:
     """The release that the container's tag names, else the recipe's only one, else that of our image, else empty."""
-    return release_named(recipe.container or "") or _declared(recipe) or releases.get(engine or "", "")
+    return release_in_tag(recipe.container or "") or _declared(recipe) or releases.get(engine or "", "")
 
 
-def release_named(image: str) -> str:
+def release_in_tag(image: str) -> str:
     """The release that an image's tag names; empty for none. Tags of NVIDIA name months: 26.08."""
     found = RELEASE.search(image)
     return found[1] if found and not image.startswith(NVIDIA) else ""

@@ -104,7 +104,7 @@ def unknown_options(case: LintCase) -> Iterator[Finding]:
             yield Finding(
                 line=case.line_of(name),
                 value=written,
-                release=known.named,
+                release=known.title,
                 more=_guess([close] if close else [], case),
                 level=_level(case, known, elsewhere=has_known(known.engine, name)),
             )
@@ -138,7 +138,7 @@ def _wrong(case: LintCase, known: ReleaseWords, name: str, value: str, choices: 
         line=case.line_of(name.partition(".")[0]),
         value=value,
         name=name,
-        release=known.named,
+        release=known.title,
         more=f"{meant}{A_FORK if case.foreign_image else ''}",
         level=_level(case, known),
     )
@@ -166,7 +166,7 @@ def unknown_json_keys(case: LintCase) -> Iterator[Finding]:
                     line=case.line_of(name),
                     value=key,
                     name=name,
-                    release=known.named,
+                    release=known.title,
                     more=_guess([close] if close else [], case),
                     level=_level(case, known),
                 )
@@ -194,7 +194,7 @@ def unknown_environment(case: LintCase) -> Iterator[Finding]:
                 line=case.recipe.line("env", name),
                 value=str(case.recipe.env[name]),
                 name=name,
-                release=known.named,
+                release=known.title,
                 more=_guess([close] if close else [], case),
                 level=None if known.exact and not case.foreign_image else "note",
             )
@@ -207,7 +207,7 @@ def empty_variables(case: LintCase) -> Iterator[Finding]:
         kind = known.words.variables.get(name, ()) if known else ()
         if str("" if value is None else value).strip() or not (kind or name in REFUSED_EMPTY):
             continue
-        why, fix = REFUSED_EMPTY.get(name) or (f"{known.named if known else ''} takes {_kind(kind)}", "leave it out")
+        why, fix = REFUSED_EMPTY.get(name) or (f"{known.title if known else ''} takes {_kind(kind)}", "leave it out")
         of_the_engine = known is not None and (name not in REFUSED_EMPTY or name.startswith(ENGINES[known.engine]))
         less = known is not None and of_the_engine and (case.foreign_image or not known.exact)
         level: Level | None = "warning" if less else None
@@ -223,7 +223,7 @@ def wrong_variables(case: LintCase) -> Iterator[Finding]:
         if known and kind and value and "$" not in value and "{" not in value and not _reads(kind, value):
             level: Level | None = "warning" if case.foreign_image or not known.exact else None
             line = case.recipe.line("env", name)
-            yield Finding(line=line, value=value, name=name, release=known.named, more=_kind(kind), level=level)
+            yield Finding(line=line, value=value, name=name, release=known.title, more=_kind(kind), level=level)
 
 
 def _kind(kind: Sequence[str]) -> str:

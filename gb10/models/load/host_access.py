@@ -44,7 +44,7 @@ LONGEST: Final = 2000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class HostRequestItem:
     """One thing that a recipe asks of the host: ``volumes``, ``/data:/data:ro``, and where it stands."""
 
     key: str
@@ -63,7 +63,7 @@ class HostRequest:
     """All of it as one value, each entry as it stands in the file, and what cannot be read."""
 
     access: HostAccess = field(default_factory=HostAccess)
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[HostRequestItem, ...] = ()
     issues: tuple[Issue, ...] = ()
 
 
@@ -73,11 +73,11 @@ class _WrongError(Exception):
 
 def host_request(recipe: ModelRecipe) -> HostRequest:
     """What the recipe asks of its host, in the order of the file; a value that cannot be read is an issue."""
-    access, asked, issues = HostAccess(), list[Asked](), list[Issue]()
-    for key, at, value in _asked_for(recipe):
+    access, asked, issues = HostAccess(), list[HostRequestItem](), list[Issue]()
+    for key, at, value in _entries(recipe):
         try:
             access = READERS[key](access, value)
-            asked.append(Asked(key=key, value=_one_line(value, LONGEST), line=recipe.line(*at)))
+            asked.append(HostRequestItem(key=key, value=_one_line(value, LONGEST), line=recipe.line(*at)))
         except _WrongError as error:
             text = f"{key}: {_one_line(value, SHOWN)!r} is not {error}"
             fix = "write it as Docker's command line takes it, or remove it"
@@ -91,7 +91,7 @@ def host_request(recipe: ModelRecipe) -> HostRequest:
     return HostRequest(access=access, asked=tuple(asked), issues=tuple(issues))
 
 
-def _asked_for(recipe: ModelRecipe) -> Iterator[tuple[str, At, object]]:
+def _entries(recipe: ModelRecipe) -> Iterator[tuple[str, At, object]]:
     """Each single entry with its key and its place; values that ask for nothing are left out."""
     for place, values in (
         (("executor_config",), recipe.section("executor_config")),

@@ -114,7 +114,7 @@ def number_size(word: str, model_width: int, file_type: str | None) -> float:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Kept:
+class NumberFormats:
     """How numbers are kept: bytes of one, ``per_head`` bytes beside keys and beside values, and of a number of a state.
 
     ``heads_over``: ranks that divide the key heads, where it is not all tensor ranks. ``state`` is None for the
@@ -129,16 +129,16 @@ class Kept:
     state: int | None = None
 
 
-def kept_as(word: str, model_width: int, file_type: str | None, state_type: str = "auto") -> Kept:
+def number_formats(word: str, model_width: int, file_type: str | None, state_type: str = "auto") -> NumberFormats:
     """How a launch keeps its numbers, by ``--kv-cache-dtype`` and the type of states. Raises UsageError."""
-    return Kept(
+    return NumberFormats(
         number=number_size(word, model_width, file_type),
         per_head=PER_HEAD if word.endswith("_per_token_head") else 0,
         state={"float32": 4, "float16": 2, "bfloat16": 2}.get(state_type),
     )
 
 
-def cache_of(fields: Fields, layers: Iterable[Layer], tensor: int, kept: Kept) -> Cache:
+def cache_of(fields: Fields, layers: Iterable[Layer], tensor: int, kept: NumberFormats) -> Cache:
     """The cache of a rank that holds these layers, with key heads over ``tensor`` ranks."""
     return merge_caches(_layer(fields, layer, tensor, kept) for layer in layers)
 
@@ -160,7 +160,7 @@ def merge_caches(found: Iterable[Cache]) -> Cache:
     )
 
 
-def _layer(fields: Fields, layer: Layer, tensor: int, kept: Kept) -> Cache:
+def _layer(fields: Fields, layer: Layer, tensor: int, kept: NumberFormats) -> Cache:
     if fields.shares_cache(layer.number) and not kept.unshared:
         return Cache()
     if layer.mixer in ("full", "window"):
@@ -179,7 +179,7 @@ def _layer(fields: Fields, layer: Layer, tensor: int, kept: Kept) -> Cache:
     return Cache()
 
 
-def _grouped(fields: Fields, layer: Layer, tensor: int, kept: Kept) -> Cache:
+def _grouped(fields: Fields, layer: Layer, tensor: int, kept: NumberFormats) -> Cache:
     """Grouped heads: keys and values of the key heads of a rank. Llama 4's chunks end at their own borders."""
     heads = head_sizes(fields, layer)
     of_head = (heads.key + heads.value) * kept.number + 2 * kept.per_head

@@ -227,8 +227,8 @@ def torch_bytes(budget: Budget, machine: Machine) -> int:
     are the host's, so these may not exceed that."""
     beside = size_of(budget.items, "system and driver", "other services", *OUTSIDE)
     needed = budget.serving - beside
-    room = budget.total - machine.figures["reserve"].size - beside
-    return max(needed, min(room, max(needed, budget.load - beside) + machine.figures["torch_reserve"].size))
+    available = budget.total - machine.figures["reserve"].size - beside
+    return max(needed, min(available, max(needed, budget.load - beside) + machine.figures["torch_reserve"].size))
 
 
 def torch_bytes_unknown(machine: Machine, share: float | None, *, nodes: int, limit: int | None = None) -> int:
@@ -238,8 +238,8 @@ def torch_bytes_unknown(machine: Machine, share: float | None, *, nodes: int, li
     outside = figures["processes"].size + (figures["vllm_network"].size if nodes > 1 else 0)
     if limit is not None:
         return max(limit - outside, 0)
-    room = machine.total - figures["reserve"].size - figures["system"].size - machine.services - outside
-    return max(room, ceil((share or 0) * machine.total))
+    available = machine.total - figures["reserve"].size - figures["system"].size - machine.services - outside
+    return max(available, ceil((share or 0) * machine.total))
 
 
 def fraction_of(size: int, machine: Machine) -> float:

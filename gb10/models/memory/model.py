@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 from gb10.core.fields import Model as Record
 from gb10.core.installation import ROOT
 from gb10.errors import UsageError
-from gb10.models.memory.cache import Cache, Kept, cache_of, kept_as, merge_caches
+from gb10.models.memory.cache import Cache, NumberFormats, cache_of, merge_caches, number_formats
 from gb10.models.memory.figures import GIB, Known
 from gb10.models.memory.launch import Launch
 from gb10.models.memory.shapes.config_fields import NO_CACHE, QUANTIZED, Config, Fields, Layer, layer_plan
@@ -72,6 +72,12 @@ class Model:
         """Bytes of the model's own draft layers."""
         return sum(one.size for one in self.weights if one.part == "draft") + self.whole_drafts
 
+    def scaled(self, total: int, source: str) -> "Model":
+        """The model with its weights scaled to a total of bytes, drafts included, that an index says."""
+        factor = total / max(self.total + self.drafts, 1)
+        weights = tuple(replace(one, size=round(one.size * factor)) for one in self.weights)
+        return replace(self, weights=weights, source=source)
+
     def parts(self, launch: Launch, stage: int) -> Mapping[Part, int]:
         """Bytes by part on a rank of a stage; ``draft`` only where the launch drafts with the model's own layer."""
         ranks = launch.ranks
@@ -100,7 +106,9 @@ class Model:
         drafts = launch.drafts
         heads_over = launch.ranks.tensor // launch.sequence_ranks if launch.engine == "sglang" else None
         kept = replace(
-            kept_as(launch.cache_type, self.scheme.width if self.scheme else 2, self.file_type, launch.state_type),
+            number_formats(
+                launch.cache_type, self.scheme.width if self.scheme else 2, self.file_type, launch.state_type
+            ),
             heads_over=heads_over,
             unshared=launch.engine == "sglang",
         )
@@ -129,7 +137,7 @@ def _divided(model: Model, ranks: Ranks, stage: int) -> Mapping[Part, int]:
 
 
 @lru_cache(maxsize=256)
-def _cache_on(model: Model, ranks: Ranks, stage: int, kept: Kept, *, own: bool) -> Cache:
+def _cache_on(model: Model, ranks: Ranks, stage: int, kept: NumberFormats, *, own: bool) -> Cache:
     """A rank's cache: of its layers, and on the last stage of the draft layer."""
     if model.fields is None or not model.layers:
         kind = f" (model type '{model.kind[:80]}')" if model.kind else ""
@@ -150,17 +158,17 @@ def model_of(config: Config, name: str, source: str) -> Model:
     fields, scheme = Fields(config), read_scheme(config)
     tensors = model_tensors(config, name)
     weights = merge_weights(weight_of(tensor.name, scheme.size(tensor), fields.layers) for tensor in tensors)
-    layers, told = layer_plan(fields), _unsaid(name, scheme)
+    layers, notes = layer_plan(fields), _unsaid(name, scheme)
     return Model(
         name=name,
         weights=weights,
-        known="assumed" if told else "computed",
+        known="assumed" if notes else "computed",
         source=source,
         fields=fields,
         layers=layers,
         scheme=scheme,
         table=sum(one.size for one in weights if one.part == "table"),
-        notes=told,
+        notes=notes,
     )
 
 
@@ -225,14 +233,6 @@ def _attention_alone(fields: Fields) -> tuple[Layer, ...]:
     except UsageError:  # a kind of layer that nobody here knows
         return ()
     return tuple(replace(one, mixer="full" if one.mixer == "window" else one.mixer) for one in plan)
-
-
-def scale_weights(model: Model, total: int, source: str) -> Model:
-    """The model with its weights scaled to a total of bytes, drafts included, that an index says."""
-    computed = model.total + model.drafts
-    factor = total / max(computed, 1)
-    weights = tuple(replace(one, size=round(one.size * factor)) for one in model.weights)
-    return replace(model, weights=weights, source=source)
 
 
 FOLDER: Final = ROOT / "recipes/models/configs"

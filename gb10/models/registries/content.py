@@ -72,7 +72,7 @@ def content_of_tar(path: Path, where: str) -> Content:
             stream = archive.extractfile(plain[str(one.name)])
             return stream.read(one.size) if stream else b""
 
-        return _kept(seen, read, len(members) - len(plain), where)
+        return _selected(seen, read, len(members) - len(plain), where)
 
 
 def content_of_folder(root: Path) -> Content:
@@ -89,7 +89,7 @@ def content_of_folder(root: Path) -> Content:
         with open(os.open(root / one.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as stream:  # noqa: PTH123
             return stream.read(one.size)
 
-    return _kept(sorted(seen, key=lambda one: str(one.name)), read, left_out, str(root))
+    return _selected(sorted(seen, key=lambda one: str(one.name)), read, left_out, str(root))
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
@@ -114,7 +114,7 @@ def is_plain(name: str) -> bool:
     return name.isprintable() and len(name) <= LONGEST and len(parts) <= DEEPEST and not ODD & set(parts)
 
 
-def _kept(seen: list[TreeFile], read: Callable[[TreeFile], bytes], left_out: int, where: str) -> Content:
+def _selected(seen: list[TreeFile], read: Callable[[TreeFile], bytes], left_out: int, where: str) -> Content:
     mods = {one.name.parent for one in seen if one.name.name == SCRIPT and len(one.name.parts) > 1}
     wanted = [one for one in seen if _is_recipe(one) or mods & set(one.name.parents)]
     if len(wanted) > MOST_KEPT or sum(one.size for one in wanted) > LARGEST:
@@ -131,7 +131,7 @@ def _is_recipe(one: TreeFile) -> bool:
     return one.name.suffix in SUFFIXES and one.size <= LARGEST_RECIPE and (not hidden or one.name == MANIFEST)
 
 
-ROOM: Final = "registries"
+SECTION: Final = "registries"
 LIMITS: Final = Limits(bytes=1 << 29, pack=1 << 29, hint="a registry of recipes has far less: check the URL")
 DEFAULT: Final = "HEAD"
 
@@ -171,7 +171,7 @@ def _fetch(host: Host, kind: Kind, source: str, ref: str) -> OriginContent:
 
 def store_content(host: Host, origin_content: OriginContent) -> Path:
     """The folder of the store that holds a content."""
-    return host.store.ensure(ROOM, origin_content.pin, lambda work: _write(origin_content.content, work)) / "tree"
+    return host.store.ensure(SECTION, origin_content.pin, lambda work: _write(origin_content.content, work)) / "tree"
 
 
 def _write(content: Content, work: Path) -> None:
@@ -185,7 +185,7 @@ def _write(content: Content, work: Path) -> None:
 
 def root_of(host: Host, registry: Registry) -> Path:
     """The folder of a registry's content; what the store lost is taken again, at its pin. Raises FetchError."""
-    root = host.store.entry(ROOM, registry.pin) / "tree"
+    root = host.store.entry(SECTION, registry.pin) / "tree"
     if root.is_dir():
         return root
     git = registry.kind == "git"

@@ -101,7 +101,7 @@ SHOWN: Final = 5
 """Names that an error lists."""
 
 
-def named_registry(registries: Sequence[Registry], text: str) -> Registry:
+def find_registry(registries: Sequence[Registry], text: str) -> Registry:
     """The registry of ``@NAME`` or ``@NAME/…``; raises UsageError with the closest names."""
     name = text.removeprefix("@").partition("/")[0]
     found = next((one for one in registries if one.name == name), None)
@@ -116,7 +116,7 @@ def named_registry(registries: Sequence[Registry], text: str) -> Registry:
 
 def find_in_registry(root_of: Roots, registries: Sequence[Registry], text: str) -> RecipeFile:
     """The recipe of ``@REGISTRY/NAME``: by its path, or by the end of it. Raises UsageError, FetchError."""
-    registry = named_registry(registries, text)
+    registry = find_registry(registries, text)
     files = recipe_files(root_of(registry), registry)
     wanted = text.partition("/")[2]
     bare = next((wanted.removesuffix(suffix) for suffix in SUFFIXES if wanted.endswith(suffix)), wanted)
@@ -225,7 +225,7 @@ def read_text(path: Path) -> str:
 
 def registry_files(text: str) -> list[RecipeFile]:
     """The recipes of ``@REGISTRY``, in the order of their names. Raises UsageError, FetchError, EmptySelectionError."""
-    registry = named_registry(registries(), text)
+    registry = find_registry(registries(), text)
     files = [file for file in recipe_files(root_here(registry), registry).values() if is_recipe(read_text(file.path))]
     if not files:
         raise EmptySelectionError(f"@{registry.name} has no recipe", where=registry.source)

@@ -14,7 +14,7 @@ from gb10.models.load.safe_yaml import UnreadableError, read_yaml
 from gb10.models.recipe_privileges import powers_of
 from gb10.models.registries.content import (
     MANIFEST,
-    ROOM,
+    SECTION,
     SUFFIXES,
     Content,
     OriginContent,
@@ -198,11 +198,11 @@ def _refuse_taken(known: Iterable[Registry], registries_made: Iterable[Registry]
     names = {one.name: one for one in known}
     for one in registries_made:
         if one.name in names:
-            there = names[one.name]
-            same = there.origin == one.origin
+            existing = names[one.name]
+            same = existing.origin == one.origin
             raise UsageError(
                 f"there is a registry @{one.name} already",
-                where=there.source,
+                where=existing.source,
                 hint=f"./build.py recipe add --update @{one.name} moves it" if same else "give another: --name NAME",
             )
 
@@ -247,5 +247,5 @@ def _drop_unused(host: Host, pins: Iterable[str]) -> None:
     used = {one.pin for one in read_registries(host.env)}
     for pin in dict.fromkeys(pins):
         if pin not in used:
-            with host.store.locked(f"{ROOM}-{pin}"):
-                host.store.discard(host.store.entry(ROOM, pin))
+            with host.store.locked(f"{SECTION}-{pin}"):
+                host.store.discard(host.store.entry(SECTION, pin))

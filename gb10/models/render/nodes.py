@@ -101,10 +101,10 @@ class Meeting:
 
 def api_port(command: str, runtime: str) -> int:
     """The port that a serve command names, the last one as its engine reads it, else the engine's own."""
-    return named_port(command) or API_PORTS.get(runtime, FIRST)
+    return port_in_command(command) or API_PORTS.get(runtime, FIRST)
 
 
-def named_port(command: str) -> int | None:
+def port_in_command(command: str) -> int | None:
     """The last port that a command names, if it can be one."""
     found = [int(text) for text in API_PORT.findall(command)]
     return found[-1] if found and 0 < found[-1] <= BLOCKS[-1][1] else None

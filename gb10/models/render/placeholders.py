@@ -100,7 +100,7 @@ class UserValues:
         return shlex.join(option_words(text)) if number in self.several else shlex.quote(text)
 
 
-def marked(
+def with_marks(
     values: Mapping[str, object], given: Sequence[str], written: Mapping[str, Sequence[object]]
 ) -> tuple[dict[str, object], UserValues]:
     """The values with a mark for each that the user gave and that is no plain word.

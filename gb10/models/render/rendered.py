@@ -37,8 +37,8 @@ def node_container(
     host: str, image: str, command: str, environment: Mapping[str, str], argv: tuple[str, ...] = ()
 ) -> NodeContainer:
     """The container of one node. An image of others is told where the shared cache is."""
-    told = environment if image.startswith(OUR_IMAGES) else {MODELS[0]: MODELS[1], **environment}
-    return NodeContainer(host=host, image=image, command=command, environment=told, argv=argv)
+    variables = environment if image.startswith(OUR_IMAGES) else {MODELS[0]: MODELS[1], **environment}
+    return NodeContainer(host=host, image=image, command=command, environment=variables, argv=argv)
 
 
 Peer = Literal["eugr", "sparkrun"]

@@ -11,7 +11,7 @@ from gb10.errors import UsageError
 from gb10.models.issue import Issue, errors_of, in_order, lines_of
 from gb10.models.load.model_recipe import ModelRecipe, own_section
 from gb10.models.render.eugr import render_eugr
-from gb10.models.render.nodes import SIZES, Meeting, api_port, named_port
+from gb10.models.render.nodes import SIZES, Meeting, api_port, port_in_command
 from gb10.models.render.rendered import (
     Findings,
     RankCommand,
@@ -126,11 +126,11 @@ SECRETS: Final = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_H
 
 def render_own(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> RenderedRecipe:
     """The script and the container of each node. Raises StoppedError when nothing can be rendered."""
-    api = request.api or named_port(shlex.join(request.arguments))
+    api = request.api or port_in_command(shlex.join(request.arguments))
     rendered = _quoted(render_sparkrun(recipe, replace(request, arguments=(), api=api), found))
     words = [shlex.quote(word) for word in request.arguments]
-    told = {key[4:]: value for key, value in request.overrides if key.startswith("env.")}
-    env = {**{key: str(value) for key, value in recipe.env.items()}, **told}
+    variables = {key[4:]: value for key, value in request.overrides if key.startswith("env.")}
+    env = {**{key: str(value) for key, value in recipe.env.items()}, **variables}
     _check_env(env, found)
     if recipe.mods:
         text = f"nothing that is rendered applies the recipe's mods: {', '.join(recipe.mods)[:200]}"

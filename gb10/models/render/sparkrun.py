@@ -22,7 +22,7 @@ from gb10.models.render.nodes import (
     topology_of,
 )
 from gb10.models.render.parameters import Parameters, parameters_of
-from gb10.models.render.placeholders import marked, substitute
+from gb10.models.render.placeholders import substitute, with_marks
 from gb10.models.render.rendered import Findings, RenderedRecipe, RenderRequest
 from gb10.models.render.serve_line import appended, mended, with_flag
 
@@ -194,7 +194,7 @@ def render_sparkrun(recipe: ModelRecipe, request: RenderRequest, found: Findings
         text = "sparkrun drops what stands after -- in silence"
         found.add("warning", "dropped-arguments", text, "write it into the command, or use --set")
     found.refuse()
-    values, user = marked(parameters.values, request.given, _written(recipe))
+    values, user = with_marks(parameters.values, request.given, _written(recipe))
     parameters = replace(parameters, values=values)
     hosts = check_nodes(recipe, request.nodes, topology, found)
     several = len(hosts) > 1 or (not hosts and topology.world > 1)
@@ -263,7 +263,7 @@ def _completed(command: str, recipe: ModelRecipe, parameters: Parameters, launch
     """A command made of the parameters, with what the table of flags does not hold."""
     if launch.runtime in VLLM_KIND:
         ray = " --distributed-executor-backend ray" if launch.several and launch.runtime != "vllm-distributed" else ""
-        return _named(command, recipe, parameters) + ray
+        return _with_served_name(command, recipe, parameters) + ray
     return _with_file(command, parameters, launch.runtime) or _with_replicas(command, launch)
 
 
@@ -276,7 +276,7 @@ def _finished(command: str, recipe: ModelRecipe, parameters: Parameters, launch:
             command = with_flag(command, "--distributed-executor-backend", backend, replace=True)
         if runtime != "vllm-distributed" and launch.several:
             command = with_flag(command, "--distributed-executor-backend", "ray")
-        return _named(command, recipe, parameters)
+        return _with_served_name(command, recipe, parameters)
     mode = split_mode(parameters) if runtime == "llama-cpp" else None
     if mode:
         command = appended(SPLIT.sub("", command).strip(), f"--split-mode {mode}")
@@ -293,7 +293,7 @@ def _with_file(command: str, parameters: Parameters, runtime: str) -> str | None
     return command if TENSORRT_FLAG in command else f"{command.rstrip()} {TENSORRT_FLAG} {TENSORRT_PATH}"
 
 
-def _named(command: str, recipe: ModelRecipe, parameters: Parameters) -> str:
+def _with_served_name(command: str, recipe: ModelRecipe, parameters: Parameters) -> str:
     name = _served_name(recipe, parameters)
     return with_flag(command, "--served-model-name", name) if name else command
 

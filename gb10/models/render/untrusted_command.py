@@ -252,7 +252,7 @@ class Judged:
     doubts: tuple[Doubt, ...]
 
 
-def judged(recipe: ModelRecipe, rendered: RenderedRecipe) -> Judged:
+def judge_rendered(recipe: ModelRecipe, rendered: RenderedRecipe) -> Judged:
     """What was rendered, judged as what runs: every node's command and every variable."""
     ranks = rendered.ranks or (RankCommand(host="", command=rendered.serve or "", line=rendered.serve or ""),)
     doubts: list[Doubt] = []

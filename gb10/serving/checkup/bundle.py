@@ -57,8 +57,8 @@ def _bounded(content: bytes | str, most: int, known: Sequence[str]) -> bytes:
     data = masked(part.decode("utf-8", "replace"), known).encode()
     if part is raw and len(data) <= most:
         return data
-    room = most - len(CUT)
-    return CUT + last_lines_of(data, room) if room > 0 else b""
+    left = most - len(CUT)
+    return CUT + last_lines_of(data, left) if left > 0 else b""
 
 
 def file_name(text: str) -> str:

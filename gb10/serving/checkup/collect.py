@@ -11,7 +11,7 @@ from gb10.core.checked import NotChecked
 from gb10.core.host import Host
 from gb10.errors import Gb10Error
 from gb10.serving.checkup.bundle import as_text, file_name
-from gb10.serving.checkup.collected import CollectedContainers, joined, scanner_for, unread
+from gb10.serving.checkup.collected import CollectedContainers, merge_visits, scanner_for, unread
 from gb10.serving.checkup.engine_source import explained
 from gb10.serving.checkup.saved_logs import SavedLog
 from gb10.serving.cluster.probing import each_machine, not_whole, read_node, script_output
@@ -80,13 +80,13 @@ def collect(host: Host, request: Request, seed: str) -> Checkup:
     """Look at all that was asked for. What cannot be read is a row "not checked"; raises UsageError."""
     with ThreadPoolExecutor(max(2, 2 * len(request.hosts))) as pool:
         machines = pool.submit(each_machine, request.hosts, collect_host)
-        visited = joined(_containers(host, request.hosts, pool))
+        visited = merge_visits(_containers(host, request.hosts, pool))
     found = machines.result()
     seen = {name: one for name, one in found.items() if isinstance(one, Machine)}
     failed = [unread(one, "machine", name) for name, one in found.items() if isinstance(one, Gb10Error)]
     containers = tuple(replace(one, machine=seen.get(one.host)) for one in visited.containers)
     saved = {log.name: log.scan for log in request.logs}
-    asked, unasked = _asked(host, request, containers, seed) if request.probe else ((), ())
+    asked, unasked = _probe_endpoints(host, request, containers, seed) if request.probe else ((), ())
     shown = Evidence(
         logs={**visited.logs, **saved, **_kernel_logs(seen)},
         machines=tuple(seen.values()),
@@ -181,7 +181,7 @@ def _cut(logs: Mapping[str, Scan]) -> list[str]:
     ]
 
 
-def _asked(
+def _probe_endpoints(
     host: Host, request: Request, containers: Sequence[ContainerState], seed: str
 ) -> tuple[tuple[EndpointOutcomes, ...], tuple[NotChecked, ...]]:
     """The endpoints that are named, else those of the services that run.

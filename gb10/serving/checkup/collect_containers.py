@@ -14,7 +14,7 @@ from gb10.core.host import Host
 from gb10.core.ssh import HERE
 from gb10.errors import EngineError, Gb10Error
 from gb10.image.moe.tuned_name import nearest_files
-from gb10.serving.checkup.collected import TAIL, CollectedContainers, joined, scanner_for, unread
+from gb10.serving.checkup.collected import TAIL, CollectedContainers, merge_visits, scanner_for, unread
 from gb10.serving.doctor.container_checks import ContainerState
 from gb10.serving.doctor.image_record import PLACE, ImageRecord, read_installed, read_plan
 from gb10.serving.doctor.log_scan import Scan, last_lines_of, whole_lines
@@ -36,7 +36,11 @@ def collect_containers(host: Host, name: str) -> CollectedContainers:
     try:
         with _engine(host, name) as engine:
             found = [_one(engine, name, container) for container in serving_containers(engine)]
-            return joined(found) if found else CollectedContainers(remarks=(f"no container on {name} serves a model",))
+            return (
+                merge_visits(found)
+                if found
+                else CollectedContainers(remarks=(f"no container on {name} serves a model",))
+            )
     except Gb10Error as error:
         return CollectedContainers(unchecked=(unread(error, "containers", name),))
 

@@ -48,7 +48,7 @@ def unread(error: Gb10Error, what: str, where: str) -> NotChecked:
     return NotChecked(what=what, reason=reason, where=where)
 
 
-def joined(parts: Sequence[CollectedContainers]) -> CollectedContainers:
+def merge_visits(parts: Sequence[CollectedContainers]) -> CollectedContainers:
     """Several visits as one."""
     return CollectedContainers(
         containers=tuple(one for part in parts for one in part.containers),

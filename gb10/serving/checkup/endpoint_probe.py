@@ -10,7 +10,14 @@ from gb10.serving.doctor.diagnosing import EndpointOutcomes
 from gb10.serving.doctor.doctor_rule import Outcome
 from gb10.serving.guard.canary import make_canaries
 from gb10.serving.guard.finding import Verdict
-from gb10.serving.load.canary_batch import CanaryBatch, ask_canaries, canary_verdict, guard_facts, guard_limits, joined
+from gb10.serving.load.canary_batch import (
+    CanaryBatch,
+    ask_canaries,
+    canary_verdict,
+    guard_facts,
+    guard_limits,
+    merge_batches,
+)
 from gb10.serving.load.endpoint import Endpoint
 from gb10.serving.load.exchange import Exchange
 from gb10.serving.load.server_pages import counters, running
@@ -56,7 +63,7 @@ def _ask(endpoint: Endpoint, env: Mapping[str, str], seed: str) -> Probe:
     first = canaries(1, "first")
     if silent(first.exchanges):
         return Probe(alone=first, together=first, running=running(counters(endpoint, env)))
-    alone = joined([first, *(canaries(1, f"alone {number}") for number in range(1, ALONE))])
+    alone = merge_batches([first, *(canaries(1, f"alone {number}") for number in range(1, ALONE))])
     together = canaries(TOGETHER, "together")
     body = payload(endpoint.model, PROMPT, TOKENS)
     speeds = tuple(exchange for _ in range(SPEEDS) for exchange in ask_all(endpoint, [body], env, BOUNDS))

@@ -38,6 +38,7 @@ def pod_spec(deployment: Deployment, rank: Rank, options: ContainerOptions, affi
     refuse_host_side(host)
     aliases = [{"ip": address.strip("[]"), "hostnames": [name]} for name, address in host.extra_hosts.items()]
     on_host = {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if several and not own_network else {}
+    limit = {"sizeLimit": str(host.shm_size)} if host.shm_size else {}  # without one it has half of the node's memory
     return {
         **({"runtimeClassName": "nvidia"} if options.gpus else {}),
         **on_host,
@@ -49,7 +50,7 @@ def pod_spec(deployment: Deployment, rank: Rank, options: ContainerOptions, affi
         "volumes": [
             *({"name": name, "hostPath": _folder(target)} for name, target in options.volumes.items()),
             *({"name": name, "hostPath": place} for name, place, _ in _mounts(options)),
-            {"name": "shared-memory", "emptyDir": {"medium": "Memory", **_limit(host)}},
+            {"name": "shared-memory", "emptyDir": {"medium": "Memory", **limit}},
             {
                 "name": "secrets",
                 "secret": {"secretName": HUB_OBJECT, "optional": True, "items": [{"key": HUB, "path": HUB}]},
@@ -142,15 +143,10 @@ def refuse_host_side(host: HostAccess) -> None:
 
 def _mounts(options: ContainerOptions) -> Iterator[tuple[str, dict[str, str], HostMount]]:
     """The recipe's folders with a name for each in the pod; a named volume is a folder of the node for all of them."""
-    named = (mount for mount in options.host.mounts if mount.named)
+    named = (mount for mount in options.host.mounts if mount.is_volume)
     for number, mount in enumerate((*options.binds, *named)):
-        place = _folder(f"{VOLUMES}/{mount.source}") if mount.named else {"path": mount.source}
+        place = _folder(f"{VOLUMES}/{mount.source}") if mount.is_volume else {"path": mount.source}
         yield f"host-{number}", place, mount
-
-
-def _limit(host: HostAccess) -> dict[str, str]:
-    """The size of shared memory; without one a pod has half of the node's memory."""
-    return {"sizeLimit": str(host.shm_size)} if host.shm_size else {}
 
 
 def affinity_of(deployment: Deployment, labels: dict[str, str]) -> dict[str, Any]:

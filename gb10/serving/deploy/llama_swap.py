@@ -13,7 +13,7 @@ from gb10.models.memory.engines.budget import gib
 from gb10.serving.deploy.deployment import Deployment, File
 from gb10.serving.deploy.scripts import docker_files
 from gb10.serving.deploy.text import yaml_text
-from gb10.serving.run.existing import claimed, room
+from gb10.serving.run.existing import claimed, memory_for_services
 
 FILE: Final = "llama-swap.yaml"
 START: Final = 'docker rm "$1" >/dev/null 2>&1; sh "$0" && exec docker logs --follow "$1"'
@@ -84,9 +84,10 @@ def _check_together(deployments: Sequence[Deployment], total: int) -> None:
             f"how much memory {', '.join(unknown)} takes is not known", hint="give a limit of each model: --memory GIB"
         )
     whole = sum(claims.values())
-    if whole > room(total):
+    beside = memory_for_services(total)
+    if whole > beside:
         raise UsageError(
-            f"a node has {gib(total)}, {gib(room(total))} beside its system; all models use {gib(whole)}",
+            f"a node has {gib(total)}, {gib(beside)} beside its system; all models use {gib(whole)}",
             where="\n".join(f"{name}: {gib(claim)}" for name, claim in claims.items()),
             hint="let one run at a time: leave --together out; or give each less: --set, --memory GIB",
         )

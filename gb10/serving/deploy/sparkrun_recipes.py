@@ -50,7 +50,7 @@ def _document(deployment: Deployment) -> dict[str, object]:
     }
     return {
         "recipe_version": "2",
-        **_given(model=recipe.model, description=recipe.text("description")),
+        **_without_none(model=recipe.model, description=recipe.text("description")),
         "runtime": service.runtime,
         "container": first.image,
         "min_nodes": count,
@@ -59,7 +59,7 @@ def _document(deployment: Deployment) -> dict[str, object]:
         **limit,
         **({"env": env} if env else {}),
         "defaults": {key: value for key, value in kept.items() if key not in GIVEN or key in recipe.defaults},
-        **_given(command=_command(deployment)),
+        **_without_none(command=_command(deployment)),
     }
 
 
@@ -84,7 +84,7 @@ def _host_side(host: HostAccess) -> dict[str, object]:
     return {key: value for key, value in wanted.items() if value}
 
 
-def _given(**values: str | None) -> dict[str, str]:
+def _without_none(**values: str | None) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -103,12 +103,12 @@ def silent_logs(
 
     Of ``containers`` only logs without any line are such: their programs are known to be engines.
     """
-    told = {name for one in diagnosis.seen for name in (one.where, *one.others)}
+    covered = {name for one in diagnosis.seen for name in (one.where, *one.others)}
     empty = {name: scan for name, scan in (containers or {}).items() if not scan.size}
     return tuple(
         NotChecked(
             what="log", reason=f"no line of an engine or a kernel{'' if scan.size else ': it is empty'}", where=name
         )
         for name, scan in (*logs.items(), *empty.items())
-        if name not in told and not scan.spoken and not scan.start.ranks
+        if name not in covered and not scan.spoken and not scan.start.ranks
     )

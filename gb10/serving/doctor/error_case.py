@@ -50,7 +50,7 @@ class Case:
         return self.raised.message
 
     @property
-    def said(self) -> str:
+    def first_line(self) -> str:
         """The first line of the message."""
         return self.text.partition("\n")[0]
 

@@ -171,7 +171,7 @@ def explanation(
                 "what it checks has changed."
             )
     if names:
-        given = [f"{option}{_given(option, scan)}" for option in names[:SHOWN]]
+        given = [f"{option}{_value_in_log(option, scan)}" for option in names[:SHOWN]]
         found.append(f"Options and variables around it: {', '.join(given)}.")
     numbers = dict.fromkeys(
         int(text.replace(",", "")) for text in re.findall(r"(?<![\w.])\d[\d,]{1,9}(?![\w.])", asked.message)
@@ -182,6 +182,6 @@ def explanation(
     return tuple(found)
 
 
-def _given(option: str, scan: Scan) -> str:
+def _value_in_log(option: str, scan: Scan) -> str:
     value = scan.start.option(option.lstrip("-").replace("-", "_")) if option.startswith("--") else None
     return f" ({value[:60]} in this log)" if value else ""

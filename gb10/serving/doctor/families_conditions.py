@@ -51,7 +51,7 @@ def condition_of_an_assertion(case: Case) -> Verdict | None:
     if ranks is None and not options:
         return None
     last = frames[-1]
-    said = f" It says: {case.said[:240]}" if case.said else ""
+    said = f" It says: {case.first_line[:240]}" if case.first_line else ""
     feature, leave = part_of(frames)
     if ranks is not None:
         whole, option = ranks
@@ -258,7 +258,7 @@ def request_refused(case: Case) -> Verdict | None:
     return Verdict(
         code="request-refused",
         level="warning",
-        meaning=f"The server refuses a request (400), and goes on: {case.said[:300].rstrip('.')}.",
+        meaning=f"The server refuses a request (400), and goes on: {case.first_line[:300].rstrip('.')}.",
         action=" ".join(
             filter(
                 None,
@@ -280,7 +280,7 @@ def _parser_without_its_tokens(case: Case) -> Verdict:
         code="parser-of-another-model",
         meaning=(
             f"A parser of reasoning or of tool calls looks for tokens that this model's tokenizer does not have: "
-            f"{case.said[:200]} It is the parser of another family of models."
+            f"{case.first_line[:200]} It is the parser of another family of models."
         ),
         action=(
             "Take the --reasoning-parser and --tool-call-parser that this model's card names, or leave them out. If "
@@ -301,12 +301,12 @@ ON_PLATFORM: Final = re.compile(
 )
 
 
-def needs_what_is_not_there(case: Case) -> Verdict | None:
+def missing_dependency(case: Case) -> Verdict | None:
     """A part of the program that needs another one, and that one is not there or was switched off."""
-    if not case.raised.type or VERSIONED.search(case.said):
+    if not case.raised.type or VERSIONED.search(case.first_line):
         return None
-    platform = ON_PLATFORM.search(case.said)
-    found = REQUIRES.search(case.said)
+    platform = ON_PLATFORM.search(case.first_line)
+    found = REQUIRES.search(case.first_line)
     if platform is None and found is None:
         return None
     _, leave = part_of(case.raised.frames)
@@ -314,7 +314,7 @@ def needs_what_is_not_there(case: Case) -> Verdict | None:
         return Verdict(
             code="platform-without-it",
             meaning=(
-                f"{case.said[:240].rstrip('.')}: the program did not find CUDA as its platform, or its wheel was "
+                f"{case.first_line[:240].rstrip('.')}: the program did not find CUDA as its platform, or its wheel was "
                 "built without this part for this CPU or system."
             ),
             action=(
@@ -377,11 +377,11 @@ STATED: Final = frozenset(("ValueError", "AssertionError", "RuntimeError", "Vali
 IN_CONFIG: Final = re.compile(r"architectur|model.?type|config|rope|head_dim|layer|hidden|vocab|token", re.I)
 
 
-def nothing_is_given(case: Case) -> Verdict | None:
+def missing_input(case: Case) -> Verdict | None:
     """Something that neither the command nor the model's files say."""
     if case.raised.name not in STATED:
         return None
-    said = (case.said, *(line.partition(" error, ")[2] for line in case.text.splitlines()))
+    said = (case.first_line, *(line.partition(" error, ")[2] for line in case.text.splitlines()))
     found = next(filter(None, map(NOT_GIVEN.search, said)), None)
     if found is None:
         return None
@@ -492,5 +492,5 @@ def data_type_not_taken(case: Case) -> Verdict | None:
 
 EARLY_CONDITION_FAMILIES: Final = (field_not_valid, calls_of_tools_not_read, data_type_not_taken)
 CONDITION_FAMILIES: Final = (condition_of_an_assertion, not_divisible)
-LATE_CONDITION_FAMILIES: Final = (request_refused, nothing_is_given, needs_what_is_not_there)
+LATE_CONDITION_FAMILIES: Final = (request_refused, missing_input, missing_dependency)
 """Those that speak only when no other family does."""

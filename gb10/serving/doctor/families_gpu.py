@@ -235,7 +235,7 @@ def beyond_sms_or_registers(case: Case) -> Verdict | None:
             code="beyond-registers",
             meaning=(
                 f"A kernel asks for more registers or threads than a GB10 has ({REGISTERS:,} registers an SM, "
-                f"255 a thread): {case.said[:200]}"
+                f"255 a thread): {case.first_line[:200]}"
             ),
             action=f"{_another(case)} Fewer warps or a smaller tile in a tuned file.",
             evidence="CUDA's table of compute capability 12.x",
@@ -341,7 +341,7 @@ def _least(found: re.Match[str]) -> int:
     return int((found["least"] or found["most"]).replace(".", ""))
 
 
-def _asked(case: Case) -> int:
+def _capability_asked_for(case: Case) -> int:
     """The capability, times ten, that a check asks for and a GB10 has; 0 where none does."""
     least = MINIMUM.search(case.text)
     number = _least(least) if least and not NOT_BEYOND.search(case.text[: least.start()]) else 0
@@ -350,7 +350,7 @@ def _asked(case: Case) -> int:
 
 def arch_list_without_this_gpu(case: Case) -> Verdict | None:
     """FlashInfer's check that a GB10 passes, and that fails: it does not know which GPU it compiles for."""
-    asked, majors = _asked(case), NO_ARCHS.search(case.text)
+    asked, majors = _capability_asked_for(case), NO_ARCHS.search(case.text)
     caller = _caller(case)
     flashinfer = "flashinfer" in case.text.lower() or (caller is not None and caller.package == "flashinfer")
     low = asked and asked < OF_FLASHINFER and flashinfer and not OTHER_CHECKS.search(case.text)
@@ -360,10 +360,10 @@ def arch_list_without_this_gpu(case: Case) -> Verdict | None:
     return Verdict(
         code="arch-list-without-this-gpu",
         meaning=(
-            f"The check is one that a GB10 (12.1) passes: {case.said[:240].rstrip('.')}. So the GPU is not the reason: "
-            "the list of arches that kernels are compiled for has none of this GPU. The CUDA toolkit at hand is older "
-            "than 12.9 and does not know 12.1 (12.8 knows 12.0 alone), or a variable names other arches, or no GPU "
-            "was seen."
+            f"The check is one that a GB10 (12.1) passes: {case.first_line[:240].rstrip('.')}. So the GPU is not the "
+            "reason: the list of arches that kernels are compiled for has none of this GPU. The CUDA toolkit at "
+            "hand is older than 12.9 and does not know 12.1 (12.8 knows 12.0 alone), or a variable names other "
+            "arches, or no GPU was seen."
         ),
         action=(
             "nvcc --version (CUDA_HOME, PATH) must be CUDA 12.9 or newer: take 13.0, as torch of cu130 is. "
@@ -376,7 +376,7 @@ def arch_list_without_this_gpu(case: Case) -> Verdict | None:
 
 def check_without_this_family(case: Case) -> Verdict | None:
     """A check that says "or newer" and fails on a newer GPU: what it lets through is not what it says."""
-    if not case.raised.type or not _asked(case):
+    if not case.raised.type or not _capability_asked_for(case):
         return None
     library = _library(f"{case.text[:600]} {' '.join(frame.path for frame in case.raised.frames[-3:])}")
     name, own = library or ("a library", "")
@@ -389,9 +389,9 @@ def check_without_this_family(case: Case) -> Verdict | None:
     return Verdict(
         code="kernel-without-this-arch",
         meaning=(
-            f"A check of {name} refuses this GPU: {case.said[:300].rstrip('.')}. A GB10 is newer than that (12.1). "
-            "Such checks often compare with the exact families that they know (8.x, 9.0, 10.x) and say 'or newer'; "
-            "kernels of 9.0 and 10.x do not run on 12.x. Else the program sees another GPU, or none."
+            f"A check of {name} refuses this GPU: {case.first_line[:300].rstrip('.')}. A GB10 is newer than that "
+            "(12.1). Such checks often compare with the exact families that they know (8.x, 9.0, 10.x) and say 'or "
+            "newer'; kernels of 9.0 and 10.x do not run on 12.x. Else the program sees another GPU, or none."
         ),
         action=(
             f"{own[:1].upper()}{own[1:]}{flash} {_another(case)} "
@@ -444,7 +444,7 @@ def _refuses_this_gpu(case: Case) -> Verdict:
     return Verdict(
         code="kernel-without-this-arch",
         meaning=(
-            f"{library[0] if library else 'A kernel'} refuses this GPU: {case.said[:300].rstrip('.')}. A GB10 "
+            f"{library[0] if library else 'A kernel'} refuses this GPU: {case.first_line[:300].rstrip('.')}. A GB10 "
             "is compute capability 12.1. Such a check lets 9.0 or 10.x through, or it fails because the library was "
             "built without the code for 12.x (FP4 and block scales need sm_120a, sm_120f or sm_121a, not plain sm_120)."
         ),
@@ -683,7 +683,7 @@ def refused(text: str) -> Literal["arch", "limit", "argument", ""]:
 
 def _by_what_is_refused(case: Case) -> Verdict | None:
     """The verdict of a check whose message states its condition; None where it states none."""
-    match refused(case.said):
+    match refused(case.first_line):
         case "arch":
             return _refuses_this_gpu(case)
         case "limit":
@@ -711,15 +711,15 @@ def _beyond_a_limit(case: Case) -> Verdict:
     library = _library(f"{case.text[:600]} {caller}")
     split = (
         "A width that is not divisible is often one rank's share: --tensor-parallel-size 1 leaves it whole. "
-        if re.search(r"divisible|multiples? of", case.said, re.I)
+        if re.search(r"divisible|multiples? of", case.first_line, re.I)
         else ""
     )
-    unnamed = "" if ARCH_NAMED.search(case.said) else "The message names no GPU: "
+    unnamed = "" if ARCH_NAMED.search(case.first_line) else "The message names no GPU: "
     return Verdict(
         code="kernel-without-this-shape",
         meaning=(
             f"{library[0] if library else 'A library of kernels'} has no kernel for this shape, data type or option: "
-            f"{case.said[:300].rstrip('.')}.{f' {caller} called it.' if caller else ''} "
+            f"{case.first_line[:300].rstrip('.')}.{f' {caller} called it.' if caller else ''} "
             f"{unnamed}{'a' if unnamed else 'A'} kernel for 12.1 may be there, for other sizes and types."
         ),
         action=f"{library[1][0].upper() + library[1][1:] if library else ''} {split}{_another(case)}".strip(),
@@ -737,7 +737,7 @@ def _argument_mismatch(case: Case) -> Verdict:
         code="kernel-argument-mismatch",
         meaning=(
             f"{library[0] if library else 'A library of kernels'} checks the tensors of this call, and they do not "
-            f"fit: {case.said[:300].rstrip('.')}. A kernel is there, and the GPU is not the cause: "
+            f"fit: {case.first_line[:300].rstrip('.')}. A kernel is there, and the GPU is not the cause: "
             f"{caller or 'the caller'} hands over a wrong shape, stride, type or device."
         ),
         action=(
@@ -759,7 +759,7 @@ def kernel_without_shape(case: Case) -> Verdict | None:
         return None
     if not SHAPES.search(f"{found['left']} {found['right']} {case.text}"):
         return None
-    if refused(case.said) in ("arch", "argument"):
+    if refused(case.first_line) in ("arch", "argument"):
         return _by_what_is_refused(case)
     values = f" (it was {found['got']}, the limit is {found['limit']})" if found["got"] else ""
     version = case.version("flashinfer-python")
@@ -897,7 +897,7 @@ def kernel_call_fails(case: Case) -> Verdict | None:
     )
     operator = any(one.file.endswith("torch/_ops.py") for one in case.raised.frames[-2:])
     by_file = operator or (last is not None and CALLS_A_KERNEL.search(last.file) is not None)
-    by_name = named is not None and NAMES_A_KERNEL.search(case.said) is not None
+    by_name = named is not None and NAMES_A_KERNEL.search(case.first_line) is not None
     if case.raised.name not in OF_THE_GPU or not (by_file or (by_name and not case.raised.frames)):
         return None
     if (split := _by_what_is_refused(case)) is not None:
@@ -918,8 +918,8 @@ def kernel_call_fails(case: Case) -> Verdict | None:
         code="kernel-call-fails",
         meaning=(
             f"{library[0] if library else 'A library of kernels'} did not take this call: "
-            f"{case.said[:300].rstrip('.')}.{at} The message does not say what it refuses: this GPU (12.1), a shape, a "
-            "data type, or an argument; a kernel that fails while it runs prints such a line, too."
+            f"{case.first_line[:300].rstrip('.')}.{at} The message does not say what it refuses: this GPU (12.1), a "
+            "shape, a data type, or an argument; a kernel that fails while it runs prints such a line, too."
         ),
         action=f"{library[1][0].upper() + library[1][1:] if library else ''} {_another(case)}".strip(),
         evidence="the file that called, and the library's own check; vllm PR#39825, vllm#48541",
@@ -1211,7 +1211,7 @@ def device_without(case: Case) -> Verdict | None:
         code="device-without-a-feature",
         meaning=(
             f"Something wants {found['what'].strip()}, a feature of GPUs that are joined by NVLink and its switches; a "
-            f"GB10 has none of it (one GPU, the network between nodes): {case.said[:240]}"
+            f"GB10 has none of it (one GPU, the network between nodes): {case.first_line[:240]}"
         ),
         action=f"{leave} NCCL over RoCE does the same work. A newer release asks first whether the device has it.",
         evidence="the device's own answer; vllm#34891",
@@ -1270,7 +1270,7 @@ def compiler_of_kernels_fails(case: Case) -> Verdict | None:
     return Verdict(
         code="kernel-does-not-compile",
         meaning=(
-            f"{who} {fails}: {case.said[:240]}.{kernel} The "
+            f"{who} {fails}: {case.first_line[:240]}.{kernel} The "
             "compiler and the kernel are of different times, or this release of the compiler has a fault there; the "
             "model is not the cause."
         ),

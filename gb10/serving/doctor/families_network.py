@@ -326,8 +326,8 @@ def hub(case: Case) -> Verdict | None:
         transfer = "hf_transfer" in text.lower()
         code, meaning = (
             "hub-download-fails",
-            f"The faster way of downloading ({'hf_transfer' if transfer else 'Xet'}) fails: {case.said[:200]} It hides "
-            "the reason: network, proxy, disk, or too many connections at once.",
+            f"The faster way of downloading ({'hf_transfer' if transfer else 'Xet'}) fails: {case.first_line[:200]} It "
+            "hides the reason: network, proxy, disk, or too many connections at once.",
         )
         action = (
             f"{'HF_HUB_ENABLE_HF_TRANSFER=0' if transfer else 'HF_HUB_DISABLE_XET=1'} downloads by plain HTTP, which "

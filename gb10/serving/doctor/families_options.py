@@ -98,7 +98,7 @@ def options_in_the_message(case: Case) -> Verdict | None:
     if (case.raised.name not in EXCEPTIONS and not written) or not case.raised.type or not REFUSES.search(case.text):
         return None
     by_value = dict(_by_value(case))
-    names = list(dict.fromkeys((*_named(case), *by_value, *_features(case), *VARIABLE.findall(case.text))))
+    names = list(dict.fromkeys((*_options_in_words(case), *by_value, *_features(case), *VARIABLE.findall(case.text))))
     if not names:
         return None
     drafts = "" if any("speculative" in name for name in names) else _of_drafts(case)
@@ -146,7 +146,7 @@ def _of_drafts(case: Case) -> str:
     return f" The check was made for the draft model: without {option} the model itself may pass it." if made else ""
 
 
-def _named(case: Case) -> Iterator[str]:
+def _options_in_words(case: Case) -> Iterator[str]:
     """Options whose words stand in the message in their order: ``tensor parallel size``, ``tensor_parallel_size``."""
     text = " ".join(re.findall(r"[a-z0-9]+", case.text.lower()))
     for option, words in _options(tuple(sorted(case.options))):
@@ -156,7 +156,7 @@ def _named(case: Case) -> Iterator[str]:
 
 def _by_value(case: Case) -> Iterator[tuple[str, tuple[str, list[str]]]]:
     """The options of which the message names a value, with that value and the others that they take."""
-    for word in dict.fromkeys(re.findall(r"(?<![\w.-])[a-z]\w{5,40}(?![\w=(])", case.said)):
+    for word in dict.fromkeys(re.findall(r"(?<![\w.-])[a-z]\w{5,40}(?![\w=(])", case.first_line)):
         for option in sorted(case.choices.get(word, ())):
             rest = sorted(one for one, options in case.choices.items() if option in options and one != word)
             yield option, (word, rest[:6])

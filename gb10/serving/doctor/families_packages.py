@@ -308,7 +308,7 @@ def packages_of_different_times(case: Case) -> Verdict | None:
     ):
         return _different_times(case, case.packages[-1], kind[0], f"{kind[0]} raises {kind[-1]}")
     if case.raised.name == "AttributeError" and re.search(r"^\S{1,80} (?:object )?has no attribute ", case.text):
-        return _between_last_two(case, case.said[:160])
+        return _between_last_two(case, case.first_line[:160])
     return None
 
 
@@ -561,8 +561,8 @@ def part_of(frames: Sequence[Frame], file: str = "") -> tuple[str, str]:
     )
     if other is None:
         return feature, leave
-    told = f"{paths} {' '.join(frame.function for frame in frames[-DEEP:])}"
-    own = next((one for part, one in other.items() if re.search(part, told, re.I)), "")
+    trace = f"{paths} {' '.join(frame.function for frame in frames[-DEEP:])}"
+    own = next((one for part, one in other.items() if re.search(part, trace, re.I)), "")
     return feature, own or ("" if "--" in leave and "SGLang" not in leave else leave)
 
 
@@ -697,7 +697,7 @@ def release_named_by_the_message(case: Case) -> Verdict | None:
         code="release-not-allowed",
         meaning=(
             f"The release of {distribution} is not one that this program "
-            f"takes{f' ({wanted})' if wanted else ', it is too old'}: {case.said[:240]}.{here}"
+            f"takes{f' ({wanted})' if wanted else ', it is too old'}: {case.first_line[:240]}.{here}"
         ),
         action=(
             f"Install {distribution}{wanted.replace(' ', '') if wanted[:1] in '<>=~' else ''}"
@@ -789,9 +789,9 @@ def file_of_a_model_not_read(case: Case) -> Verdict | None:
     return Verdict(
         code="file-of-a-newer-transformers",
         meaning=(
-            f"{here} stops while it reads a file of the model ({which}): {case.said[:160]}, at `{last.code[:160]}`. "
-            "The file has a value in a form that this release does not know: mostly a newer transformers wrote it "
-            "(5 writes lists where 4 reads mappings), and the model's card names the least one."
+            f"{here} stops while it reads a file of the model ({which}): {case.first_line[:160]}, at "
+            f"`{last.code[:160]}`. The file has a value in a form that this release does not know: mostly a newer "
+            "transformers wrote it (5 writes lists where 4 reads mappings), and the model's card names the least one."
         ),
         action=(
             f"Take transformers as new as the file (transformers_version in config.json), with an engine that allows "

@@ -380,7 +380,7 @@ def backend_refused(case: Case) -> Verdict | None:
     why = (
         reason["reason"].rstrip("]}.") + "]"
         if reason
-        else (f"it is not for {parts['what']}" if parts["what"] else case.said[:300]).rstrip(".")
+        else (f"it is not for {parts['what']}" if parts["what"] else case.first_line[:300]).rstrip(".")
     )
     asked = parts["option"] or next(
         (
@@ -555,7 +555,7 @@ UNKNOWN_VALUE: Final = re.compile(
 
 def value_without_a_list(case: Case) -> Verdict | None:
     """A value that the release does not know, where the message does not list what it knows."""
-    found = UNKNOWN_VALUE.match(case.said) if case.raised.type else None
+    found = UNKNOWN_VALUE.match(case.first_line) if case.raised.type else None
     if found is None or case.raised.name not in (
         "ValueError",
         "KeyError",
@@ -652,7 +652,7 @@ def forced_backend_fails(case: Case) -> Verdict | None:
             code="forced-backend-fails",
             meaning=(
                 f"{last.path} stops in the code of a backend that was asked for ({name}={value[:80]}): "
-                f"{case.said[:240]}. The engine by itself may choose another one for this model."
+                f"{case.first_line[:240]}. The engine by itself may choose another one for this model."
             ),
             action=(
                 f"Leave --{name.replace('_', '-')} out, so that the engine chooses, or name another backend. "
@@ -710,7 +710,7 @@ def backend_required(case: Case) -> Verdict | None:
     not_here = f" {refused[0]} has kernels for 10.x alone: not on a GB10." if refused else ""
     return Verdict(
         code="backend-required",
-        meaning=f"This works with {any_of} alone ({setting}): {case.said[:240]}.{here}",
+        meaning=f"This works with {any_of} alone ({setting}): {case.first_line[:240]}.{here}",
         action=f"{way}{not_here} Or leave {setting} out: the engine then chooses. A newer release may lift it.",
         evidence="the engine's own check; sglang#35080, TensorRT-LLM#13156",
     )
@@ -720,7 +720,7 @@ def templates_and_tokenizers(case: Case) -> Verdict | None:
     """A chat template that is not there or not valid; a tokenizer that cannot be read."""
     text = f"{case.raised.type}: {case.text}"
     if TEMPLATE.search(text) and ABSENT.search(case.text):
-        return file_is_not_there(case)
+        return missing_file(case)
     if TEMPLATE.search(text):
         return Verdict(
             code="chat-template",
@@ -759,7 +759,7 @@ def quantization_fields(case: Case) -> Verdict | None:
     lacks = _checkpoint_lacks(case)
     if not (found and (missing or lacks)) and not (loads and QUANT.search(case.text) and missing):
         return None
-    name = found["name"] if found else case.said[:120]
+    name = found["name"] if found else case.first_line[:120]
     last = name.rpartition(".")[2]
     method, reads = next((one for pattern, one in OF_A_METHOD.items() if re.search(pattern, last)), ("", ""))
     if found and lacks:
@@ -826,7 +826,7 @@ def sizes_do_not_agree(case: Case) -> Verdict | None:
     found = SIZES.search(case.text)
     if found is None:
         return None
-    said = case.said[:200]
+    said = case.first_line[:200]
     frames = case.raised.frames
     last = next((one for one in reversed(frames) if one.package not in ("", "torch")), None)
     at = f" {last.path} copies or joins them." if last else ""
@@ -879,17 +879,17 @@ LOADS_WEIGHTS: Final = re.compile(r"load_weights|weight_loader|load_model|copy_|
 def weights_of_another_type(case: Case) -> Verdict | None:
     """A weight whose data type is not that of the layer which the engine made for it."""
     told = " ".join(f"{one.path} {one.function} {one.code}" for one in case.raised.frames[-4:])
-    types = list(dict.fromkeys(found["type"] for found in DTYPES.finditer(case.said)))
+    types = list(dict.fromkeys(found["type"] for found in DTYPES.finditer(case.first_line)))
     if not case.raised.type or len(types) != 2 or not LOADS_WEIGHTS.search(told):
         return None
-    if not re.search(r"cast|mismatch|expect|does not match|!=|not allowed|got|loaded", case.said, re.IGNORECASE):
+    if not re.search(r"cast|mismatch|expect|does not match|!=|not allowed|got|loaded", case.first_line, re.IGNORECASE):
         return None
     wanted, given = types
     return Verdict(
         code="weights-do-not-fit",
         meaning=(
             f"While weights are loaded, one has another data type ({given}) than the layer that the engine made for it "
-            f"({wanted}): {case.said[:300].rstrip('.')}. The engine quantizes this layer, and the checkpoint "
+            f"({wanted}): {case.first_line[:300].rstrip('.')}. The engine quantizes this layer, and the checkpoint "
             f"leaves it as it "
             "was, or the reverse."
         ),
@@ -1101,7 +1101,7 @@ ABSENT: Final = re.compile(
 )
 
 
-def file_is_not_there(case: Case) -> Verdict | None:
+def missing_file(case: Case) -> Verdict | None:
     """A file or folder that was named, and is not where this process looks."""
     found = ABSENT.search(case.text)
     if found is None:
@@ -1207,7 +1207,7 @@ LATE_SETTING_FAMILIES: Final = (
 """Those that speak only when no other family does."""
 LAST_SETTING_FAMILIES: Final = (
     config_without_a_field,
-    file_is_not_there,
+    missing_file,
     value_is_none,
     layer_of_another_rank,
     value_without_a_list,

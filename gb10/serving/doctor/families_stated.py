@@ -184,7 +184,7 @@ def _with_its_name(said: str, number: str) -> str:
 
 def two_quantities(case: Case) -> Verdict | None:
     """A message that compares what is wanted with what is there, in numbers."""
-    said = unprefixed(case.said)
+    said = unprefixed(case.first_line)
     line = next((one for one in map(unprefixed, (said, *case.text.splitlines())) if quantities_of(one)), said)
     found, said = quantities_of(line) or quantities_of(case.text), line
     checked = case.raised.frames[-1].code.startswith("assert") if case.raised.frames else False
@@ -211,16 +211,23 @@ def two_quantities(case: Case) -> Verdict | None:
 
 def file_of_another_release(case: Case) -> Verdict | None:
     """A file that another release of the program wrote: it is made again, not repaired."""
-    found = MADE_BY.search(case.said)
-    if found is None or found["need"] == found["have"] or "." not in found["need"] or not A_FILE.search(case.said):
+    found = MADE_BY.search(case.first_line)
+    if (
+        found is None
+        or found["need"] == found["have"]
+        or "." not in found["need"]
+        or not A_FILE.search(case.first_line)
+    ):
         return None
-    if not re.search(r"version|release|runtime", case.said, re.IGNORECASE) or re.search(r"CUDA|NumPy", case.said):
+    if not re.search(r"version|release|runtime", case.first_line, re.IGNORECASE) or re.search(
+        r"CUDA|NumPy", case.first_line
+    ):
         return None  # libraries, not files
     return Verdict(
         code="file-of-another-release",
         meaning=(
             f"The file was written by release {found['need']}, and {found['have']} reads it: "
-            f"{unprefixed(case.said)[:300].rstrip('.')}."
+            f"{unprefixed(case.first_line)[:300].rstrip('.')}."
         ),
         action=(
             f"Build or export it again with {found['have']} (engines, plans and caches are of one release), or run the "
@@ -276,7 +283,7 @@ def variable_not_given(case: Case) -> Verdict | None:
         for one in case.raised.frames
     )
     name = (found["after"] or found["before"]) if found and ABSENT.search(case.text) else ""
-    name = name or (case.said.strip("'\"") if of_python else "")
+    name = name or (case.first_line.strip("'\"") if of_python else "")
     if not name:
         return None
     return Verdict(
@@ -313,7 +320,7 @@ KIND: Final = re.compile(
 
 def value_of_another_kind(case: Case) -> Verdict | None:
     """A value that is not of the kind, or not one of those, that the message says."""
-    said = unprefixed(case.said)
+    said = unprefixed(case.first_line)
     found = KIND.search(said[:400])
     checked = bool(case.raised.frames) and case.raised.frames[-1].code.startswith("assert")
     if found is None or checked or case.raised.name in ("TypeError", "AttributeError"):
@@ -376,13 +383,14 @@ def remedy_stated(case: Case) -> Verdict | None:
     said = own_advice(case.text)
     if not said:
         return None
+    message = unprefixed(case.first_line)[:400].rstrip(".")
     install = (
         "Install it in this very environment or image, for aarch64 and CUDA 13." if INSTALLS.search(case.text) else ""
     )
     rest = advice_of(case).replace(said, "").strip() if case.raised.frames else ""
     return Verdict(
         code="message-says",
-        meaning=f"No rule knows it, but the message says what is wrong: {unprefixed(case.said)[:400].rstrip('.')}.",
+        meaning=f"No rule knows it, but the message says what is wrong: {message}.",
         action=" ".join(filter(None, (said, _named(case), install, rest))),
         evidence="the message's own words",
     )

@@ -12,7 +12,7 @@ from urllib.parse import quote, quote_plus
 from gb10.core.linear_regex import linear
 from gb10.core.secret_kinds import Span, of_kinds
 from gb10.core.secret_names import Level, level_of
-from gb10.core.secret_values import is_secret, named
+from gb10.core.secret_values import after_names, is_secret
 
 HIDDEN: Final = "***"
 AT_ONCE: Final = 100
@@ -27,7 +27,7 @@ FOLDERS: Final = ("PWD", "OLDPWD", "INIT_CWD")
 def masked(text: str, known: Iterable[str] = ()) -> str:
     """The text, with HIDDEN in place of what looks like a secret, and of each value of ``known``."""
     out, done = [], 0
-    for start, end in sorted(chain(named(text), of_kinds(text), _known(text, known))):
+    for start, end in sorted(chain(after_names(text), of_kinds(text), _known(text, known))):
         if end <= done or text[start:end] == HIDDEN:
             continue
         if start >= done:
@@ -55,7 +55,7 @@ def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 def secrets_in(command: str) -> tuple[str, ...]:
     """What follows the names of secrets in a command. Pure."""
-    found = (command[start:end].strip() for start, end in named(command))
+    found = (command[start:end].strip() for start, end in after_names(command))
     return tuple(one for one in found if len(one) >= ALONE and one != HIDDEN)
 
 

@@ -223,7 +223,7 @@ class _Reader:
             parts=tuple(parts),
             holes=tuple(holes),
             conditions=conditions[:DEEPEST],
-            names=tuple(dict.fromkeys((*_named(" ".join((*conditions[:DEEPEST], *holes))), *scope.names)))[:60],
+            names=tuple(dict.fromkeys((*_identifiers(" ".join((*conditions[:DEEPEST], *holes))), *scope.names)))[:60],
             file=self._file,
             line=one.lineno,
             end=one.end_lineno or one.lineno,
@@ -285,7 +285,7 @@ def _source(one: ast.expr) -> str:
     return ast.unparse(one)[:CONDITION]
 
 
-def _named(text: str) -> list[str]:
+def _identifiers(text: str) -> list[str]:
     return re.findall(r"[A-Za-z_]\w{2,60}", text)
 
 

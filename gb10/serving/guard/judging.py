@@ -61,7 +61,7 @@ def _of_ending(ending: Ending | None, *, content: bool, reasoning: bool) -> tupl
         found.append(_ended(Verdict.ERROR, "error", ending.error))
     elif ending is not None and (ending.finish_reason is None or not ending.done):
         missing = [
-            name for name, there in (("finish reason", ending.finish_reason), ("[DONE]", ending.done)) if not there
+            name for name, present in (("finish reason", ending.finish_reason), ("[DONE]", ending.done)) if not present
         ]
         found.append(_ended(Verdict.CUT, "cut", f"the stream ended without {' and '.join(missing)}"))
     calls = ending.tool_calls if ending else 0

@@ -12,7 +12,7 @@ from gb10.serving.load.aiperf import aiperf_version
 from gb10.serving.load.aiperf_load import aiperf_load
 from gb10.serving.load.benchy import VERSION, Shape
 from gb10.serving.load.benchy_load import benchy_load
-from gb10.serving.load.canary_batch import CanaryBatch, canary_verdict, joined
+from gb10.serving.load.canary_batch import CanaryBatch, canary_verdict, merge_batches
 from gb10.serving.load.load_plan import Bench
 from gb10.serving.load.machine_facts import (
     Facts,
@@ -110,7 +110,7 @@ def serve(bench: Bench) -> ServeResult:
     started, machine = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), machine_facts(host.env)
     others = running(counters(bench.endpoint, host.env))
     with host.reporter.task(f"{ALONE} canaries, one at a time"):
-        alone = joined([bench.ask([canary], "alone") for canary in bench.canaries(ALONE, "alone")])
+        alone = merge_batches([bench.ask([canary], "alone") for canary in bench.canaries(ALONE, "alone")])
     levels: list[Level] = []
     for shape in plan.shapes:
         where = place(shape.answer, shape.concurrency, several=len(plan.answers) > 1)

@@ -76,7 +76,7 @@ def _judged(exchange: Exchange, limits: Limits) -> Judgement:
     return watch.judge(exchange.ending)
 
 
-def joined(batches: Sequence[CanaryBatch]) -> CanaryBatch:
+def merge_batches(batches: Sequence[CanaryBatch]) -> CanaryBatch:
     """Several batches as one."""
     return CanaryBatch(
         answers=tuple(one for batch in batches for one in batch.answers),

@@ -64,7 +64,7 @@ def runs_unchanged(service: Service, found: Iterable[Found], images: "Mapping[st
     )
 
 
-def check_room(service: Service, found: Iterable[Found], machines: Mapping[str, EngineHost]) -> None:
+def check_memory(service: Service, found: Iterable[Found], machines: Mapping[str, EngineHost]) -> None:
     """Raise UsageError when all services of a node claim more than it has beside its system. Pure.
 
     A service claims its limit, or, where the sizes of its model are not known, the part that its command names.
@@ -74,7 +74,7 @@ def check_room(service: Service, found: Iterable[Found], machines: Mapping[str, 
         others = [one for one in found if one.host == host and one.state.runs and one.labels.service != service.name]
         taken = sum(one.labels.memory or int(one.labels.share * total) for one in others)
         known = own if service.settings.memory or taken else 0  # alone, a part of the GPU's memory says nothing here
-        if known and taken + own > room(total):
+        if known and taken + own > memory_for_services(total):
             names = ", ".join(sorted({one.labels.service for one in others}))
             raise UsageError(
                 f"{host} has {_gib(total)}, and the services there may then use {_gib(taken + own)}",
@@ -88,7 +88,7 @@ def claimed(service: Service, total: int) -> int:
     return service.settings.memory or int(service.share * total)
 
 
-def room(total: int) -> int:
+def memory_for_services(total: int) -> int:
     """Bytes of a node beside its system."""
     return total - min(SYSTEM, total // 8)
 

@@ -24,7 +24,7 @@ class FoundSource:
 
     source: RecipeSource
     choice: Choice | None = None
-    told: str = ""
+    note: str = ""
 
 
 def find_source(host: Host, word: str, request: ChoiceRequest) -> FoundSource:
@@ -40,8 +40,8 @@ def find_source(host: Host, word: str, request: ChoiceRequest) -> FoundSource:
         return FoundSource(source=load_source(host.env, word))
     ours = None if folder or request != ChoiceRequest() else _recipe_of(word)
     if ours:
-        told = f"{word}: the recipe {ours} serves it"
-        return FoundSource(source=load_source(host.env, ours), told=told)
+        note = f"{word}: the recipe {ours} serves it"
+        return FoundSource(source=load_source(host.env, ours), note=note)
     from gb10.image.request.chosen_recipe import choose_for  # noqa: PLC0415 - a sixth of a second for recipes
 
     choice = choose_for(host, word, request)
@@ -51,7 +51,7 @@ def find_source(host: Host, word: str, request: ChoiceRequest) -> FoundSource:
     return FoundSource(
         source=RecipeSource(recipe=recipe, sizes=choice.files.sizes),
         choice=choice,
-        told=f"{word}: {kind}, without a recipe",
+        note=f"{word}: {kind}, without a recipe",
     )
 
 

@@ -39,7 +39,7 @@ def with_node_paths(reporter: Reporter, service: Service, *, allowed: Sequence[s
     leads elsewhere. Raises UsageError for a folder that only some nodes have, or that leads out of those allowed, and
     EngineError for a node that cannot be read.
     """
-    binds = [mount for mount in service.settings.host.mounts if not mount.named]
+    binds = [mount for mount in service.settings.host.mounts if not mount.is_volume]
     if not binds or (allowed is None and not any(mount.optional for mount in binds)):
         return service
     hosts = [rank.node.host for rank in service.ranks]
@@ -57,12 +57,12 @@ def with_node_paths(reporter: Reporter, service: Service, *, allowed: Sequence[s
         raise unreached(failed)
     nodes = {host: paths for host, paths in found.items() if isinstance(paths, dict)}
     mounts = service.settings.host.mounts
-    kept = (mount if mount.named else _kept(reporter, mount, nodes, allowed) for mount in mounts)
+    kept = (mount if mount.is_volume else _allowed_mount(reporter, mount, nodes, allowed) for mount in mounts)
     access = replace(service.settings.host, mounts=tuple(mount for mount in kept if mount))
     return replace(service, settings=replace(service.settings, host=access))
 
 
-def _kept(
+def _allowed_mount(
     reporter: Reporter, mount: HostMount, nodes: dict[str, dict[str, str]], allowed: Sequence[str] | None
 ) -> HostMount | None:
     lacking = [host for host, real in nodes.items() if mount.source not in real]

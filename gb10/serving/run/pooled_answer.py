@@ -47,14 +47,14 @@ class PooledAnswer:
 
 def pooled_answer(endpoint: Endpoint, env: Mapping[str, str], expected: Answers = "embeddings") -> PooledAnswer:
     """The answer to one request on the path that is expected, else on the other: a model has one of them."""
-    first = _asked(endpoint, env, expected)
+    first = _request(endpoint, env, expected)
     if first.status not in REFUSED:
         return first
-    other = _asked(endpoint, env, "embeddings" if expected == "rerank" else "rerank")
+    other = _request(endpoint, env, "embeddings" if expected == "rerank" else "rerank")
     return other if other.status == HTTPStatus.OK else first
 
 
-def _asked(endpoint: Endpoint, env: Mapping[str, str], answers: Answers) -> PooledAnswer:
+def _request(endpoint: Endpoint, env: Mapping[str, str], answers: Answers) -> PooledAnswer:
     body: dict[str, object] = {"model": endpoint.model}
     body |= {"input": TEXTS} if answers == "embeddings" else {"query": QUESTION, "documents": TEXTS}
     try:
@@ -66,10 +66,10 @@ def _asked(endpoint: Endpoint, env: Mapping[str, str], answers: Answers) -> Pool
     if status != HTTPStatus.OK:
         said = text[:300].decode("utf-8", "replace")
         return PooledAnswer(answers=answers, status=status, judgement=_error(f"/v1/{answers}: {status} {said}"))
-    return PooledAnswer(answers=answers, status=status, judgement=judged(answers, text))
+    return PooledAnswer(answers=answers, status=status, judgement=judge_answer(answers, text))
 
 
-def judged(answers: Answers, text: bytes) -> Judgement:
+def judge_answer(answers: Answers, text: bytes) -> Judgement:
     """What a body says: numbers that are none, one answer to all texts, or two to one text. Pure."""
     try:
         found = json.loads(text)

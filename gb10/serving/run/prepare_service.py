@@ -34,14 +34,14 @@ from gb10.models.registries.trust import (
 from gb10.models.render.rendered import MODELS, RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import refused, render_recipe
 from gb10.models.render.sparkrun import VLLM_KIND
-from gb10.models.render.untrusted_command import judged
+from gb10.models.render.untrusted_command import judge_rendered
 from gb10.serving.cluster.fabric import PATCHED
 from gb10.serving.run.host_paths import with_node_paths
 from gb10.serving.run.notes import made_image
 from gb10.serving.run.ports import on_free_ports
 from gb10.serving.run.service import ContainerSettings, Rank, Service, service_of
 from gb10.serving.run.service_memory import cap_lines, in_script, with_memory
-from gb10.serving.run.service_nodes import Node, alone, named, nodes_named, nodes_of, placed
+from gb10.serving.run.service_nodes import Node, alone, nodes_by_name, nodes_of, parse_nodes, with_network
 from gb10.serving.weights.hub_cache import folder_name
 from gb10.serving.weights.model_lock import WeightsLock, lock_file, read_weights
 
@@ -183,9 +183,11 @@ class PreparedService:
 
     def placed(self, reporter: Reporter, env: Mapping[str, str], image: "ImageInfo") -> "PreparedService":
         """The same with what the nodes' network and its image need. Raises EngineError, ServeError, UsageError."""
-        cluster = nodes_named(env, self.request.nodes) or alone(HERE)
+        cluster = parse_nodes(env, self.request.nodes) or alone(HERE)
         set_here = {one.partition("=")[0] for one in image.environment} | {*self.service.ranks[0].container.environment}
-        nodes = placed(reporter, cluster.model_copy(update={"nodes": self.service.hosts}), patched=PATCHED in set_here)
+        nodes = with_network(
+            reporter, cluster.model_copy(update={"nodes": self.service.hosts}), patched=PATCHED in set_here
+        )
         return self._moved(reporter, nodes, 0)
 
     def with_folders(self, reporter: Reporter) -> "PreparedService":
@@ -235,7 +237,7 @@ def prepare_service(
     for a dry run. An image that was made for the recipe counts, and so do weights that were pulled.
     """
     source = source or load_source(env, request.recipe)
-    nodes = named(nodes_named(env, request.nodes) or alone(HERE))
+    nodes = nodes_by_name(parse_nodes(env, request.nodes) or alone(HERE))
     made = image_made(env, source.recipe, request.image)
     found = prepare_recipe(reporter, source, request, nodes, made=made)
     if not request.dry_run:
@@ -328,7 +330,7 @@ def _host_access(
     access = host_request(recipe).access
     if source.file is not None and not source.file.trusted:
         open_to = {one.removeprefix("volumes=").partition(":")[0] for one in request.allow}
-        own = {mount.source for mount in access.mounts if mount.named} - open_to
+        own = {mount.source for mount in access.mounts if mount.is_volume} - open_to
         for name in sorted(own):
             reporter.say(
                 f"the volume {name} is {recipe.stem}-{name}: a recipe of others shares none (--allow volumes=…)"
@@ -365,7 +367,7 @@ def _served(
     if file is not None and not request.trust:
         mods = surely_foreign(recipe, file)
         powers = powers_here(recipe, file, mods, rendered, chosen_image=bool(request.image))
-        words = () if file.trusted else judged(recipe, rendered).containers
+        words = () if file.trusted else judge_rendered(recipe, rendered).containers
         rendered = replace(rendered, containers=words) if words else rendered
     service = service_of(
         name=request.name or recipe.stem,

@@ -15,7 +15,7 @@ from gb10.image.context import Context
 from gb10.models.memory.estimating import NAMES
 from gb10.serving.doctor.rule_files import load_stages
 from gb10.serving.guard.finding import Verdict
-from gb10.serving.run.existing import Found, check_room, of_service, runs_unchanged, services_on
+from gb10.serving.run.existing import Found, check_memory, of_service, runs_unchanged, services_on
 from gb10.serving.run.fleet import Fleet, on_all_nodes, on_all_nodes_collect_errors
 from gb10.serving.run.health import first_answer, is_healthy
 from gb10.serving.run.notes import note_nodes
@@ -59,7 +59,7 @@ def running(
     prepared = prepared.placed(ctx.reporter, ctx.env, image).with_folders(ctx.reporter)
     _clear(ctx.reporter, fleet, prepared.service, own, replace=prepared.request.replace)
     service = prepared.meeting_free(ctx.reporter).service
-    check_room(service, found, machines)
+    check_memory(service, found, machines)
     check_port(service, [one for one in found if one not in own])
     secrets = {name: ctx.env[name] for name in SECRETS if ctx.env.get(name)}
     _note(ctx, service)

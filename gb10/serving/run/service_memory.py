@@ -91,8 +91,8 @@ def with_script_cap(
         return request
     variants = own_section(recipe).variants
     chosen = variants[request.variant].overrides if request.variant in variants else ()
-    told = {key[4:]: value for key, value in (*chosen, *request.overrides) if key.startswith("env.")}
-    environment = {**{key: str(value) for key, value in recipe.env.items()}, **told}
+    variables = {key[4:]: value for key, value in (*chosen, *request.overrides) if key.startswith("env.")}
+    environment = {**{key: str(value) for key, value in recipe.env.items()}, **variables}
     fraction = _cap(reporter, fit, asked, recipe.container or "", cap=cap)
     more = ((f"env.{key}", value) for key, value in capped(environment, fraction).items() if key in NAMES)
     added = [(key, value) for key, value in more if environment.get(key[4:]) != value]

@@ -112,7 +112,7 @@ def find_cluster(env: Mapping[str, str], name: str) -> Cluster:
         raise UsageError(f"cannot read {path}", where=error.strerror or str(error)) from error
 
 
-def nodes_named(env: Mapping[str, str], text: str | None) -> Cluster | None:
+def parse_nodes(env: Mapping[str, str], text: str | None) -> Cluster | None:
     """The nodes of ``--nodes A,B`` or ``--nodes @NAME``; None when it is not given. Raises UsageError."""
     if text is None:
         return None
@@ -211,23 +211,23 @@ def _judged(
 RDMA: Final = "/dev/infiniband"
 
 
-def named(cluster: Cluster) -> tuple[Node, ...]:
+def nodes_by_name(cluster: Cluster) -> tuple[Node, ...]:
     """The nodes of a cluster by what a person says of them; none is asked."""
     return tuple(_node(cluster, host) for host in cluster.nodes)
 
 
-def placed(reporter: Reporter, cluster: Cluster, *, patched: bool = False) -> tuple[Node, ...]:
+def with_network(reporter: Reporter, cluster: Cluster, *, patched: bool = False) -> tuple[Node, ...]:
     """The nodes with what their network needs; ``patched``: their NCCL is one for rings alone.
 
     Raises EngineError for one that cannot be read, ServeError.
     """
     hosts = cluster.nodes
     if len(hosts) == 1:
-        return named(cluster)
+        return nodes_by_name(cluster)
     dark = [host for host in hosts if host.startswith(SOCKETS)]
     if dark:
         reporter.say(f"{', '.join(dark)}: not named by ssh, so its network is not read, and NCCL is told nothing of it")
-        return named(cluster)
+        return nodes_by_name(cluster)
     survey = _judged(read_nodes(hosts), {})
     survey.require()
     for remark in survey.remarks:

@@ -113,7 +113,7 @@ def keep_phases(engine: Engine, container: str, stages: StageFile, first_answer:
     return found
 
 
-def kept_phases(engine: Engine, container: str) -> StartPhases | None:
+def read_phases(engine: Engine, container: str) -> StartPhases | None:
     """What was kept; None where nothing was, or it is not to be read. Raises EngineError."""
     content = file_in(engine, container, FILE, LARGEST)
     try:

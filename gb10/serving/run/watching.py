@@ -15,7 +15,7 @@ from gb10.serving.doctor.log_judging import remedy_of
 from gb10.serving.run.existing import Found
 from gb10.serving.run.fleet import Fleet, on_all_nodes, on_all_nodes_collect_errors
 from gb10.serving.run.service import Service
-from gb10.serving.run.start_phases import StartPhases, kept_phases
+from gb10.serving.run.start_phases import StartPhases, read_phases
 from gb10.serving.run.starting import end_all
 
 GUARDED: Final = 99
@@ -210,7 +210,7 @@ def starts_of(fleet: Fleet, found: Sequence[Found]) -> dict[str, StartPhases]:
     on = {host: [one.state.id for one in heads if one.host == host] for host in fleet}
 
     def read(host: str, engine: Engine) -> dict[str, StartPhases]:
-        kept = {container: kept_phases(engine, container) for container in on[host]}
+        kept = {container: read_phases(engine, container) for container in on[host]}
         return {container: phases for container, phases in kept.items() if phases}
 
     done = on_all_nodes_collect_errors(read, {host: engine for host, engine in fleet.items() if on[host]})

@@ -15,7 +15,14 @@ from urllib3.exceptions import HTTPError
 from gb10.core.installation import ROOT
 from gb10.serving.guard.canary import make_canaries
 from gb10.serving.guard.judging import StreamWatch
-from gb10.serving.load.canary_batch import CanaryBatch, ask_canaries, canary_verdict, guard_facts, guard_limits, joined
+from gb10.serving.load.canary_batch import (
+    CanaryBatch,
+    ask_canaries,
+    canary_verdict,
+    guard_facts,
+    guard_limits,
+    merge_batches,
+)
 from gb10.serving.load.endpoint import Endpoint, page
 from gb10.serving.load.exchange import Exchange
 from gb10.serving.load.stream_client import Bounds, ask_all, message_of, payload
@@ -47,7 +54,7 @@ class BatchVerdict:
 def alone(endpoint: Endpoint, env: Mapping[str, str], count: int, seed: str, extra: Mapping[str, Any]) -> CanaryBatch:
     """Canaries one at a time: what the model can do at all."""
     limits = guard_limits()
-    return joined(
+    return merge_batches(
         [
             ask_canaries(
                 endpoint, [one], env, limits, max_tokens=CANARY_TOKENS, extra=extra, when="alone", bounds=BOUNDS

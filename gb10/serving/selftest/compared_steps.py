@@ -8,7 +8,7 @@ from gb10.errors import Gb10Error
 from gb10.serving.load.server_pages import DRAFTS, counters, server_facts
 from gb10.serving.selftest import answers
 from gb10.serving.selftest.answers import Answer, Canaries
-from gb10.serving.selftest.outcome import Figure, NotCheckedError, Outcome, holds, judged, unchecked
+from gb10.serving.selftest.outcome import Figure, NotCheckedError, Outcome, holds, outcome_from, unchecked
 from gb10.serving.selftest.scene import Greedy, Scene
 from gb10.serving.selftest.server_steps import NO_THINKING, SEED, log_of
 from gb10.serving.trial.launcher import ARGS, ENV, Launcher
@@ -133,7 +133,7 @@ def against(scene: Scene) -> Outcome:
     theirs, _ = _others(scene, "against", scene.other_launcher)
     found = compared(ours.answers, ours.steady, theirs)
     claims = {"against.same": Figure(found.same), "against.of": Figure(found.of)}
-    return judged(found.apart[:4], found.words, claims)
+    return outcome_from(found.apart[:4], found.words, claims)
 
 
 NGRAMS: Final[Mapping[str, str]] = {
@@ -205,12 +205,12 @@ def drafts(scene: Scene) -> Outcome:
         found = compared(ours.answers, ours.steady, theirs)
     except NotCheckedError:
         if bad:  # canaries need no answers of ours
-            return judged(bad, "", {"drafts.right": Figure(False)})
+            return outcome_from(bad, "", {"drafts.right": Figure(False)})
         raise
     made = ours.drafts if ours.drafting else count
     claims = {"drafts.same": Figure(found.same), "drafts.of": Figure(found.of)}
     if wrong := [*found.apart[:4], *bad]:
-        return judged(wrong, "", {**claims, "drafts.right": Figure(False)})
+        return outcome_from(wrong, "", {**claims, "drafts.right": Figure(False)})
     if not made:
         said = "counts no drafts, so nobody knows whether it made one" if made is None else "made no draft"
         return unchecked(f"the server with drafts {said}; {found.words}", claims)
@@ -241,4 +241,4 @@ def switches(scene: Scene) -> Outcome:
         "switches.of": Figure(found.of),
         "switches.right": Figure(not wrong),
     }
-    return judged(wrong, f"{switch.words}: {found.words}", claims)
+    return outcome_from(wrong, f"{switch.words}: {found.words}", claims)

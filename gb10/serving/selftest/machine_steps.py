@@ -32,7 +32,7 @@ from gb10.serving.selftest.outcome import (
     Outcome,
     broken,
     holds,
-    judged,
+    outcome_from,
     unchecked,
 )
 from gb10.serving.selftest.scene import Scene
@@ -177,7 +177,7 @@ def disk(scene: Scene) -> Outcome:
         if slow
         else []
     )
-    return judged(wrong, f"{why}: recorded", claims)
+    return outcome_from(wrong, f"{why}: recorded", claims)
 
 
 @contextmanager
@@ -246,7 +246,7 @@ def limits(scene: Scene) -> Outcome:
         wrong.append(f"a block has {found['shared_memory']:,} B of shared memory, we say {SHARED_MEMORY:,}")
     if found["sm_count"] != SM_COUNT:
         wrong.append(f"the GPU has {found['sm_count']} SMs, we say {SM_COUNT}")
-    return judged(wrong, f"{SHARED_MEMORY:,} B and {SM_COUNT} SMs", claims)
+    return outcome_from(wrong, f"{SHARED_MEMORY:,} B and {SM_COUNT} SMs", claims)
 
 
 LOW_MHZ: Final = 1000
@@ -317,9 +317,9 @@ def modules_outcome(found: Any, rows: Sequence[Any]) -> Outcome:  # noqa: ANN401
         for row in rows
         for one in row["wrong"]
     ]
-    told = ", ".join(f"{good} of {total} {name.partition('.')[2]}" for name, (good, total) in parts.items() if total)
-    right = f"capability {found['capability']}: {found['kinds']} kinds of library, {found['libraries']} tried; {told}"
-    return judged(wrong[:3], right, claims)
+    right = ", ".join(f"{good} of {total} {name.partition('.')[2]}" for name, (good, total) in parts.items() if total)
+    right = f"capability {found['capability']}: {found['kinds']} kinds of library, {found['libraries']} tried; {right}"
+    return outcome_from(wrong[:3], right, claims)
 
 
 TOLERANCE: Final = 0.0
@@ -345,7 +345,7 @@ def numerics_outcome(found: Any, cases: Sequence[Any]) -> Outcome:  # noqa: ANN4
         for one in cases
         if one["beyond"] > TOLERANCE
     ]
-    return judged(wrong[:3], f"{found['cases']} cases within the output's rounding", claims)
+    return outcome_from(wrong[:3], f"{found['cases']} cases within the output's rounding", claims)
 
 
 ENOUGH: Final = 0.8
@@ -375,7 +375,7 @@ def gemm_outcome(found: Any, code: int) -> Outcome:  # noqa: ANN401 - the verb's
             slow.append(f"{line['kernel']} {line['shape']}: {line['tflops']:.0f} TFLOPS, published {best:g}")
     if found.get("not_run") or code:
         return unchecked(str(found.get("not_run") or f"bench gemm exits with {code}"), claims)
-    return judged(slow, f"{len(times)} times; figures beside {published_gemms().source}", claims)
+    return outcome_from(slow, f"{len(times)} times; figures beside {published_gemms().source}", claims)
 
 
 SHARE: Final = 0.25
@@ -399,4 +399,4 @@ def cap_outcome(found: Any) -> Outcome:  # noqa: ANN401 - a line of the program
     if not found["goes_on"]:
         wrong.append("after the refusal the process computes wrongly")
     right = f"{found['given'] / GIB:.1f} GiB of {found['allowed'] / GIB:.1f} were given, then: {found['refused'][:80]}"
-    return judged(wrong, right, claims)
+    return outcome_from(wrong, right, claims)

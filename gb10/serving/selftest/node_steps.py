@@ -7,7 +7,7 @@ from gb10.containers.docker_containers import end_container
 from gb10.core.proc import CommandFailedError, capture
 from gb10.serving.run.existing import of_service, services_on
 from gb10.serving.run.fleet import open_fleet
-from gb10.serving.selftest.outcome import Figure, NotCheckedError, Outcome, broken, holds, judged
+from gb10.serving.selftest.outcome import Figure, NotCheckedError, Outcome, broken, holds, outcome_from
 from gb10.serving.selftest.scene import Scene
 from gb10.serving.selftest.server_logs import transport
 from gb10.serving.selftest.server_steps import log_of
@@ -32,7 +32,7 @@ def nodes_outcome(way: str | None) -> Outcome:
     wrong = (
         [f"the nodes talk by {way}, not by RoCE: ./build.py cluster check names the reason"] if way != "RoCE" else []
     )
-    return judged(wrong, "NCCL goes by RoCE", claims)
+    return outcome_from(wrong, "NCCL goes by RoCE", claims)
 
 
 def rank_death(scene: Scene) -> Outcome:
@@ -70,4 +70,4 @@ def bandwidth(scene: Scene) -> Outcome:
     way = transport(ran.text)
     claims = {"bandwidth.of-gpus": Figure(round(float(found["bus_gb_s"]), 1), "GB/s")}
     wrong = [] if found["right"] else ["NCCL's sum is wrong"]
-    return judged(wrong, f"{found['world']} GPUs by {way or 'an unknown way'}", claims)
+    return outcome_from(wrong, f"{found['world']} GPUs by {way or 'an unknown way'}", claims)

@@ -27,13 +27,13 @@ from gb10.serving.run.find_source import find_source
 from gb10.serving.run.fleet import open_fleet
 from gb10.serving.run.prepare_service import PreparedService, ServiceRequest, prepare_service
 from gb10.serving.run.service import ContainerSettings
-from gb10.serving.run.service_nodes import nodes_named
+from gb10.serving.run.service_nodes import parse_nodes
 from gb10.serving.selftest.device_compiles import CACHES
 from gb10.serving.selftest.folder import Folder, cleaner_of
 from gb10.serving.selftest.machine_steps import machine_facts
 from gb10.serving.selftest.outcome import ImageFacts, NotCheckedError
 from gb10.serving.selftest.place import ImagePlace, LocalPlace
-from gb10.serving.selftest.scene import Asked, Scene
+from gb10.serving.selftest.scene import Scene, SelftestRequest
 from gb10.serving.selftest.step_table import Need
 from gb10.serving.trial.launcher import (
     ARGS,
@@ -74,7 +74,7 @@ def able(scene: Scene) -> frozenset[Need]:
 
 
 @contextmanager
-def open_scene(ctx: Context, asked: Asked, out: Path | None, *, resume: bool) -> Iterator[Scene]:
+def open_scene(ctx: Context, asked: SelftestRequest, out: Path | None, *, resume: bool) -> Iterator[Scene]:
     """The scene of a command line; starts nothing, downloads nothing. Without ``out`` there are no results.
 
     Its server, and what is not cleaned of names yet, end with it. Raises UsageError, EngineError, BuildError.
@@ -85,7 +85,7 @@ def open_scene(ctx: Context, asked: Asked, out: Path | None, *, resume: bool) ->
         )
     if asked.python is not None and not asked.python.is_file():
         raise UsageError(f"no Python {asked.python}", hint="name the program: --python /opt/venv/bin/python3")
-    hosts = nodes_named(ctx.env, asked.nodes)
+    hosts = parse_nodes(ctx.env, asked.nodes)
     job = {
         "image": asked.image,
         "model": str(asked.model or ""),
@@ -216,7 +216,7 @@ def _prepared(scene: Scene, word: str, parameters: Mapping[str, str]) -> Prepare
         containers=replace(ContainerSettings(), gpus=asked.gpus),
         patience=asked.wait,
     )
-    hosts = nodes_named(ctx.env, asked.nodes)
+    hosts = parse_nodes(ctx.env, asked.nodes)
     found = find_source(ctx, word, ChoiceRequest(nodes=len(hosts.nodes) if hosts else None))
     request = with_parameters(request, found.source.recipe, parameters, SERVICE)
     prepared = prepare_service(ctx.reporter, ctx.env, request, source=found.source)

@@ -60,7 +60,7 @@ def unchecked(why: str, claims: Mapping[str, Figure] | None = None) -> Outcome:
     return Outcome(result=Result.UNCHECKED, why=why, claims=claims or {})
 
 
-def judged(wrong: Iterable[str], right: str, claims: Mapping[str, Figure] | None = None) -> Outcome:
+def outcome_from(wrong: Iterable[str], right: str, claims: Mapping[str, Figure] | None = None) -> Outcome:
     """Broken when there is a sentence in ``wrong``, with all of them; else ``right``."""
     sentences = list(wrong)
     return broken("; ".join(sentences), claims) if sentences else holds(right, claims)

@@ -16,7 +16,7 @@ from gb10.core.proc import CommandFailedError, stream
 from gb10.serving.selftest.outcome import NotCheckedError
 
 PROGRAMS: Final = "inside/selftest"
-ROOM: Final = "/opt/gb10-selftest"
+WORK: Final = "/opt/gb10-selftest"
 LACKS: Final = re.compile(r"No module named '([\w.]+)'")
 """What a program says of a package that the place does not have."""
 Line = Mapping[str, Any]
@@ -40,8 +40,15 @@ class ImagePlace:
     def run(self, argv: Sequence[str], env: Mapping[str, str], on_line: Callable[[str], None]) -> int:
         """By the image's Python."""
         settings = [f"{name}={value}" for name, value in env.items()]
-        command = ["env", f"PYTHONPATH={ROOM}", *settings, "python3", f"{ROOM}/gb10/{PROGRAMS}/{argv[0]}", *argv[1:]]
-        return run_worker(self.engine, self.image, command, on_line, folder=ROOM, files=programs(), gpus=self.gpus)
+        command = [
+            "env",
+            f"PYTHONPATH={WORK}",
+            *settings,
+            "python3",
+            f"{WORK}/gb10/{PROGRAMS}/{argv[0]}",
+            *argv[1:],
+        ]
+        return run_worker(self.engine, self.image, command, on_line, folder=WORK, files=programs(), gpus=self.gpus)
 
 
 @dataclass(frozen=True, kw_only=True)

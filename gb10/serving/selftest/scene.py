@@ -25,7 +25,7 @@ MOST_OF_PAGE: Final = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class SelftestRequest:
     """The command line."""
 
     image: str | None = None
@@ -74,7 +74,7 @@ class Scene:
     """One self-test as it goes on."""
 
     ctx: Context
-    asked: Asked
+    asked: SelftestRequest
     folder: Folder
     work: Path
     """A folder that ends with the scene, for what is not cleaned of names."""

@@ -10,7 +10,7 @@ from gb10.serving.load.server_pages import server_facts
 from gb10.serving.selftest import answers, server_logs
 from gb10.serving.selftest.device_compiles import Compiles, compiles_seen, judge_compiles
 from gb10.serving.selftest.machine_steps import own_verb
-from gb10.serving.selftest.outcome import Figure, NotCheckedError, Outcome, broken, holds, judged, unchecked
+from gb10.serving.selftest.outcome import Figure, NotCheckedError, Outcome, broken, holds, outcome_from, unchecked
 from gb10.serving.selftest.scene import Scene
 
 SEED: Final = "gb10-selftest"
@@ -104,8 +104,8 @@ def first_request(scene: Scene) -> Outcome:
     right = f"first: {seen[0].words}; second: {seen[1].words}; {promise}"
     wrong = judge_compiles(seen[0], seen[1], promised)
     if away := seen[0].away or seen[1].away:
-        return judged(wrong, "", claims) if wrong else unchecked(f"{away}; {right}", claims)
-    return judged(wrong, right, {"first-request.compiles": Figure(seen[0].of_kernels), **claims})
+        return outcome_from(wrong, "", claims) if wrong else unchecked(f"{away}; {right}", claims)
+    return outcome_from(wrong, right, {"first-request.compiles": Figure(seen[0].of_kernels), **claims})
 
 
 def backends(scene: Scene) -> Outcome:
@@ -135,7 +135,9 @@ def backends_outcome(chosen: Sequence[tuple[str, str]], named: Sequence[str]) ->
     claims = {"backends.agree": Figure(not wrong)}
     if not wrong and not agree:
         return unchecked(f"the log names {', '.join(named)}; explain names {', '.join(k for _, k in chosen)}", claims)
-    return judged(wrong, f"{agree} of {len(chosen)} kinds of layer agree; the log names {', '.join(named)}", claims)
+    return outcome_from(
+        wrong, f"{agree} of {len(chosen)} kinds of layer agree; the log names {', '.join(named)}", claims
+    )
 
 
 NEAR: Final = 0.1
@@ -177,7 +179,7 @@ def guard(scene: Scene) -> Outcome:
     scene.keep("guard.json", {"alone": before.right, "eight": together.right, "answers": [one[:400] for one in texts]})
     claims = {"guard.canaries": Figure(before.right / max(1, len(before.answers)))}
     wrong = [*filter(None, [together.bad]), *dict.fromkeys(found), *dict.fromkeys(answers.failures(prose))]
-    return judged(wrong[:3], f"alone {before.right} of 4 right, at once {together.right} of 8", claims)
+    return outcome_from(wrong[:3], f"alone {before.right} of 4 right, at once {together.right} of 8", claims)
 
 
 def batches(scene: Scene) -> Outcome:
@@ -195,7 +197,7 @@ def batches(scene: Scene) -> Outcome:
         scene.keep("batches.json", [{"size": one.size, "right": one.right, "bad": one.bad} for one in done])
     wrong = [f"{one.size} at once: {one.bad}" for one in done if one.bad]
     claims = {"batches.right": Figure(not wrong), "batches.most": Figure(most)}
-    return judged(
+    return outcome_from(
         wrong[:4], f"sizes {done[0].size} to {done[-1].size}, {len(done)} of them; alone {before.right} of 4", claims
     )
 
@@ -218,7 +220,7 @@ def prefix(scene: Scene) -> Outcome:
         "prefix.warm-ttft": Figure(round(warm, 3), "s"),
     }
     wrong = [f"the warm answer parts from the cold one at character {places[0]} of {len(texts[0])}"] if places else []
-    return judged(wrong, f"the first token comes after {cold:.2f} s cold and {warm:.2f} s warm", claims)
+    return outcome_from(wrong, f"the first token comes after {cold:.2f} s cold and {warm:.2f} s warm", claims)
 
 
 DECODE: Final = 16_384
@@ -229,8 +231,8 @@ def long_decode(scene: Scene) -> Outcome:
     """One long answer after a long prompt; the guard reads all of it."""
     endpoint, env = scene.endpoint, scene.ctx.env
     longest = scene.longest() or PROMPT + DECODE + 1024
-    room = longest - 256
-    prompt, tokens = min(PROMPT, room * 3 // 7), min(DECODE, room * 4 // 7 - room // 14)
+    available = longest - 256
+    prompt, tokens = min(PROMPT, available * 3 // 7), min(DECODE, available * 4 // 7 - available // 14)
     (found,) = answers.ask(endpoint, env, [answers.long_prompt(prompt * 3 // 4)], tokens, {"ignore_eos": True})
     text = answers.text_of(found)
     scene.keep("long-decode.txt", text)
@@ -241,7 +243,7 @@ def long_decode(scene: Scene) -> Outcome:
         return unchecked(f"the answer ended after {count} tokens, {tokens} were asked for", claims)
     whole = (prompt, tokens) == (PROMPT, DECODE)
     note = "" if whole else f"; the model takes {longest:,} tokens, so it is shorter than {DECODE:,} after {PROMPT:,}"
-    return judged(wrong, f"{count:,} tokens after {found.usage.prompt if found.usage else '?'}{note}", claims)
+    return outcome_from(wrong, f"{count:,} tokens after {found.usage.prompt if found.usage else '?'}{note}", claims)
 
 
 def speeds(scene: Scene) -> Outcome:

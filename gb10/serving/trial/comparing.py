@@ -81,14 +81,14 @@ class Sides:
 def sides_of_compare(ctx: Context, starting: Starting, texts: tuple[str, str], folder: Path) -> Sides:
     """The launchers of both sides. Raises UsageError."""
     if not starting.recipe and not starting.launch:
-        return _named(ctx, starting, texts, folder)
+        return _sides(ctx, starting, texts, folder)
     if texts[0] == texts[1]:
         ctx.reporter.say("both sides are the same: what is found is the noise of this machine")
     made = [_launcher(ctx, starting, parameters_of(text), side, folder) for text, side in zip(texts, "ab", strict=True)]
     return Sides(names=texts, launchers=(made[0], made[1]), unit="launches", what=starting.document)
 
 
-def _named(ctx: Context, starting: Starting, texts: tuple[str, str], folder: Path) -> Sides:
+def _sides(ctx: Context, starting: Starting, texts: tuple[str, str], folder: Path) -> Sides:
     """Two endpoints, or two recipes."""
     urls = [_is_url(text) for text in texts]
     if all(urls):

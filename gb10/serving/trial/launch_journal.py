@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from gb10.core.child_sessions import end_session, started
 from gb10.core.files import digest
 from gb10.core.journal import Journal
 from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.serving.doctor.masking import masked
 from gb10.serving.trial.launch_line import LaunchLine, Outcome, Result, leftover_server, read_launch
-from gb10.serving.trial.launcher import MakeLauncher, end_left
+from gb10.serving.trial.launcher import MakeLauncher
 from gb10.serving.trial.measuring import Measure, measure_launch
 
 JOURNAL: Final = "launches.jsonl"
@@ -27,8 +28,9 @@ def open_journal(ctx: Context, folder: Path, head: Mapping[str, object]) -> Jour
     journal = Journal(folder / JOURNAL, {**head, "identity": digest([dict(head)])})
     ctx.reporter.say(f"results: {folder}; after an interruption run the same command with --out {folder}")
     left = leftover_server(journal.lines)
-    if left:
-        end_left(ctx, left.pid, left.started)
+    if left and left.started and started(left.pid) == left.started:  # still the same process
+        ctx.reporter.say(f"ending the server that an earlier run left behind (process {left.pid})")
+        end_session(left.pid)
     return journal
 
 

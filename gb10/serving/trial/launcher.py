@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from gb10.containers.docker_containers import tail_of
 from gb10.containers.images import find_image
-from gb10.core.child_sessions import end_session, leading, started
+from gb10.core.child_sessions import leading, started
 from gb10.core.fetch import redact
 from gb10.core.host import Host
 from gb10.core.journal import Journal
@@ -189,13 +189,6 @@ def free_port() -> int:
     with socket.socket() as probing:
         probing.bind(("127.0.0.1", 0))
         return int(probing.getsockname()[1])
-
-
-def end_left(host: Host, pid: int, begun: int) -> None:
-    """End the server that a killed run left behind, if it is still the same process."""
-    if begun and started(pid) == begun:
-        host.reporter.say(f"ending the server that an earlier run left behind (process {pid})")
-        end_session(pid)
 
 
 def by_recipe(ctx: Context, prepared: PreparedService, logs: Path) -> Launcher:

@@ -124,12 +124,13 @@ def without_effect(axes: Mapping[str, Axis], parameters: Collection[str]) -> dic
         (name, value): missing
         for name, axis in axes.items()
         for value, settings in axis.items()
-        if (missing := next((key for key in settings if _is_parameter(key) and key not in parameters), None))
+        if (
+            missing := next(
+                (key for key in settings if key not in (ARGS, VARIANT, IMAGE, *parameters) and not key.startswith(ENV)),
+                None,
+            )
+        )
     }
-
-
-def _is_parameter(key: str) -> bool:
-    return key not in (ARGS, VARIANT, IMAGE) and not key.startswith(ENV)
 
 
 def rows_of(matrix: MatrixFile) -> tuple[MatrixRow, ...]:

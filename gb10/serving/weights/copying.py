@@ -22,12 +22,10 @@ from gb10.serving.weights.hub_cache import ModelFolder, folder_name
 from gb10.serving.weights.model_lock import LockedModel, WeightsLock
 from gb10.serving.weights.node_cache import (
     NodeCache,
-    drop_on_node,
     look_at_node,
     node_error,
     on_node,
     ssh_words,
-    wrong_on_node,
 )
 
 ROCE = "pair"
@@ -149,7 +147,7 @@ def _send_contents(copy: Copy, node: NodeCache, model: LockedModel, total: int) 
     sizes = {file.etag: file.size for file in model.files}
     longer = [etag for etag, size in sizes.items() if node.has(model.repo, etag) > size]
     if longer:
-        drop_on_node(node, model.repo, longer)
+        node.remove(model.repo, longer)
     with copy.ctx.reporter.task(f"copy {model.repo} to {copy.host}", total) as task:
 
         def progressed(line: str) -> None:
@@ -167,12 +165,12 @@ def _check_contents(copy: Copy, node: NodeCache, model: LockedModel) -> None:
     sums = {file.etag: _sha256(folder, file.etag) for file in model.files}
     for attempt in range(TWICE):
         with copy.ctx.reporter.task(f"check {model.repo} on {copy.host}"):
-            wrong = wrong_on_node(node, model.repo, sums)
+            wrong = node.mismatches(model.repo, sums)
         if not wrong:
             return
         if attempt == 0:
             copy.ctx.reporter.say(f"{copy.host}: {len(wrong)} files are damaged: copying them again")
-            drop_on_node(node, model.repo, wrong)
+            node.remove(model.repo, wrong)
             _rsync(copy, node, [f"{folder_name(model.repo)}/blobs/{etag}" for etag in wrong])
     raise PublishError(
         f"{copy.host}: {len(wrong)} files of {model.repo} differ from those here, after a second copy, too",

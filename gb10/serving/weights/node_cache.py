@@ -47,6 +47,16 @@ class NodeCache:
         """Bytes of a content; 0 without it."""
         return self.sizes.get((folder_name(repo), etag), 0)
 
+    def mismatches(self, repo: str, sums: Mapping[str, str]) -> list[str]:
+        """The contents whose sha256 on the node is another; ``sums`` has those of this machine. Raises PublishError."""
+        printed = on_node(self.host, SUMS, f"{self.cache}/{folder_name(repo)}/blobs", stdin="\n".join(sums))
+        found = {match[2]: match[1] for line in printed.splitlines() if (match := SUM.fullmatch(line))}
+        return [etag for etag, sha256 in sums.items() if found.get(etag) != sha256]
+
+    def remove(self, repo: str, etags: Sequence[str]) -> None:
+        """Remove contents of the node. Raises PublishError."""
+        on_node(self.host, DROP, f"{self.cache}/{folder_name(repo)}/blobs", *etags)
+
 
 def ssh_words(host: str, address: str | None = None) -> tuple[str, ...]:
     """ssh with its options, and the machine. Raises UsageError.
@@ -103,15 +113,3 @@ def look_at_node(host: str, repos: Sequence[str]) -> NodeCache:
         problem = f"lacks {', '.join(lacks)}" if lacks else "does not say where its cache is"
         raise PublishError(f"{host} {problem}", hint=f"install it there: sudo apt-get install {' '.join(lacks)}")
     return NodeCache(host=host, cache=cache, free=free, sizes=sizes)
-
-
-def wrong_on_node(node: NodeCache, repo: str, sums: Mapping[str, str]) -> list[str]:
-    """The contents whose sha256 on the node is another; ``sums`` has those of this machine. Raises PublishError."""
-    printed = on_node(node.host, SUMS, f"{node.cache}/{folder_name(repo)}/blobs", stdin="\n".join(sums))
-    found = {match[2]: match[1] for line in printed.splitlines() if (match := SUM.fullmatch(line))}
-    return [etag for etag, sha256 in sums.items() if found.get(etag) != sha256]
-
-
-def drop_on_node(node: NodeCache, repo: str, etags: Sequence[str]) -> None:
-    """Remove contents of a node. Raises PublishError."""
-    on_node(node.host, DROP, f"{node.cache}/{folder_name(repo)}/blobs", *etags)

@@ -66,7 +66,7 @@ class Tree:
         modules = self.entries.get(f"{owner}/.gitmodules".lstrip("/"))
         named = _url_of(self.read(modules.object), path.removeprefix(owner).lstrip("/")) if modules else ""
         parent = self.url(owner)
-        found = joined(parent, named) if is_url(named) else ""
+        found = submodule_url(parent, named) if is_url(named) else ""
         scheme, local = urlsplit(found).scheme, urlsplit(parent).scheme == HERE
         if scheme == HERE and not local:
             raise FetchError(
@@ -107,7 +107,7 @@ def is_url(text: str) -> bool:
         return False
 
 
-def joined(base: str, url: str) -> str:
+def submodule_url(base: str, url: str) -> str:
     """The URL that a parent means: ``./`` and ``../`` start from its own, as in git."""
     if not url.startswith(("./", "../")):
         return url

@@ -11,7 +11,7 @@ import pytest
 import requests
 from requests.adapters import BaseAdapter
 
-from gb10.containers.images import COPYING, OWNER, ImageInfo, opened
+from gb10.containers.images import COPYING, OWNER, ImageInfo, open_image
 from gb10.core.store import Store
 
 IMAGE = ImageInfo(id="sha256:1", size=1, diff_ids=(), platform="linux/arm64", tags=())
@@ -67,23 +67,23 @@ def sdk(dockerd: Dockerd) -> Iterator[docker.DockerClient]:
 
 
 def test_what_a_killed_run_left_goes_at_the_next_copy(dockerd: Dockerd, sdk: docker.DockerClient) -> None:
-    with opened(sdk, dockerd.store, IMAGE):
+    with open_image(sdk, dockerd.store, IMAGE):
         left = dockerd.labels["new"]
     assert not dockerd.labels
     dockerd.labels = {"left": left, "users": {}, "of-another-store": {OWNER: "0" * 32}}
-    with opened(sdk, dockerd.store, IMAGE):
+    with open_image(sdk, dockerd.store, IMAGE):
         assert [*dockerd.labels] == ["users", "of-another-store", "new"]
     assert [*dockerd.labels] == ["users", "of-another-store"]
 
 
 def test_a_copy_holds_the_lock_while_its_container_exists(dockerd: Dockerd, sdk: docker.DockerClient) -> None:
-    with opened(sdk, dockerd.store, IMAGE), dockerd.store.tried(COPYING) as free:
+    with open_image(sdk, dockerd.store, IMAGE), dockerd.store.tried(COPYING) as free:
         assert (free, dockerd.locked) == (False, [True])
     with dockerd.store.tried(COPYING) as free:
         assert free
 
 
 def test_a_copy_that_fails_leaves_no_container(dockerd: Dockerd, sdk: docker.DockerClient) -> None:
-    with pytest.raises(ValueError, match="broken"), opened(sdk, dockerd.store, IMAGE):
+    with pytest.raises(ValueError, match="broken"), open_image(sdk, dockerd.store, IMAGE):
         raise ValueError("broken")
     assert not dockerd.labels

@@ -21,7 +21,7 @@ from gb10.containers.registry.referrers import (
 )
 from gb10.core.reporter import Reporter
 from gb10.errors import PublishError, UsageError
-from gb10.image.publish.retaining import Held, Rule, judged, listing, published, superseded
+from gb10.image.publish.retaining import Held, Rule, listing, published, retention, superseded
 
 DIGEST = f"sha256:{'1' * 64}"
 EMPTY = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
@@ -83,12 +83,12 @@ def held(tag: str, age: int | None, *others: str) -> Held:
 def test_what_may_go_by_number_and_by_age() -> None:
     found = [held("a", 40), held("b", 1), held("c", 10, "stable"), held("d", 30), held("e", None), held("f", 50)]
     used = {"config:f": "spark-1"}
-    by_number = {one.digest[-1]: one.why for one in judged(found, Rule(number=1), used, NOW)}
+    by_number = {one.digest[-1]: one.why for one in retention(found, Rule(number=1), used, NOW)}
     assert [name for name, why in by_number.items() if not why] == ["d", "a"]
     assert by_number["c"] == "also named stable"
     assert by_number["f"] == "used on spark-1"
     assert by_number["e"] == "nothing tells when it was published"
-    by_age = judged(found, Rule(age=timedelta(days=35)), {}, NOW)
+    by_age = retention(found, Rule(age=timedelta(days=35)), {}, NOW)
     assert [one.digest[-1] for one in by_age if not one.why] == ["a", "f"]
 
 
@@ -107,7 +107,7 @@ def test_an_image_that_a_kept_index_lists_stays() -> None:
     texts = {"multi": index, "1-a": '{"manifests": null}', "1-b": "{}"}
     assert listing(texts) == {DIGEST: "multi"}
     found = [replace(held("a", 40), part_of="multi"), held("b", 1)]
-    assert judged(found, Rule(number=1), {}, NOW)[1].why == "part of multi"
+    assert retention(found, Rule(number=1), {}, NOW)[1].why == "part of multi"
 
 
 def test_the_lists_that_a_registry_keeps_of_one_that_grew() -> None:

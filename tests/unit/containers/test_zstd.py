@@ -10,7 +10,7 @@ from gb10.cli.common import zstd_level
 from gb10.containers.connection import Endpoint, Engine
 from gb10.containers.registry.access import as_skopeo_reads
 from gb10.containers.registry.referrers import digest_of
-from gb10.containers.registry.saving import as_oci, check_saving_room
+from gb10.containers.registry.saving import as_oci, check_disk_space
 from gb10.containers.registry.transfer import Moves
 from gb10.errors import PublishError, UsageError
 from gb10.image.publish.compressing import arrived, manifest_mismatch
@@ -66,7 +66,7 @@ def test_a_manifest_of_dockers_is_told_in_ocis_words(dockers: str, oci: str) -> 
 def test_the_config_counts_as_no_layer_that_travelled() -> None:
     text = manifest(CONFIG, "tar+zstd", "tar+zstd")
     moves = arrived(text, Moves(moved={"sha256:1", CONFIG}))
-    assert (moves.moved, moves.there, moves.bytes, moves.digest) == ({"sha256:1"}, {"sha256:0"}, 10, digest_of(text))
+    assert (moves.moved, moves.present, moves.bytes, moves.digest) == ({"sha256:1"}, {"sha256:0"}, 10, digest_of(text))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_credentials_are_handed_on_as_skopeo_reads_them(found: dict[str, str], p
 def test_a_disk_without_room_is_told_before_anything_is_saved(tmp_path: Path) -> None:
     endpoint = Endpoint(host="unix:///s", origin="embedded")
     engine = Engine(kind="embedded", endpoint=endpoint, version="26", api="1.45", containerd=False, data=tmp_path)
-    check_saving_room(engine, tmp_path, 1)
+    check_disk_space(engine, tmp_path, 1)
     with pytest.raises(PublishError, match="too little room") as caught:
-        check_saving_room(engine, tmp_path, 10**15)
+        check_disk_space(engine, tmp_path, 10**15)
     assert f"{tmp_path}: 2100000.0 GB needed" in (caught.value.where or "")  # the engine's own copy is there, too

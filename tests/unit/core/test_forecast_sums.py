@@ -64,7 +64,7 @@ def test_what_is_left_before_anything_began(parts: list[Part], cores: float, job
 
 def test_nothing_is_known_without_parts() -> None:
     found, _ = forecast()
-    assert (found.left(), found.said(), found.share()) == (None, "", 0.0)
+    assert (found.left(), found.sentence(), found.share()) == (None, "", 0.0)
     found.begin("nobody")
     found.done("nobody", "x")
     found.end("nobody")
@@ -177,15 +177,15 @@ def test_compilers_that_are_read_tell_slow_cores_from_few() -> None:
 
 def test_a_later_end_has_its_reason_and_a_small_change_is_said_as_before() -> None:
     found, clock = forecast(pool("p", 100, 100))
-    assert found.said() == "about 3:20 left in all"
+    assert found.sentence() == "about 3:20 left in all"
     found.begin("p")
     clock.now = 100
     found.done("p", "p/0.o")
-    assert found.said() == "about 1:40 left in all"
+    assert found.sentence() == "about 1:40 left in all"
     clock.now = 105
-    assert found.said() == "about 1:35 left in all"
+    assert found.sentence() == "about 1:35 left in all"
     clock.now = 100 + 200
-    said = found.said()
+    said = found.sentence()
     assert said.startswith("about ")
     assert "(work takes 1." in said or "takes longer than estimated" in said
 
@@ -194,7 +194,7 @@ def test_what_takes_too_long_is_named() -> None:
     found, clock = forecast(serial("layer", 100), pool("p", 10_000))
     found.begin("layer")
     found.begin("p")
-    first = found.said()
+    first = found.sentence()
     clock.now = 20_000
-    assert first != found.said()
-    assert "layer: layer0 takes longer" in found.said() or "work takes" in found.said()
+    assert first != found.sentence()
+    assert "layer: layer0 takes longer" in found.sentence() or "work takes" in found.sentence()

@@ -17,7 +17,7 @@ from gb10.core.store_gc import (
     IN_USE,
     KEPT,
     LOOSE,
-    ROOMS,
+    SECTIONS,
     Entry,
     check_clock,
     choose,
@@ -44,11 +44,11 @@ OTHERS = {
     "triton",
     "weights",
 }
-"""Locks under which no entry is made that `cache gc` removes: a new lock belongs here, or in ROOMS or ALSO."""
+"""Locks under which no entry is made that `cache gc` removes: a new lock belongs here, or in SECTIONS or ALSO."""
 
 
 def entry(used: float, size: int = 10) -> Entry:
-    return Entry(room="wheels", key=f"{used}", path=Path("/nowhere"), size=size, used=used, why="")
+    return Entry(section="wheels", key=f"{used}", path=Path("/nowhere"), size=size, used=used, why="")
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def store(tmp_path: Path) -> Store:
         folder = store.entry("downloads", file_sha256(tmp_path / "file"))
         folder.mkdir(parents=True)
         (folder / "file").write_text(text if text == "one" else "other", encoding="ascii")
-    for room in ("wheels", "scans"):
-        store.entry(room, "k").mkdir(parents=True)
-        (store.entry(room, "k") / "it").write_text("content", encoding="ascii")
+    for section in ("wheels", "scans"):
+        store.entry(section, "k").mkdir(parents=True)
+        (store.entry(section, "k") / "it").write_text("content", encoding="ascii")
     seal(store.entry("wheels", "k") / "it")
     return store
 
@@ -90,8 +90,8 @@ def store(tmp_path: Path) -> Store:
 def states(store: Store) -> dict[str, list[bool | None]]:
     found = entries(store, {})
     return {
-        room: sorted((damaged(one) for one in found if one.room == room), key=str)
-        for room in ("downloads", "wheels", "scans")
+        section: sorted((damaged(one) for one in found if one.section == section), key=str)
+        for section in ("downloads", "wheels", "scans")
     }
 
 
@@ -102,16 +102,16 @@ def test_damage_is_found_by_name_and_by_seal(store: Store) -> None:
 
 
 def test_what_nothing_needs_goes_before_what_is_older(store: Store) -> None:
-    for room, age in (("wheels", 3), ("scans", 2)):
-        os.utime(store.entry(room, "k") / "it", (1e9 - age * DAY, 1e9 - age * DAY))
+    for section, age in (("wheels", 3), ("scans", 2)):
+        os.utime(store.entry(section, "k") / "it", (1e9 - age * DAY, 1e9 - age * DAY))
     (store.entry("wheels", "k") / "sha256").unlink()
-    order = [one.room for one in entries(store, {("wheels", "k"): "why"}) if one.room != "downloads"]
+    order = [one.section for one in entries(store, {("wheels", "k"): "why"}) if one.section != "downloads"]
     assert order == ["scans", "wheels"]
-    assert [one.room for one in entries(store, {}) if one.room != "downloads"] == ["wheels", "scans"]
+    assert [one.section for one in entries(store, {}) if one.section != "downloads"] == ["wheels", "scans"]
 
 
 def test_an_entry_goes_whole_unless_another_run_has_its_lock(store: Store) -> None:
-    (wheel,) = (one for one in entries(store, {("wheels", "k"): "why"}) if one.room == "wheels")
+    (wheel,) = (one for one in entries(store, {("wheels", "k"): "why"}) if one.section == "wheels")
     assert (wheel.why, wheel.what) == ("why", "it")
     with store.locked("wheel-k"):
         assert not drop(store, wheel)
@@ -126,14 +126,14 @@ def test_an_entry_goes_whole_unless_another_run_has_its_lock(store: Store) -> No
 def test_the_locks_are_those_that_the_makers_take() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "gb10").rglob("*.py") if path.name != "keep.py")
     taken = set(re.findall(r'(?:locked\(\s*f?|ensure\()"([a-z0-9-]*[a-z0-9])-?(?=["{])', text))
-    known = set(ROOMS.values()) | set(chain.from_iterable(ALSO.values()))
+    known = set(SECTIONS.values()) | set(chain.from_iterable(ALSO.values()))
     assert known <= taken
     assert taken - known <= OTHERS
 
 
 @pytest.mark.parametrize("lock", ["image", "image-scan"])
 def test_a_scan_stays_while_a_build_or_verify_makes_scans(store: Store, lock: str) -> None:
-    (scan,) = (one for one in entries(store, {}) if one.room == "scans")
+    (scan,) = (one for one in entries(store, {}) if one.section == "scans")
     with store.locked(lock):
         assert not drop(store, scan)
     assert drop(store, scan)
@@ -171,10 +171,10 @@ def test_what_a_full_disk_and_old_runs_left_is_listed_and_collected(store: Store
         (store.root / name).write_text("some bytes", encoding="ascii")
         os.utime(store.root / name, (1e9, 1e9))
     (store.root / "environments" / ("b" * 64)).symlink_to(whole)
-    found = {entry.room: entry for entry in entries(store, {}) if entry.room in LOOSE}
+    found = {entry.section: entry for entry in entries(store, {}) if entry.section in LOOSE}
     assert sorted(found) == sorted(LOOSE)
-    for room, lock in left.values():
-        entry = found[room]
+    for section, lock in left.values():
+        entry = found[section]
         assert entry.size > 0
         assert entry.used == 1e9
         with store.locked(lock):
@@ -219,7 +219,7 @@ def test_a_hard_link_counts_once(tmp_path: Path) -> None:
 
 
 def test_every_room_of_the_store_has_a_name_for_people() -> None:
-    assert set(KINDS) == {*ROOMS, *LOOSE}
+    assert set(KINDS) == {*SECTIONS, *LOOSE}
 
 
 def test_what_is_at_a_limit_of_time_or_size() -> None:
@@ -256,7 +256,7 @@ def test_an_entry_counts_each_file_once_and_its_last_use(store: Store) -> None:
 
 
 def test_a_changed_file_of_a_sealed_entry_is_damaged(store: Store) -> None:
-    wheel = next(one for one in entries(store, {}) if one.room == "wheels")
+    wheel = next(one for one in entries(store, {}) if one.section == "wheels")
     assert damaged(wheel) is False
     (wheel.path / "it").write_text("other", encoding="ascii")
     assert damaged(wheel) is True
@@ -270,6 +270,6 @@ def test_a_download_with_a_note_that_its_index_forgets_is_never_chosen(tmp_path:
         path.write_bytes(b"x")
     store.entry(KEPT, "a" * 64).mkdir(parents=True)
     found = entries(store, {})
-    assert {(one.room, one.key[0]) for one in found if one.lasting} == {("downloads", "a"), (KEPT, "a")}
+    assert {(one.section, one.key[0]) for one in found if one.lasting} == {("downloads", "a"), (KEPT, "a")}
     later = time.time() + 2 * IN_USE
     assert [one.key for one in choose(found, 1 << 20, keep=0, age=0.0, now=later)] == ["b" * 64]

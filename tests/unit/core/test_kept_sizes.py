@@ -54,12 +54,12 @@ def listed(store: Store) -> dict[str, int]:
     sizes = KeptSizes(store)
     found = entries(store, {}, sizes)
     sizes.save()
-    return {entry.room: entry.size for entry in found}
+    return {entry.section: entry.size for entry in found}
 
 
 def test_a_large_one_is_counted_once(store: Store, counts: Counts) -> None:
     first = listed(store)
-    assert (first, listed(store)) == ({entry.room: entry.size for entry in entries(store, {})}, first)
+    assert (first, listed(store)) == ({entry.section: entry.size for entry in entries(store, {})}, first)
     assert counts.paths == ["explain", "wheels", "wheels", "explain", "wheels"]
 
 
@@ -78,7 +78,7 @@ def test_a_use_that_is_noted_counts(store: Store) -> None:
         os.utime(path, (1e9, 1e9))
     listed(store)
     os.utime(store.entry("explain", KEY) / "top", (1.5e9, 1e9))
-    (found,) = [entry for entry in entries(store, {}, KeptSizes(store)) if entry.room == "explain"]
+    (found,) = [entry for entry in entries(store, {}, KeptSizes(store)) if entry.section == "explain"]
     assert found.used == 1.5e9
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import os
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -12,7 +11,7 @@ import pytest
 
 from gb10.core.document import parse_document
 from gb10.errors import UsageError
-from gb10.image.context import Context, open_context
+from gb10.image.context import Context
 from gb10.image.lock.lockfile import lock_path
 from gb10.image.plan.catalog import ROOT
 from gb10.image.recipe.image_recipe import Recipe, Source, WheelBuild
@@ -31,6 +30,7 @@ from gb10.image.upgrade.added_packages import (
 )
 from tests.hang import no_hang
 from tests.recipes import empty_lock, small_recipe
+from tests.unit.image.test_upgrade_index import index_context
 
 DRIVES = ("gb10.image.lock.relock",)  # through others: see tests/mutations.py
 
@@ -220,13 +220,7 @@ def sdist(files: dict[str, str]) -> bytes:
 
 @pytest.fixture
 def ctx(tmp_path: Path) -> Context:
-    env = {
-        "GB10_CACHE_DIR": str(tmp_path / "store"),
-        "HOME": str(tmp_path),
-        "PATH": os.environ["PATH"],
-        "PIP_INDEX_URL": (tmp_path / "simple").as_uri(),
-    }
-    return open_context(env, verbosity=-1)
+    return index_context(tmp_path)
 
 
 @pytest.fixture

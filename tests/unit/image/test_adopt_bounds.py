@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from gb10.errors import UsageError
-from gb10.image.adopt.accounting import Given, account
+from gb10.image.adopt.accounting import DockerfileInputs, account
 from gb10.image.adopt.adopted import Adopted
 from gb10.image.adopt.build_files import BuildFiles
 from gb10.image.adopt.dockerfile import expand, parse_dockerfile
@@ -23,7 +23,7 @@ MOST_MEMORY = 64 << 20
 def read(text: str, environment: Mapping[str, str] | None = None) -> Adopted:
     file = parse_dockerfile(f"FROM {BASE}\n{text}\n".encode(), "D")
     context = BuildFiles(ROOT / "patches")
-    return account(file, context, Given(environment=environment), load_releases(ROOT / "patches"), "d")
+    return account(file, context, DockerfileInputs(environment=environment), load_releases(ROOT / "patches"), "d")
 
 
 def bounded(work: Callable[[], object], says: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from gb10.errors import UsageError
 from gb10.image.base.base_sources import module_folder
 from gb10.image.build.base_build import move_modules
-from gb10.image.lock.base_lock import given_digest
+from gb10.image.lock.base_lock import on_image_digest
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.base_plan import lock_on, module_folder_of, plan_on_image
 from gb10.image.plan.options import Options
@@ -92,7 +92,7 @@ def test_modules_leave_our_package_and_the_record_knows_where_they_are(
     info.mkdir()
     rows = [*(f"flashinfer_jit_cache/{name},," for name in files), f"{info.name}/METADATA,,"]
     (info / "RECORD").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
-    move_modules(tmp_path, folder, there=there)
+    move_modules(tmp_path, folder, keep_dist_info=there)
     found = {f"/{path.relative_to(tmp_path)}" for path in tmp_path.rglob("*") if path.is_file()}
     record = f"{SITE}/{info.name}/RECORD"
     assert found == {f"{folder}/norm/norm.so", *(() if there else (record,))}
@@ -134,7 +134,7 @@ def taken() -> LockedTaken:
 
 def compiled(given: OnImage, *, modules: str = "", torch: LockedTaken | None = None) -> Plan:
     ours = load_lock(lock_path(RECIPE))
-    lock = lock_on(base(), ours, given_digest(given))
+    lock = lock_on(base(), ours, on_image_digest(given))
     headers = tuple(one for one in ours.wheels.image["arm64"] if one.name.startswith("nvidia-cu"))
     lock = lock.model_copy(
         update={
@@ -176,7 +176,7 @@ def test_our_kernels_alone_need_none_of_flashinfer_s() -> None:
 
 
 def test_what_is_compiled_decides_the_lock_and_an_older_lock_is_stale() -> None:
-    assert len({given_digest(one) for one in (GIVEN, BOTH, GIVEN.model_copy(update={"kernels": "smoke"}))}) == 3
+    assert len({on_image_digest(one) for one in (GIVEN, BOTH, GIVEN.model_copy(update={"kernels": "smoke"}))}) == 3
 
 
 @pytest.mark.parametrize("path", ["aot", "/a/../b", "/a\nb"])

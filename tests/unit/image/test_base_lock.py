@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import LockStaleError, UsageError
-from gb10.image.lock.base_lock import check_on_image, given_digest, kept_base, misfit, present_in, write_stand_ins
+from gb10.image.lock.base_lock import check_on_image, locked_base, misfit, on_image_digest, present_in, write_stand_ins
 from gb10.image.lock.lockfile import load_any, lock_text
-from gb10.image.plan.base_plan import asked_base, lock_on
+from gb10.image.plan.base_plan import lock_on, requested_base
 from gb10.image.plan.plan_record import needed_lock
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock
@@ -99,7 +99,7 @@ def test_a_lock_of_other_requirements_is_stale() -> None:
     check_on_image(given.model_copy(update={"patches": ("a.diff",)}), lock, Path("mine.yaml"))  # in no lock
     with pytest.raises(LockStaleError, match="changed since it was locked"):
         check_on_image(given.model_copy(update={"requirements": ("einops",)}), lock, Path("mine.yaml"))
-    assert given_digest(given) == lock.input_digest
+    assert on_image_digest(given) == lock.input_digest
 
 
 OTHER = {"image": "registry.example/vllm/vllm-openai:2"}
@@ -120,16 +120,16 @@ def test_a_lock_keeps_its_image_only_for_the_same_question(
     changed: dict[str, str], platform: str, expected: object
 ) -> None:
     before = OnImage(base=ImageBase(image="registry.example/vllm/vllm-openai:1"))
-    lock = lock_on(NAMED, plan_on(NAMED, patches=(PATCH,)).lock, given_digest(before), asked=asked_base(before))
+    lock = lock_on(NAMED, plan_on(NAMED, patches=(PATCH,)).lock, on_image_digest(before), asked=requested_base(before))
     lock = Lock.model_validate_json(lock_text(lock))
     after = before.model_copy(update={"base": before.base.model_copy(update=changed), "platform": platform})
-    assert kept_base(after, lock) == expected
-    assert kept_base(after.model_copy(update={"requirements": ("einops",)}), lock) == expected
+    assert locked_base(after, lock) == expected
+    assert locked_base(after.model_copy(update={"requirements": ("einops",)}), lock) == expected
     other_engine = after.model_copy(update={"engine": "sglang"})
-    assert kept_base(other_engine, lock) == (NAMED.reference if expected else "")
+    assert locked_base(other_engine, lock) == (NAMED.reference if expected else "")
 
 
 def test_a_lock_that_keeps_no_question_is_read_anew() -> None:
     lock = plan_on(NAMED, patches=(PATCH,)).lock
-    assert kept_base(OnImage(base=ImageBase(image=NAMED.reference)), lock) == ""
+    assert locked_base(OnImage(base=ImageBase(image=NAMED.reference)), lock) == ""
     assert "asked" not in lock_text(needed_lock(plan_on(NAMED, patches=(PATCH,))))

@@ -10,7 +10,15 @@ from gb10.image.build.proving import Received, received, say_received
 from gb10.image.context import open_context
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checking import refuse
-from gb10.image.proof.scans import Below, as_received, below_of, kept_linked, kept_scan, own_findings, planned_subject
+from gb10.image.proof.scans import (
+    Below,
+    as_received,
+    below_of,
+    layer_scan_path,
+    linked_scan_path,
+    own_findings,
+    planned_subject,
+)
 from gb10.image.publish.base_terms import refuse_zstd, require_republishable
 from gb10.image.recipe.allowances import Allowances
 from gb10.image.recipe.base_image import Installed
@@ -84,8 +92,8 @@ def test_files_of_the_base_that_the_gpu_cannot_run_are_named_before_anything_is_
         ),
     )
     for layer, text in zip(base().layers, (scan, Scan(root=""), Scan(root="")), strict=True):
-        ctx.store.write_text(kept_scan(ctx, layer.diff_id), text.to_json())
-    ctx.store.write_text(kept_linked(ctx, [layer.diff_id for layer in base().layers]), Linked().to_json())
+        ctx.store.write_text(layer_scan_path(ctx, layer.diff_id), text.to_json())
+    ctx.store.write_text(linked_scan_path(ctx, [layer.diff_id for layer in base().layers]), Linked().to_json())
     found = received(ctx, plan)
     assert found
     assert (found.read, sorted(found.cannot_run)) == (True, ["opt/fmha.so", "opt/norm.so"])

@@ -35,7 +35,7 @@ from gb10.image.build.build_usage import (
     phase_of_command,
     phase_of_step,
 )
-from gb10.image.inspect.build_log import Build, keep_build, kept_build
+from gb10.image.inspect.build_log import Build, keep_build, saved_build
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.options import Options
 from gb10.image.plan.values import Plan
@@ -188,9 +188,9 @@ def test_a_kept_table_is_read_back(tmp_path: Path) -> None:
         unmeasured=(),
     )
     keep_build(Store(tmp_path), kept(used))
-    assert kept_build(Store(tmp_path), "1" * 64) == kept(used)
-    assert kept_build(Store(tmp_path), "2" * 64) is None
-    text = "\n".join(usage_lines(kept_build(Store(tmp_path), "1" * 64), hit=True))
+    assert saved_build(Store(tmp_path), "1" * 64) == kept(used)
+    assert saved_build(Store(tmp_path), "2" * 64) is None
+    text = "\n".join(usage_lines(saved_build(Store(tmp_path), "1" * 64), hit=True))
     assert re.search(r"scan +2\.0 +1\.0 +0\.2 +3\.0 +5\.0", text)
     assert "compilers 3.0 CPU s, all else 1.0, 0.33 of the compilers' CPU" in text
     assert "2001" in text

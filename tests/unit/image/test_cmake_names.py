@@ -7,7 +7,7 @@ import pytest
 from gb10.core.fetch import stored
 from gb10.errors import UsageError
 from gb10.image.build import input_checks
-from gb10.image.build.input_checks import is_cmake, require_named, try_targets
+from gb10.image.build.input_checks import is_cmake, require_targets, try_targets
 from gb10.image.context import open_context
 from gb10.image.plan.values import wheel_inputs
 from gb10.image.request.planning import Request, make_plan
@@ -19,12 +19,12 @@ PROJECT = (
 
 
 def test_a_name_that_a_file_defines_or_lists_is_taken() -> None:
-    assert require_named({"_C", "spinloop", "two_C"}, PROJECT) == []
+    assert require_targets({"_C", "spinloop", "two_C"}, PROJECT) == []
 
 
 def test_a_name_that_only_a_comment_has_is_refused_with_those_that_are_defined() -> None:
     with pytest.raises(UsageError, match="no CMake target _c, foo") as caught:
-        require_named({"foo", "_C", "_c"}, PROJECT)
+        require_targets({"foo", "_C", "_c"}, PROJECT)
     assert caught.value.where == "defined by name: _C, spinloop"
 
 
@@ -40,15 +40,15 @@ def test_a_name_that_only_a_comment_has_is_refused_with_those_that_are_defined()
 )
 def test_a_name_that_the_files_can_compose_is_left_to_configure(text: str) -> None:
     files = (*PROJECT, text.encode())
-    assert require_named({"_C", "my_x"}, files) == ["my_x"]
+    assert require_targets({"_C", "my_x"}, files) == ["my_x"]
     with pytest.raises(UsageError, match="no CMake target My-x"):
-        require_named({"My-x", "my_x"}, files)
+        require_targets({"My-x", "my_x"}, files)
 
 
 def test_a_variable_that_a_function_gets_composes_no_name() -> None:
     function = b"function(define_extension_target MOD_NAME)\n  Python_add_library(${MOD_NAME} a.c)\nendfunction()"
     with pytest.raises(UsageError, match="no CMake target _D"):
-        require_named({"_D"}, (*PROJECT, function, b"add_library(${MOD_NAME}_extra a.c)"))
+        require_targets({"_D"}, (*PROJECT, function, b"add_library(${MOD_NAME}_extra a.c)"))
 
 
 def test_a_plan_names_known_targets_while_the_source_is_not_downloaded(

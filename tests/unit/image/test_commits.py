@@ -13,7 +13,7 @@ from gb10.errors import FetchError, UsageError
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import ROOT
 from gb10.image.request.checkout_files import Worktree, change_notes, check_difference
-from gb10.image.request.checkouts import GitCommit, _given, _odd, parse_commit, split_refs
+from gb10.image.request.checkouts import GitCommit, _odd, _places_by_source, parse_commit, split_refs
 from gb10.sources.git import archive
 from tests.unit.image.test_worktrees import found, released
 
@@ -26,7 +26,7 @@ def test_a_commit_among_releases() -> None:
     releases, commits = split_refs(asked.refs)
     assert (releases, commits) == ({"flashinfer": "0.7.2"}, (f"vllm=git:{URL}@{COMMIT}",))
     assert respelled(["plan", "--vllm-ref", f"git:{URL}@{COMMIT}"]) == ["plan", "--ref", f"vllm=git:{URL}@{COMMIT}"]
-    assert _given(commits) == {"vllm": GitCommit(url=URL, commit=COMMIT)}
+    assert _places_by_source(commits) == {"vllm": GitCommit(url=URL, commit=COMMIT)}
 
 
 @pytest.mark.parametrize(

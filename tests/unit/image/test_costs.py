@@ -8,7 +8,7 @@ import pytest
 
 from gb10.containers.connection import Endpoint, Engine
 from gb10.image.build import costs
-from gb10.image.build.costs import Critical, Family, asked_jobs, critical_path, kernel_cost, module_peaks, peaks
+from gb10.image.build.costs import Critical, Family, critical_path, jobs_expression, kernel_cost, module_peaks, peaks
 from gb10.image.build.estimate import needs
 from gb10.image.context import Context, open_context
 from gb10.image.plan.values import Plan
@@ -130,17 +130,17 @@ def test_the_stage_knows_its_cores_unless_nothing_can_hold_its_compilers_back(
     ctx: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = plan(ctx, "sglang-0.5.10"), plan(ctx)
-    assert asked_jobs(ctx, new, new.step(JIT_CACHE)) == "$(nproc)"
+    assert jobs_expression(ctx, new, new.step(JIT_CACHE)) == "$(nproc)"
     monkeypatch.setattr(costs, "cores", lambda: 16)
     monkeypatch.setattr(costs, "memory", lambda: 16 * GIB)
-    assert asked_jobs(ctx, old, old.step(JIT_CACHE)) == "6"  # topk takes 2.3 GiB
+    assert jobs_expression(ctx, old, old.step(JIT_CACHE)) == "6"  # topk takes 2.3 GiB
 
 
 def test_a_number_that_is_set_is_told(tmp_path: Path) -> None:
     env = {"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path), "GB10_JOBS": "5"}
     told = open_context(env, verbosity=-1)
     made = plan(told)
-    assert asked_jobs(told, made, made.step(JIT_CACHE)) == "5"
+    assert jobs_expression(told, made, made.step(JIT_CACHE)) == "5"
 
 
 SHIPPED = ("flashinfer-core", "flashinfer-moe", "gb10-moe")

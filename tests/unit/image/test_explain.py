@@ -18,7 +18,7 @@ from gb10.image.explain.engine_choice import (
     ask_engine,
     ask_models,
     image_wheels,
-    named_options,
+    options_by_engine,
     refuse,
     write_model,
     write_own_package,
@@ -328,8 +328,8 @@ def test_another_python_is_named() -> None:
 
 def test_an_option_that_an_engine_has_not_is_named() -> None:
     with pytest.raises(UsageError, match="no --linear-backend"):
-        named_options(read_facts(ROOT, "sglang")[0], {"linear_backend": "triton"})
-    given = named_options(read_facts(ROOT, "sglang")[0], {"moe_backend": "triton"})
+        options_by_engine(read_facts(ROOT, "sglang")[0], {"linear_backend": "triton"})
+    given = options_by_engine(read_facts(ROOT, "sglang")[0], {"moe_backend": "triton"})
     assert given == {"moe_runner_backend": "triton"}
 
 

@@ -25,7 +25,7 @@ from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe, WheelBuild
 from gb10.image.recipe.locked import Lock
 from gb10.inside.compile import extension, pack_extension
-from tests.recipes import SHIPPED, plan_of
+from tests.recipes import SHIPPED, moved, plan_of
 from tests.unit.image.test_patched import from_git
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
@@ -51,11 +51,6 @@ def make(recipe: Recipe, lock: Lock, toolkit: Toolkit | None = None, arch: str =
     target = parse_arch(arch)
     options = Options(arch=target, platform=target.platform, build="amd64")
     return plan_of(recipe, lock, toolkit or SHIPPED.toolkit, options)
-
-
-def moved(before: Plan, after: Plan) -> set[str]:
-    keys = {step.name: step.key for step in before.steps}
-    return {step.name for step in after.steps if keys.get(step.name) != step.key}
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def replayed(
         left = made.left()
         assert left is not None
         told.left.append((clock[0], left))
-        told.said.append((clock[0], made.said()))
+        told.said.append((clock[0], made.sentence()))
     told.end = clock[0]
     return told
 
@@ -201,7 +201,7 @@ def test_units_that_nobody_expected_and_parts_that_nobody_planned_change_nothing
 
 def test_a_forecast_of_nothing_says_nothing() -> None:
     made = Forecast()
-    assert (made.left(), made.said(), made.share()) == (None, "", 0.0)
+    assert (made.left(), made.sentence(), made.share()) == (None, "", 0.0)
 
 
 def test_it_ends() -> None:
@@ -211,7 +211,7 @@ def test_it_ends() -> None:
         made.begin(part)
         made.end(part)
     assert (made.left(), made.share()) == (0.0, 1.0)
-    assert made.said() == ""
+    assert made.sentence() == ""
 
 
 def processes(folder: Path, rows: Mapping[int, tuple[int, str, int]]) -> Path:

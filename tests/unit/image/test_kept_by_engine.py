@@ -15,9 +15,11 @@ def test_steps_of_the_engine_are_marked_for_that_builder_alone(tmp_path: Path) -
     endpoint = Endpoint(host="unix:///s", origin="x")
     engine = Engine(kind="user", endpoint=endpoint, version="1", api="1", containerd=False, builder="mine")
     remember_built(store, engine, plan)
-    room = engine_folder(engine)
-    assert room == "built/builder-mine"
-    marked = {step.key: step.name for step in plan.steps if store.entry(room, step.key).exists()}
+    section = engine_folder(engine)
+    assert section == "built/builder-mine"
+    marked = {step.key: step.name for step in plan.steps if store.entry(section, step.key).exists()}
     assert marked == {step.key: step.name for step in plan.steps if step.kind in IN_ENGINE}
     assert {step.kind for step in plan.steps} - {*IN_ENGINE}
-    assert store.entry(room, plan.of_kind("tools")[0].key).read_text(encoding="utf-8") == plan.of_kind("tools")[0].name
+    assert (
+        store.entry(section, plan.of_kind("tools")[0].key).read_text(encoding="utf-8") == plan.of_kind("tools")[0].name
+    )

@@ -16,7 +16,7 @@ from gb10.image.context import Context, open_context
 from gb10.image.plan.values import Plan
 from gb10.image.recipe.arch import ARCHES
 from gb10.image.request import kept_plan
-from gb10.image.request.kept_plan import LARGEST, ROOM, Values, planned
+from gb10.image.request.kept_plan import LARGEST, SECTION, Values, planned
 from gb10.image.request.planning import Request, make_plan
 
 PLAIN = Request(engine="vllm", arch="12.1f")
@@ -28,7 +28,7 @@ def ctx(tmp_path: Path) -> Context:
 
 
 def kept(ctx: Context) -> list[Path]:
-    return sorted((ctx.store.root / ROOM).glob("*"))
+    return sorted((ctx.store.root / SECTION).glob("*"))
 
 
 class Maker:

@@ -21,11 +21,11 @@ from gb10.image.proof.scans import (
     Record,
     below_of,
     forget_record,
-    kept_image,
-    kept_linked,
-    kept_scan,
+    image_scan_path,
     known_image,
     known_layers,
+    layer_scan_path,
+    linked_scan_path,
     own_changes,
     own_plan,
     own_scan,
@@ -80,16 +80,16 @@ def test_each_layer_is_known_by_its_diff_id(ctx: Context) -> None:
     assert found.linked == Linked(libraries=3)
     assert known_layers(ctx, "mine:1", layers[1:]) is None  # whose libraries together nobody knows
     for index, name in enumerate((*scanned(SMALL), "no binary")):
-        assert f'"root": "{name}"' in kept_scan(ctx, layers[index]).read_text(encoding="utf-8")
+        assert f'"root": "{name}"' in layer_scan_path(ctx, layers[index]).read_text(encoding="utf-8")
 
 
 def test_on_an_image_of_others_its_own_layers_alone_are_kept(ctx: Context) -> None:
     plan = plan_on(base(), patches=(PATCH,), mods=(MOD,))
     layers = scans(ctx, plan)
     remember_layers(ctx, plan, layers)
-    kept = [kept_scan(ctx, diff_id).is_file() for diff_id in layers]
+    kept = [layer_scan_path(ctx, diff_id).is_file() for diff_id in layers]
     assert kept == [False] * 3 + [True] * (len(scanned(plan)) + 1)
-    assert not kept_linked(ctx, layers).exists()
+    assert not linked_scan_path(ctx, layers).exists()
     require_layers(plan, layers)
     with pytest.raises(VerifyError, match="not those that were scanned"):
         require_layers(plan, layers[1:])
@@ -101,7 +101,7 @@ def test_scans_of_several_mods_are_right_only_together(ctx: Context) -> None:
     plan = plan_on(base(), mods=MODS)
     layers = scans(ctx, plan)
     remember_layers(ctx, plan, layers)
-    assert [kept_scan(ctx, diff_id).is_file() for diff_id in layers] == [False] * 5 + [True]
+    assert [layer_scan_path(ctx, diff_id).is_file() for diff_id in layers] == [False] * 5 + [True]
     assert scanned(plan) == ["mod-1", "mod-2"]
 
 
@@ -134,7 +134,7 @@ def test_what_is_below_is_its_scan_or_what_is_installed(ctx: Context) -> None:
     )
     assert (vllm.cuda, vllm.path) == ("", f"{site}/vllm.dist-info/METADATA")
     diff_ids = [layer.diff_id for layer in image.layers]
-    folder = kept_image(ctx, diff_ids)
+    folder = image_scan_path(ctx, diff_ids)
     folder.mkdir(parents=True)
     (folder / "scan.json").write_text(Scan(root="x", sizes={"all": 2}).to_json(), encoding="utf-8")
     assert known_image(ctx, "y", diff_ids) is None  # its libraries were not kept: a crash

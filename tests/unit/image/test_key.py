@@ -62,14 +62,14 @@ def locked(part: str, machine: str, name: str) -> Change:
 
     def change(inputs: Inputs) -> Inputs:
         recipe, lock, toolkit, options = inputs
-        room, kind = part.split(".")
-        files = getattr(getattr(lock, room), kind)
+        group, kind = part.split(".")
+        files = getattr(getattr(lock, group), kind)
         assert name in [file.name for file in files[machine]]
         other = tuple(
             file.model_copy(update={"sha256": BLANK}) if file.name == name else file for file in files[machine]
         )
-        moved = getattr(lock, room).model_copy(update={kind: {**files, machine: other}})
-        return recipe, lock.model_copy(update={room: moved}), toolkit, options
+        moved = getattr(lock, group).model_copy(update={kind: {**files, machine: other}})
+        return recipe, lock.model_copy(update={group: moved}), toolkit, options
 
     return change
 

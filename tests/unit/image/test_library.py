@@ -16,13 +16,13 @@ from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.plan_record import LIBRARIES, labels
 from gb10.image.plan.render import wheel_dockerfile
-from gb10.image.publish.licences import kept_wheel, require_licences
+from gb10.image.publish.licences import require_licences, wheel_licence_problem
 from gb10.image.recipe.image_recipe import Recipe, Source, WheelBuild
 from gb10.inside.compile import library, pack_targets, package
 from gb10.inside.compile.library import filled, installed, values
 from tests.recipes import SHIPPED, small_recipe
 from tests.unit.image.test_key import Change, Inputs, arch, locked, patch, script, source, template
-from tests.unit.image.test_package_plan import made
+from tests.unit.image.test_package_plan import build, key, made
 
 LIBRARY = {
     "method": "library",
@@ -37,19 +37,6 @@ LIBRARY = {
 @pytest.fixture(scope="module")
 def inputs() -> Inputs:
     return made(WheelBuild.model_validate(LIBRARY), Source(sdist="conv==1.0"))
-
-
-def key(inputs: Inputs) -> str:
-    return plan_image(*inputs).step("conv").key
-
-
-def build(**changes: object) -> Change:
-    def change(inputs: Inputs) -> Inputs:
-        recipe, *rest = inputs
-        entry = recipe.wheels["conv"].model_copy(update=changes)
-        return (recipe.model_copy(update={"wheels": {"conv": entry}}), *rest)  # type: ignore[return-value]
-
-    return change
 
 
 @pytest.mark.parametrize(
@@ -167,7 +154,7 @@ def test_its_wheel_has_the_licence_and_is_held_back_by_it(
     monkeypatch.setattr(sys, "argv", ["pack", *packing, "--epoch=315532800", "--out", str(tmp_path / "wheel")])
     pack_targets.main()
     (wheel,) = (tmp_path / "wheel").glob("*.whl")
-    assert kept_wheel(wheel) == why
+    assert wheel_licence_problem(wheel) == why
 
 
 def test_words_are_filled_in_and_an_unknown_name_is_an_error() -> None:

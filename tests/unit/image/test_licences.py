@@ -11,7 +11,7 @@ from gb10.errors import PublishError
 from gb10.image.build.wheels import WheelCache
 from gb10.image.context import open_context
 from gb10.image.plan.plan_record import PACKAGES
-from gb10.image.publish.licences import allowed, require_licences, why_kept
+from gb10.image.publish.licences import allowed, licence_problem, require_licences
 from gb10.image.publish.sharing import compiled_wheels
 
 KEY = "a" * 64
@@ -40,7 +40,7 @@ def metadata(*lines: str) -> bytes:
     ],
 )
 def test_a_licence_is_read_where_metadata_has_it(lines: tuple[str, ...], why: str) -> None:
-    found = why_kept(metadata(*lines))
+    found = licence_problem(metadata(*lines))
     assert found.startswith(why) if why else not found
 
 

@@ -32,7 +32,7 @@ from gb10.image.recipe.locked import Lock
 from gb10.image.request.planning import Request, make_plan
 from gb10.inside.scan.binary import Binary
 from gb10.inside.scan.scan import Scan
-from tests.recipes import SHIPPED
+from tests.recipes import SHIPPED, moved
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 ONE = Mod(name="one", path="/m/one", digest="1" * 64)
@@ -48,11 +48,6 @@ def inputs() -> tuple[Recipe, Lock, Toolkit]:
 def plan(*mods: Mod, overlay: Overlay | None = None) -> Plan:
     options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build="amd64", overlay=overlay, mods=mods)
     return plan_image(*inputs(), options)
-
-
-def moved(before: Plan, after: Plan) -> set[str]:
-    keys = {step.name: step.key for step in before.steps}
-    return {step.name for step in after.steps if keys.get(step.name) != step.key}
 
 
 def test_each_mod_is_a_step_above_all_layers_in_the_order_given() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.look.moe_show import print_names, read_asked, refuse_names
+from gb10.cli.look.moe_show import names_in_log, print_names, refuse_names
 from gb10.errors import UsageError, VerifyError
 from gb10.image.moe.asked_names import ADVICE, MOST, AskedName, Comparison, asked_names, compare_names
 from gb10.image.moe.file_verdict import FileVerdict, TunedRow
@@ -104,9 +104,9 @@ def test_a_name_that_no_file_has_is_refused_and_printed(capsys: pytest.CaptureFi
 def test_a_log_is_read_as_bytes_of_any_kind(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     log.write_bytes(b"\xff\xfe\n" + LINES["a list of places"][0].encode() + b"\n\x00")
-    assert [one.name for one in read_asked(log)] == [FP8]
+    assert [one.name for one in names_in_log(log)] == [FP8]
     with pytest.raises(UsageError):
-        read_asked(tmp_path / "none.log")
+        names_in_log(tmp_path / "none.log")
 
 
 def test_a_hostile_log_takes_no_time() -> None:

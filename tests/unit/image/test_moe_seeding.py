@@ -71,7 +71,7 @@ def test_functions_that_know_fewer_parameters_are_asked(tmp_path: Path) -> None:
     made, job = make_job(release, release, model(), (1, 131_072, 17, 16, 1), 1 << 30)
     assert {size: row["BLOCK_SIZE_N"] for size, row in job.defaults.items()} == {1: 64, 16: 64, 17: 256, 131_072: 256}
     assert Path(job.source).name == "fused_moe_triton_kernels.py"
-    assert [(span.first, span.last, span.shared, span.kept) for span in made.spans] == [
+    assert [(span.first, span.last, span.shared, span.is_default) for span in made.spans] == [
         (1, 16, 49_152, True),
         (17, 131_072, 147_456, False),
     ]

@@ -66,7 +66,7 @@ def test_a_row_with_wrong_numbers_is_no_finalist() -> None:
 def test_the_default_stays_unless_another_clearly_wins() -> None:
     found = findings("killed-and-resumed.jsonl")
     choices = {choice.size: choice for choice in choose(found, dict.fromkeys((512, 64, 4), ROW))}
-    assert [choices[size].kept for size in (4, 64, 512)] == [True, True, False]
+    assert [choices[size].is_default for size in (4, 64, 512)] == [True, True, False]
     assert choices[512].win > max(0.02, 2 * choices[512].spread)
 
 
@@ -97,7 +97,7 @@ def test_a_win_must_be_clear_with_each_routing(uniform: float, skewed: float, no
     done = read_line(DONE)
     assert done
     (choice,) = choose([*found, done], {8: ROW})
-    assert choice.kept == kept
+    assert choice.is_default == kept
     assert choose(found, {8: ROW}) == ()
 
 

@@ -178,8 +178,8 @@ def library(tmp_path: Path) -> Library:
 
 def forget_release(library: Library) -> None:
     """Without its file, a release can be judged no more: what is said of it was kept."""
-    for room in ("downloads", "trees"):
-        for path in library.store.root.glob(f"{room}/*/*"):
+    for section in ("downloads", "trees"):
+        for path in library.store.root.glob(f"{section}/*/*"):
             path.unlink()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from gb10.errors import UsageError
 from gb10.image.build.compile import UNKEYED
-from gb10.image.plan.catalog import ROOMS, ROOT, module_path
+from gb10.image.plan.catalog import KEYED_FOLDERS, ROOT, module_path
 from gb10.image.plan.compiles import COMPILE_SCRIPTS, INSTALLER, PATCHER, UNPACKER
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import Options, Overlay, PatchUse
@@ -22,7 +22,7 @@ from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import NamedIndex, Recipe, Source
 from gb10.image.recipe.locked import Lock
 from gb10.image.request.kernel_choice import with_set
-from tests.recipes import CUTLASS, SHIPPED, plan_of
+from tests.recipes import CUTLASS, SHIPPED, moved, plan_of
 
 WHEEL = "flashinfer-jit-cache"
 COMPILED = {WHEEL, f"layer-{WHEEL}", "image", "proof"}
@@ -41,11 +41,6 @@ def make(
     target = parse_arch(arch)
     chosen = Options(arch=target, platform=platform or target.platform, build="amd64", overlay=overlay)
     return plan_of(recipe, lock, toolkit or SHIPPED.toolkit, chosen)
-
-
-def moved(before: Plan, after: Plan) -> set[str]:
-    keys = {step.name: step.key for step in before.steps}
-    return {step.name for step in after.steps if keys.get(step.name) != step.key}
 
 
 def layers(plan: Plan) -> set[str]:
@@ -220,7 +215,9 @@ def test_a_stages_scripts_are_all_that_they_import(own: tuple[str, ...]) -> None
     assert closure(names) - {*UNKEYED} == names - {*UNKEYED}
 
 
-OWN = {module_path(name): name for name in SHIPPED.contents if name.startswith(tuple(f"{room}/" for room in ROOMS))}
+OWN = {
+    module_path(name): name for name in SHIPPED.contents if name.startswith(tuple(f"{name}/" for name in KEYED_FOLDERS))
+}
 """Files of ours by their place in the package, as the plan names them."""
 
 

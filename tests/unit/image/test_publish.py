@@ -143,7 +143,7 @@ def test_bytes_are_those_that_travelled() -> None:
         {"aux": {"Tag": "t", "Digest": "sha256:1", "Size": 3}},
     ):
         moves.note(EventAnswer.model_validate(event))
-    assert (moves.bytes, moves.moved, moves.there, moves.digest) == (10, {"a"}, {"b"}, "sha256:1")
+    assert (moves.bytes, moves.moved, moves.present, moves.digest) == (10, {"a"}, {"b"}, "sha256:1")
 
 
 def test_a_pause_of_the_engines_is_told_once() -> None:

@@ -68,7 +68,7 @@ def test_one_odd_build_does_not_count_and_the_last_ones_do(ctx: Context) -> None
     for _ in range(MOST):
         build(ctx, 3.0)
     assert known_speed(ctx)[0].factor == 3.0
-    assert len(list((ctx.store.root / costs.ROOM).iterdir())) == 1
+    assert len(list((ctx.store.root / costs.SECTION).iterdir())) == 1
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_what_no_compile_of_this_machine_takes_is_not_kept(
 @pytest.mark.parametrize("whole", [True, False], ids=["the file", "its rates"])
 def test_a_damaged_file_is_passed_over(ctx: Context, rates: str, whole: bool) -> None:
     build(ctx, 2.0)
-    (path,) = (ctx.store.root / costs.ROOM).iterdir()
+    (path,) = (ctx.store.root / costs.SECTION).iterdir()
     machine = json.loads(path.read_text(encoding="utf-8"))["machine"]
     own = f'{{"schema": "{costs.SCHEMA}", "machine": "{machine}", "rates": {rates}}}'
     path.write_text(rates if whole else own, encoding="latin-1")

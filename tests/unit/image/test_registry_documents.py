@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gb10.containers.registry.documents import Sent, SentConfig, SentIndex, SentManifest, sent
+from gb10.containers.registry.documents import Sent, SentConfig, SentIndex, SentManifest, parse_sent
 from gb10.errors import PublishError
 from gb10.image.inspect.remote import SentBill, SentStatement
 
@@ -13,16 +13,16 @@ DIGEST = "sha256:" + "12" * 32
 
 def test_a_manifest_and_an_index_are_told_apart() -> None:
     manifest = json.dumps({"config": {"digest": DIGEST}, "layers": [{"digest": DIGEST, "size": 7}], "odd": 1}).encode()
-    assert sent(manifest, SentIndex, "r").manifests is None
-    assert sent(manifest, SentManifest, "r").layers[0].size == 7
-    index = sent(json.dumps({"manifests": [{"digest": DIGEST}]}).encode(), SentIndex, "r").manifests
+    assert parse_sent(manifest, SentIndex, "r").manifests is None
+    assert parse_sent(manifest, SentManifest, "r").layers[0].size == 7
+    index = parse_sent(json.dumps({"manifests": [{"digest": DIGEST}]}).encode(), SentIndex, "r").manifests
     assert index is not None
     assert index[0].platform is None
 
 
 def test_settings_that_are_null_are_none() -> None:
     text = b'{"os": "linux", "config": {"Labels": null, "Env": null, "User": ""}, "history": null}'
-    settings = sent(text, SentConfig, "r").config
+    settings = parse_sent(text, SentConfig, "r").config
     assert settings is not None
     assert (settings.labels, settings.environment, settings.user) == (None, None, "")
 
@@ -46,5 +46,5 @@ def test_settings_that_are_null_are_none() -> None:
 )
 def test_a_document_of_another_form_is_one_error(kind: type[Sent], text: bytes) -> None:
     with pytest.raises(PublishError, match="cannot be read") as caught:
-        sent(text, kind, "registry.example/x:1")
+        parse_sent(text, kind, "registry.example/x:1")
     assert 0 < len(caught.value.where or "") <= 200

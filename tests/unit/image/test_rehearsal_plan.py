@@ -23,7 +23,7 @@ from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock
 from gb10.image.request.kernel_choice import with_warmup_run
-from tests.recipes import SHIPPED
+from tests.recipes import SHIPPED, moved
 
 CONFIG = {"architectures": ["Qwen3ForCausalLM"], "hidden_size": 4096}
 MODEL = Served(name="Org/Model", config=json.dumps(CONFIG))
@@ -49,11 +49,6 @@ def plan(options: Options = SERVED, engine: str = "vllm") -> Plan:
 def ready(toolkit: Toolkit, engine: str, served: Served) -> Served:
     """The model with the variables by which the engine finds what was made ahead."""
     return replace(served, environment=tuple(sorted(toolkit.rehearsals[engine].image.items())))
-
-
-def moved(before: Plan, after: Plan) -> set[str]:
-    keys = {step.name: step.key for step in before.steps}
-    return {step.name for step in after.steps if keys.get(step.name) != step.key}
 
 
 def test_a_model_adds_the_rehearsal_and_the_layer_of_its_kernels() -> None:

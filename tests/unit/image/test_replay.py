@@ -23,7 +23,7 @@ from gb10.image.plan.values import Plan, wheel_inputs
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.request.optional_layers import drop_optional_layers
-from gb10.image.request.plan_replay import LARGEST, Given, plan_again, read_record, require_same, with_servers
+from gb10.image.request.plan_replay import LARGEST, ReplayInputs, plan_again, read_record, require_same, with_servers
 from gb10.image.request.planning import with_targets
 from tests.recipes import SHIPPED, small_recipe
 
@@ -75,7 +75,7 @@ def text_of(plan: Plan) -> bytes:
     return json.dumps(record(plan, diffs), indent=1).encode()
 
 
-def again(text: bytes, folder: Path, given: Given) -> Plan:
+def again(text: bytes, folder: Path, given: ReplayInputs) -> Plan:
     found = read_record(text, "plan.json")
     (folder / "replay").mkdir()
     plan = plan_again(SHIPPED, found, given, folder / "replay")
@@ -98,7 +98,11 @@ def test_the_record_of_an_image_is_enough_to_plan_it_again(
     tmp_path: Path, engine: str, targets: tuple[str, ...], changed: bool
 ) -> None:
     plan = planned(tmp_path, engine, targets, changed=changed)
-    mine = Given(mods=(f"{tmp_path}/mods/mine",), mod_network=True, overlay=tmp_path / "over") if changed else Given()
+    mine = (
+        ReplayInputs(mods=(f"{tmp_path}/mods/mine",), mod_network=True, overlay=tmp_path / "over")
+        if changed
+        else ReplayInputs()
+    )
     replay = again(text_of(plan), tmp_path, mine)
     assert (replay.key, replay.tags, labels(replay)) == (plan.key, plan.tags, labels(plan))
     assert text_of(replay) == text_of(plan)
@@ -139,11 +143,11 @@ def test_what_an_image_does_not_hold_must_be_given_again(tmp_path: Path) -> None
     (other / "run.sh").write_text("#!/bin/bash\nset -e\nfalse\n")
     mods = (f"{tmp_path}/mods/mine",)
     for given, words in (
-        (Given(mods=mods, mod_network=True), "the image has an overlay"),
-        (Given(mods=mods, mod_network=True, overlay=other), "is not the overlay of the image"),
-        (Given(overlay=tmp_path / "over"), "the image has a mod mine that is not here"),
-        (Given(mods=(str(other),), overlay=tmp_path / "over"), "the image has a mod mine that is not here"),
-        (Given(mods=mods, overlay=tmp_path / "over"), "the mod mine ran with the network"),
+        (ReplayInputs(mods=mods, mod_network=True), "the image has an overlay"),
+        (ReplayInputs(mods=mods, mod_network=True, overlay=other), "is not the overlay of the image"),
+        (ReplayInputs(overlay=tmp_path / "over"), "the image has a mod mine that is not here"),
+        (ReplayInputs(mods=(str(other),), overlay=tmp_path / "over"), "the image has a mod mine that is not here"),
+        (ReplayInputs(mods=mods, overlay=tmp_path / "over"), "the mod mine ran with the network"),
     ):
         with pytest.raises(UsageError, match=words):
             plan_again(SHIPPED, read_record(text, "plan.json"), given, Path(tempfile.mkdtemp(dir=tmp_path)))

@@ -14,7 +14,7 @@ from gb10.cli.look.report import build_of, last_tag
 from gb10.core.reporter import Timing
 from gb10.core.store import Store
 from gb10.errors import UsageError
-from gb10.image.inspect.build_log import Build, Step, keep_build, kept_builds
+from gb10.image.inspect.build_log import Build, Step, keep_build, saved_builds
 from gb10.image.inspect.report_page import (
     Box,
     against,
@@ -124,7 +124,7 @@ def test_builds_are_kept_and_one_of_the_same_image_replaces_the_first(tmp_path: 
     for one in (build("1" * 64, 1), build("2" * 64, 3), build("1" * 64, 2)):
         keep_build(store, one)
     (tmp_path / "builds" / "odd.json").write_text('{"schema": "gb10/build/v1"}')
-    assert kept_builds(store) == [build("2" * 64, 3), build("1" * 64, 2)]
+    assert saved_builds(store) == [build("2" * 64, 3), build("1" * 64, 2)]
 
 
 class Seen(HTMLParser):

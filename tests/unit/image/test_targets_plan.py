@@ -16,8 +16,7 @@ from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock, LockedWheel
 from gb10.image.request.planning import with_targets
 from gb10.sources.debian.mirror import LockedDeb
-from tests.recipes import CUTLASS, SHIPPED, plan_of
-from tests.unit.image.test_plan import moved
+from tests.recipes import CUTLASS, SHIPPED, moved, plan_of
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 IMAGE = {"graft-vllm", "image", "proof"}

@@ -68,10 +68,10 @@ def plan_of(path: Path) -> Plan:
     return plan_image(load_recipe(path), load_lock(lock_path(path)), SHIPPED.toolkit, options)
 
 
-def made(recipe: Path, root: Path, room: Path, *patches: Path) -> Plan:
+def made(recipe: Path, root: Path, folder: Path, *patches: Path) -> Plan:
     """The plan as the command line makes it."""
-    env = {"HOME": str(room)}
-    ctx = Context(env=env, store=Store(room / "store"), reporter=Reporter(env, verbosity=-1), catalog=Catalog(root))
+    env = {"HOME": str(folder)}
+    ctx = Context(env=env, store=Store(folder / "store"), reporter=Reporter(env, verbosity=-1), catalog=Catalog(root))
     return make_plan(ctx, Request(engine=str(recipe), arch="12.1f", patches=tuple(map(str, patches))))
 
 

@@ -13,7 +13,7 @@ from gb10.core.store import Store
 from gb10.errors import UsageError
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.lock.moves import Demand, Move, Next, demands, extras_of, nested_moves, no_longer, pins
-from gb10.image.lock.offered import check_asked, newest, next_release
+from gb10.image.lock.offered import check_requested_release, newest, next_release
 from gb10.image.lock.resolver import platform_of
 from gb10.image.patches.source_tree import Changed, open_tree
 from gb10.image.plan.catalog import ROOT
@@ -75,11 +75,11 @@ def test_odd_files_of_an_index_are_passed_over() -> None:
 
 def test_a_release_that_is_asked_for() -> None:
     offered = [*links("0.32.0", "0.33.0", "0.34.0rc1"), *links("0.35.0", machines=("x86_64",))]
-    check_asked("vllm", offered, Version("0.33.0"), PLATFORMS, Version("0.34.0rc1"))
+    check_requested_release("vllm", offered, Version("0.33.0"), PLATFORMS, Version("0.34.0rc1"))
     with pytest.raises(UsageError, match=r"^error: vllm 0\.35\.0 has no wheel for aarch64"):
-        check_asked("vllm", offered, Version("0.33.0"), PLATFORMS, Version("0.35.0"))
+        check_requested_release("vllm", offered, Version("0.33.0"), PLATFORMS, Version("0.35.0"))
     with pytest.raises(UsageError, match=r"0\.32\.0 is older than the recipe's 0\.33\.0") as caught:
-        check_asked("vllm", offered, Version("0.33.0"), PLATFORMS, Version("0.32.0"))
+        check_requested_release("vllm", offered, Version("0.33.0"), PLATFORMS, Version("0.32.0"))
     assert "--ref vllm=0.32.0" in (caught.value.hint or "")
 
 

@@ -41,8 +41,8 @@ def index(tmp_path: Path) -> Offer:
     return offer
 
 
-@pytest.fixture
-def ctx(tmp_path: Path) -> Context:
+def index_context(tmp_path: Path) -> Context:
+    """A context whose package index is a folder below ``tmp_path``."""
     env = {
         "GB10_CACHE_DIR": str(tmp_path / "store"),
         "HOME": str(tmp_path),
@@ -50,6 +50,11 @@ def ctx(tmp_path: Path) -> Context:
         "PIP_INDEX_URL": (tmp_path / "simple").as_uri(),
     }
     return open_context(env, verbosity=-1)
+
+
+@pytest.fixture
+def ctx(tmp_path: Path) -> Context:
+    return index_context(tmp_path)
 
 
 @pytest.fixture

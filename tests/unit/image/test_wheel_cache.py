@@ -15,8 +15,8 @@ from gb10.image.publish.sharing import (
     REPO,
     SIGNERS,
     Listed,
-    named_cache,
     read_listing,
+    require_wheel_repository,
     take_missing,
     wheel_cache,
     write_listing,
@@ -69,14 +69,14 @@ def test_a_cache_is_asked_for_what_the_store_lacks_alone(tmp_path: Path) -> None
 def test_a_cache_needs_somebody_who_is_trusted(tmp_path: Path) -> None:
     assert wheel_cache({SIGNERS: str(tmp_path / "none")}) is None
     with pytest.raises(UsageError, match="no wheel cache is named"):
-        named_cache({}, None)
+        require_wheel_repository({}, None)
     for env in ({REPO: "me/wheels"}, {REPO: "me/wheels", SIGNERS: str(tmp_path / "none")}):
         with pytest.raises(UsageError, match="who may sign the wheels of me/wheels"):
             wheel_cache(env)
     (tmp_path / "signers").touch()
     env = {REPO: "me/wheels", SIGNERS: str(tmp_path / "signers")}
-    assert named_cache(env, None).repo == "me/wheels"
-    assert named_cache(env, "you/wheels").repo == "you/wheels"
+    assert require_wheel_repository(env, None).repo == "me/wheels"
+    assert require_wheel_repository(env, "you/wheels").repo == "you/wheels"
 
 
 @pytest.mark.parametrize("name", ["wheels", "a/b/c", "https://huggingface.co/a/b", "../b", "a/", ""])

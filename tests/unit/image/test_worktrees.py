@@ -26,11 +26,11 @@ from gb10.image.request.checkout_files import (
     Released,
     Worktree,
     change_notes,
+    check_checkout_release,
     check_difference,
-    check_said,
     open_worktree,
 )
-from gb10.image.request.checkouts import OwnSource, marked, own_sources
+from gb10.image.request.checkouts import OwnSource, own_sources, with_checkout_names
 from tests.unit.image.test_mods_plan import inputs, plan
 from tests.unit.image.test_plan_schema import SCHEMA
 
@@ -151,10 +151,10 @@ def test_a_checkout_that_names_another_release(
         (tmp_path / name).write_text(text, encoding="utf-8")
     tree = checkout(tmp_path, git=bool(described), commit="c" * 40 if described else "", described=described)
     if said is None:
-        check_said(released(), tree, Folder(tmp_path))
+        check_checkout_release(released(), tree, Folder(tmp_path))
         return
     with pytest.raises(UsageError, match=r"is not a checkout of vllm 0\.33\.0, the locked release") as caught:
-        check_said(released(), tree, Folder(tmp_path))
+        check_checkout_release(released(), tree, Folder(tmp_path))
     assert caught.value.where == said
 
 
@@ -254,8 +254,8 @@ def test_only_what_a_checkout_brought_bears_its_name() -> None:
     own = OwnSource(source="vllm", diffs=(Path("/store/checkout.patch"),), taken=Taken(path="/a"))
     assert own.by_hand == ("vllm=/store/checkout.patch",)
     other = replace(USE, path="/mine.patch")
-    assert [use.taken for use in marked((USE, other), (own,), {})]
+    assert [use.taken for use in with_checkout_names((USE, other), (own,), {})]
     part = replace(USE, path="/store/diffs/checkout.patch")
-    (named,) = marked((part,), (own,), {"/store/diffs/checkout.patch": "/store/checkout.patch"})
+    (named,) = with_checkout_names((part,), (own,), {"/store/diffs/checkout.patch": "/store/checkout.patch"})
     assert named.taken == own.taken
-    assert [use.taken for use in marked((USE, other), (own,), {})] == [own.taken, None]
+    assert [use.taken for use in with_checkout_names((USE, other), (own,), {})] == [own.taken, None]

@@ -27,7 +27,7 @@ from gb10.models.choose.choosing import (
     lines,
     quantization_of,
 )
-from gb10.models.choose.served_models import format_of, load_formats, reasoning_of, served_by
+from gb10.models.choose.served_models import format_of, load_formats, served_by
 from gb10.models.choose.writing import recipe_name, recipe_text
 from gb10.models.issue import errors_of
 from gb10.models.lint.engine_words import FLAGS
@@ -201,7 +201,7 @@ def test_the_template_decides_the_parsers(
 ) -> None:
     found = format_of(template, kind, name)
     assert found is not None
-    assert (found.tools, reasoning_of(found, template)) == (tools, reasoning)
+    assert (found.tools, found.reasoning_for(template)) == (tools, reasoning)
 
 
 def test_sglang_reads_the_template_itself_and_a_base_model_gets_no_parser() -> None:

@@ -48,14 +48,20 @@ def refused(model: Path, request: ChoiceRequest | None = None) -> str:
 def test_a_plain_folder(folder: Path) -> None:
     made = chosen(folder)
     files = made.files
-    assert (files.name, files.revision, files.template, files.there, files.pools) == (str(folder), "", "", True, False)
+    assert (files.name, files.revision, files.template, files.has_weights, files.pools) == (
+        str(folder),
+        "",
+        "",
+        True,
+        False,
+    )
     assert (files.text_limit, files.gguf, files.architecture) == (None, None, "Qwen3MoeForCausalLM")
     assert (made.engine, made.container) == ("vllm", "gb10/vllm:0.33.0-cu130-sm121f")
     assert files.sizes.source == f"headers of 1 files in {folder}"
     sglang = chosen(folder, ChoiceRequest(engine="sglang", nodes=1))
     assert (sglang.engine, sglang.container) == ("sglang", "gb10/sglang:0.5.23-cu130-sm121f")
     (folder / "model.safetensors").unlink()
-    assert not chosen(folder).files.there
+    assert not chosen(folder).files.has_weights
 
 
 @pytest.mark.parametrize(

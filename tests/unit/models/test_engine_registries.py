@@ -30,7 +30,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_registry_is_read_in_each_form(form: str) -> None:
-    assert NamedValues({"engine/kinds.py": FORMS[form]}).named("Kinds") == ("ONE", "TWO")
+    assert NamedValues({"engine/kinds.py": FORMS[form]}).texts_of("Kinds") == ("ONE", "TWO")
 
 
 def test_a_registry_in_another_file_is_found() -> None:
@@ -42,11 +42,11 @@ def test_a_registry_in_another_file_is_found() -> None:
     "text", ["Kinds = make()", "Kinds = [x for x in y]", "Kinds = {**other, 'ONE': 1}", "Kinds = [A, 'ONE']"]
 )
 def test_what_cannot_be_read_gives_no_values_at_all(text: str) -> None:
-    assert NamedValues({"a.py": text}).named("Kinds") == ()
+    assert NamedValues({"a.py": text}).texts_of("Kinds") == ()
 
 
 def test_names_in_a_circle_end() -> None:
-    assert NamedValues({"a.py": "Kinds = Others\nOthers = Kinds"}).named("Kinds") == ()
+    assert NamedValues({"a.py": "Kinds = Others\nOthers = Kinds"}).texts_of("Kinds") == ()
 
 
 @pytest.mark.parametrize("release", [(engine, one) for engine in ENGINES for one in releases(engine)])
@@ -170,7 +170,7 @@ def test_the_nearest_known_release_is_used_and_named(asked: str) -> None:
     words = words_for("vllm", asked)
     assert words
     assert not words.exact
-    assert f"the nearest known to {asked}" in words.named
+    assert f"the nearest known to {asked}" in words.title
     (issue,) = (
         one
         for one in found("--no-such-option 1", container=f"vllm/vllm-openai:v{asked.partition('rc')[0]}")

@@ -68,11 +68,17 @@ BARE = {
 }
 
 
-@pytest.mark.parametrize("kind", BARE)
-def test_a_server_that_a_script_starts_without_a_container(kind: str) -> None:
-    launches = launches_of(f"#!/bin/bash\n# vllm serve other\n{BARE[kind]}\n", "start.sh")
+def server_of(text: str, file: str = "start.sh") -> ContainerLaunch:
+    """The one server that a file starts."""
+    launches = launches_of(text, file)
     assert launches
     (launch,) = launches.servers
+    return launch
+
+
+@pytest.mark.parametrize("kind", BARE)
+def test_a_server_that_a_script_starts_without_a_container(kind: str) -> None:
+    launch = server_of(f"#!/bin/bash\n# vllm serve other\n{BARE[kind]}\n")
     environment = {name: value for name, value in launch.environment.items() if name != "X"}
     assert (launch.form, launch.words, environment) == ("shell", WORDS, {"A": "b"})
 
@@ -86,18 +92,14 @@ def test_a_server_that_a_script_starts_without_a_container(kind: str) -> None:
     ],
 )
 def test_a_module_that_python_starts_with_options(start: str, called: str) -> None:
-    launches = launches_of(f"{start} vllm.entrypoints.openai.api_server --model org/m\n", "start.sh")
-    assert launches
-    (launch,) = launches.servers
+    launch = server_of(f"{start} vllm.entrypoints.openai.api_server --model org/m\n")
     assert launch.words == (*called.split(), "vllm.entrypoints.openai.api_server", "--model", "org/m")
     assert launch.engine == "vllm"
 
 
 @pytest.mark.parametrize("path", ["/opt/v/bin/", "~/v/bin/", "./v/bin/", "$VENV/bin/", "${VENV}/bin/"])
 def test_a_server_by_its_path(path: str) -> None:
-    launches = launches_of(f"exec {path}{COMMAND}\n", "start.sh")
-    assert launches
-    (launch,) = launches.servers
+    launch = server_of(f"exec {path}{COMMAND}\n")
     assert launch.words == (f"{path}vllm", *WORDS[1:])
 
 
@@ -111,9 +113,7 @@ def test_a_server_by_its_path(path: str) -> None:
     ],
 )
 def test_a_variable_that_only_the_shell_knows_is_left_out_with_its_line(line: str) -> None:
-    launches = launches_of(f"#!/bin/sh\n{line}\n{COMMAND}\n", "start.sh")
-    assert launches
-    (launch,) = launches.servers
+    launch = server_of(f"#!/bin/sh\n{line}\n{COMMAND}\n")
     assert "A" not in launch.environment
     assert [(one.line, one.written) for one in launch.left] == [(2, "A")]
 
@@ -155,9 +155,7 @@ def test_a_mistake_in_a_bare_command_is_found_at_its_line(tmp_path: Path, capsys
 
 @pytest.mark.parametrize("kind", SCRIPTS)
 def test_a_script_in_each_spelling(kind: str) -> None:
-    launches = launches_of(f"#!/bin/bash\nset -e\n{SCRIPTS[kind]}\n", "start.sh")
-    assert launches
-    (launch,) = launches.servers
+    launch = server_of(f"#!/bin/bash\nset -e\n{SCRIPTS[kind]}\n")
     assert (launch.image, launch.words, launch.engine) == (IMAGE, WORDS, "vllm")
     assert (launch.ports, launch.environment, launch.gpu) == (((8356, 8356),), {"A": "b"}, True)
 
@@ -229,9 +227,7 @@ OBJECTS: dict[str, dict[str, object]] = {
 def test_an_object_of_each_kind(kind: str) -> None:
     service = yaml.safe_dump({"apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": 1}]}})
     text = f"{service}---\n{yaml.safe_dump({'apiVersion': 'v1', **OBJECTS[kind]})}"
-    launches = launches_of(text, "x.yaml")
-    assert launches
-    (launch,) = launches.servers
+    launch = server_of(text, "x.yaml")
     assert (launch.image, launch.words, launch.environment) == (IMAGE, WORDS, {"A": "b"})
     assert (launch.ports, launch.gpu) == (((8356, 8356),), True)
     assert [one.written for one in launch.left if "object" in one.why] == ["T"]

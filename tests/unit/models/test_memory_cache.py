@@ -6,7 +6,7 @@ import pytest
 
 from gb10.core.installation import ROOT
 from gb10.errors import UsageError
-from gb10.models.memory.cache import Cache, CacheLayer, Kept, cache_of, number_size
+from gb10.models.memory.cache import Cache, CacheLayer, NumberFormats, cache_of, number_size
 from gb10.models.memory.model import model_of
 from gb10.models.memory.shapes.config_fields import Fields, layer_plan
 
@@ -43,7 +43,7 @@ QWEN3_NEXT = {
 
 def cache(config: dict[str, object], tensor: int = 1, number: float = 2.0) -> Cache:
     fields = Fields(config)
-    return cache_of(fields, layer_plan(fields), tensor, Kept(number=number))
+    return cache_of(fields, layer_plan(fields), tensor, NumberFormats(number=number))
 
 
 def test_grouped_heads_take_128_kib_a_token() -> None:
@@ -96,7 +96,7 @@ def test_layers_that_read_anothers_cache_keep_none_in_vllm_and_have_room_in_sgla
     }
     fields = Fields(config)
     shared, unshared = (
-        cache_of(fields, layer_plan(fields), 1, Kept(number=2.0, unshared=one)) for one in (False, True)
+        cache_of(fields, layer_plan(fields), 1, NumberFormats(number=2.0, unshared=one)) for one in (False, True)
     )
     assert (shared.token, unshared.token) == (2048, 4096)
     assert unshared.windowed == 2 * shared.windowed

@@ -23,17 +23,12 @@ from gb10.models.memory.model import Model, known_model, model_of
 from gb10.models.memory.shapes.config_fields import Fields
 from gb10.models.memory.weights.weight import Ranks
 from gb10.models.render.rendered import RenderRequest
+from tests.unit.models.test_memory_engines import known
 
 MACHINE = Machine(figures=load_figures())
 VLLM = Launch(engine="vllm", release="0.33.0", fraction=0.8, length=131072, requests=16, cache_type="fp8")
 OSS = "openai/gpt-oss-120b"
 FLASH = "RadixArk/Qwen3.8-Flash-Next-NVFP4"
-
-
-def known(name: str) -> Model:
-    model = known_model(name)
-    assert model is not None
-    return model
 
 
 def small(**changed: object) -> Model:

@@ -63,6 +63,19 @@ def test_bytes_for_the_cache_take_the_place_of_the_share() -> None:
     assert (budget.pool, budget.fits) == (10 * GIB, True)
 
 
+def test_a_launch_without_a_length_is_sized_for_the_longest_of_the_model() -> None:
+    """131,072 tokens by gpt-oss' config; 32,768 where only its cache is known."""
+    model = known(OSS)
+    whole, longest, half = (requests(model, length) for length in (None, 131072, 65536))
+    assert whole == longest != half
+    bare = replace(model, fields=None, cache=model.cache_on(VLLM, 0))
+    assert requests(bare, None) == requests(bare, 32768) != requests(bare, 65536)
+
+
+def requests(model: Model, length: int | None) -> float | None:
+    return estimate(model, replace(VLLM, length=length), MACHINE).tightest.requests
+
+
 def test_graphs_are_beside_the_share_before_vllm_0_19_2() -> None:
     releases = ("0.18.0", "0.19.2rc1", "0.20.0", "0.33.0")
     pools = [estimate(known(OSS), replace(VLLM, release=one), MACHINE).tightest.pool for one in releases]

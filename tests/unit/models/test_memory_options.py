@@ -11,7 +11,7 @@ from gb10.models.lint.engine_words import FLAGS, own_releases
 from gb10.models.lint.fit import uncounted_options
 from gb10.models.lint.served import options_of
 from gb10.models.memory.engines.budget import HOST_TIER, OFFLOADED, ROUNDED, Machine, Problem, gib, size_of
-from gb10.models.memory.engines.pinned import share_of_weights, taken
+from gb10.models.memory.engines.pinned import pinned_size, share_of_weights
 from gb10.models.memory.engines.sglang import SECOND_SCALES, sglang_budget
 from gb10.models.memory.engines.vllm import vllm_budget
 from gb10.models.memory.estimating import container_memory, estimate
@@ -241,7 +241,7 @@ def test_offloaded_weights_stay_on_the_node_and_in_vllms_share() -> None:
 
 
 def test_a_pinned_tensor_takes_a_power_of_two() -> None:
-    assert [taken(size) for size in (0, 1, 3, 4, 5, 40 * GIB, 64 * GIB)] == [0, 1, 4, 4, 8, 64 * GIB, 64 * GIB]
+    assert [pinned_size(size) for size in (0, 1, 3, 4, 5, 40 * GIB, 64 * GIB)] == [0, 1, 4, 4, 8, 64 * GIB, 64 * GIB]
 
 
 @pytest.mark.parametrize(

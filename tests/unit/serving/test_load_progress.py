@@ -11,7 +11,7 @@ from gb10.serving.guard.canary import AnswerKind, Canary, CanaryAnswer, Fact
 from gb10.serving.guard.finding import Judgement, Verdict
 from gb10.serving.load.bench_endpoint import level_verdict
 from gb10.serving.load.benchy import Shape, arguments, find_book, find_tokenizer
-from gb10.serving.load.canary_batch import CanaryBatch, at_least, canary_verdict, guard_limits, joined
+from gb10.serving.load.canary_batch import CanaryBatch, at_least, canary_verdict, guard_limits, merge_batches
 from gb10.serving.load.endpoint import Endpoint, base_url
 from gb10.serving.load.exchange import Exchange
 from gb10.serving.load.load_progress import SCHEMA, Progress
@@ -135,16 +135,16 @@ def test_answers_that_depend_on_no_prompt_are_garbage_even_if_they_always_were()
 
 
 def test_one_answer_without_code_and_fact_is_garbage_where_alone_all_had_one() -> None:
-    batch = joined([canaries(*[R] * 63), canaries(W, touched=False)])
+    batch = merge_batches([canaries(*[R] * 63), canaries(W, touched=False)])
     assert canary_verdict(batch, canaries(*[R] * 7, W))[0] is Verdict.GARBAGE
-    alone = joined([canaries(*[R] * 7), canaries(W, touched=False)])
+    alone = merge_batches([canaries(*[R] * 7), canaries(W, touched=False)])
     assert canary_verdict(batch, alone)[0] is Verdict.SUSPECT
 
 
 def test_a_model_that_is_seldom_right_alone_may_miss_code_and_fact_now_and_then() -> None:
     weak, missed = canaries(*[W] * 4), canaries(W, W, touched=False)
-    assert canary_verdict(joined([canaries(*[W] * 6), missed]), weak)[0] is Verdict.SUSPECT
-    assert canary_verdict(joined([canaries(*[W] * 2), *[missed] * 3]), weak)[0] is Verdict.GARBAGE
+    assert canary_verdict(merge_batches([canaries(*[W] * 6), missed]), weak)[0] is Verdict.SUSPECT
+    assert canary_verdict(merge_batches([canaries(*[W] * 2), *[missed] * 3]), weak)[0] is Verdict.GARBAGE
 
 
 def test_the_binomial_is_right() -> None:
@@ -187,7 +187,7 @@ def test_the_document_follows_its_schema() -> None:
         at_start=("other programs ran",),
         unknown=(),
         server={"vLLM": {"version": "0.33.0"}},
-        alone=joined([batch]),
+        alone=merge_batches([batch]),
         levels=(level,),
     )
     document = json.loads(json.dumps(served.document()))

@@ -6,7 +6,7 @@ import pytest
 
 from gb10.models.render.rendered import RenderedRecipe, node_container
 from gb10.serving.guard.finding import Verdict
-from gb10.serving.run.pooled_answer import judged
+from gb10.serving.run.pooled_answer import judge_answer
 from gb10.serving.run.service import Answers, ContainerSettings, curl_line, service_of
 from gb10.serving.run.service_nodes import nodes_of
 
@@ -50,7 +50,7 @@ def ranks(scores: list[float | None]) -> bytes:
     ],
 )
 def test_what_a_body_says(answers: Answers, text: bytes, verdict: Verdict, why: str) -> None:
-    found = judged(answers, text)
+    found = judge_answer(answers, text)
     assert found.verdict is verdict
     assert why in found.why
 

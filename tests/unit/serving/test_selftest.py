@@ -551,7 +551,8 @@ def test_a_compile_that_was_not_promised_is_found() -> None:
 def test_a_compiler_of_somebody_else_is_not_the_servers(tmp_path: Path) -> None:
     """A build on the same machine meanwhile. The server's own shows as its child, and when its parent has ended."""
     compiler = tmp_path / "ptxas"
-    compiler.write_text("#!/bin/sh\nsleep 60\n", encoding="utf-8")
+    os.mkfifo(tmp_path / "never")  # nobody writes to it: a process that waits, and starts no other
+    compiler.write_text(f"#!/bin/sh\nread _ <{tmp_path / 'never'}\n", encoding="utf-8")
     compiler.chmod(0o755)
 
     def compilers(leader: int) -> int:

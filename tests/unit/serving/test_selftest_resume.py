@@ -15,7 +15,7 @@ from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.serving.selftest.cleaning import Cleaner
 from gb10.serving.selftest.folder import JOURNAL, Folder
 from gb10.serving.selftest.outcome import Figure, MachineFacts, Outcome, Report, StepReport, holds, unchecked
-from gb10.serving.selftest.scene import Asked, Scene
+from gb10.serving.selftest.scene import Scene, SelftestRequest
 from gb10.serving.selftest.step_running import run_steps
 from gb10.serving.selftest.step_table import Step
 
@@ -43,7 +43,9 @@ def never(_scene: Scene) -> Outcome:
 def ran(path: Path, show: Callable[[StepReport], None] | None = None, **steps: Run) -> Report:
     """A run of steps that need nothing, which goes on with the folder when it is there."""
     ctx = Context(env={}, store=Store(path / "store"), reporter=Reporter({}, verbosity=-1), catalog=Catalog(ROOT))
-    scene = Scene(ctx=ctx, asked=Asked(), folder=folder(path), work=path / "work", machine=MachineFacts(arch="aarch64"))
+    scene = Scene(
+        ctx=ctx, asked=SelftestRequest(), folder=folder(path), work=path / "work", machine=MachineFacts(arch="aarch64")
+    )
     table = [Step(id=name, title=name, need="machine", budget_s=20, quick_s=20, run=run) for name, run in steps.items()]
     return run_steps(scene, table, quick=False, resume=True, show=show, unasked={})
 

@@ -17,7 +17,7 @@ from gb10.errors import UsageError
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
-from gb10.serving.run.existing import Found, check_room, runs_unchanged
+from gb10.serving.run.existing import Found, check_memory, runs_unchanged
 from gb10.serving.run.service import (
     SCRIPT,
     ContainerSettings,
@@ -31,7 +31,7 @@ from gb10.serving.run.service import (
     server_line,
     service_of,
 )
-from gb10.serving.run.service_nodes import Node, address_of, nodes_named, nodes_of
+from gb10.serving.run.service_nodes import Node, address_of, nodes_of, parse_nodes
 from gb10.serving.run.watching import cause_of, ending_of
 from tests.hang import PATIENCE
 
@@ -79,7 +79,7 @@ def test_what_the_others_call_a_node(host: str, address: str) -> None:
 
 def test_a_node_twice_and_odd_names_are_refused() -> None:
     with pytest.raises(UsageError, match="named twice"):
-        nodes_named({}, "a,a")
+        parse_nodes({}, "a,a")
     with pytest.raises(UsageError, match="cannot be the name"):
         service(name="a b")
 
@@ -169,11 +169,11 @@ def test_services_of_one_node_share_its_memory() -> None:
     alone = RECIPE.replace("tensor_parallel: 2", "tensor_parallel: 1")
     total = {"me@one": EngineHost(machine="aarch64", memory=120 << 30, ahead=0.0, runtimes=frozenset())}
     first = found_ranks(service(alone, "me@one", options=ContainerSettings(memory=60 << 30), name="first"))
-    check_room(service(alone, "me@one", options=ContainerSettings(memory=52 << 30)), first, total)
+    check_memory(service(alone, "me@one", options=ContainerSettings(memory=52 << 30)), first, total)
     wanted = service(alone, "me@one", options=ContainerSettings(memory=60 << 30))
-    check_room(wanted, [], total)
+    check_memory(wanted, [], total)
     with pytest.raises(UsageError, match=r"me@one has 120\.0 GiB, and the services there may then use 120\.0 GiB"):
-        check_room(wanted, first, total)
+        check_memory(wanted, first, total)
 
 
 def test_services_of_unknown_models_share_what_their_commands_claim() -> None:
@@ -185,10 +185,10 @@ def test_services_of_unknown_models_share_what_their_commands_claim() -> None:
 
     first = found_ranks(wanted("first", 0.5))
     assert first[0].labels.share == 0.5
-    check_room(wanted("second", 0.4), first, total)
-    check_room(wanted("second", 0.95), [], total)
+    check_memory(wanted("second", 0.4), first, total)
+    check_memory(wanted("second", 0.95), [], total)
     with pytest.raises(UsageError, match=r"may then use 114\.0 GiB"):
-        check_room(wanted("second", 0.45), first, total)
+        check_memory(wanted("second", 0.45), first, total)
 
 
 def test_a_container_has_the_limits_of_its_service() -> None:

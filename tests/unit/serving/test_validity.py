@@ -129,11 +129,12 @@ def test_the_counters_of_a_load_are_the_difference_of_two_readings() -> None:
         (f"{name}_accepted_tokens_total", ""): 130.0,
         (f"{name}_accepted_tokens_per_pos_total", "0"): 80.0,
         (f"{name}_accepted_tokens_per_pos_total", "1"): 40.0,
+        (f"{name}_accepted_tokens_per_pos_total", "2"): 0.0,
         (f"{name}_accepted_tokens_per_pos_total", "x"): 9.0,
         ("vllm:num_preemptions_total", ""): 1.0,
     }
     found = counter_gains(before, after)
-    assert (found.tokens_per_draft, found.accepted, found.preempted) == (2.2, (0.8, 0.4), 1)
+    assert (found.tokens_per_draft, found.accepted, found.preempted) == (2.2, (0.8, 0.4, 0.0), 1)
     assert counter_gains({}, {}) == ServerCounts()
     assert counter_gains(after, after).tokens_per_draft is None
     assert running({("vllm:num_requests_running", ""): 3.0}) == 3

@@ -26,7 +26,7 @@ from gb10.serving.weights import copying, node_cache
 from gb10.serving.weights.copying import fast_address, require_all
 from gb10.serving.weights.hub_cache import ModelFolder, cache_folder, content_hash
 from gb10.serving.weights.model_lock import LockedFile, LockedModel, NodePlace, WeightsLock, lock_file, read_weights
-from gb10.serving.weights.node_cache import NodeCache, look_at_node, node_error, ssh_words, wrong_on_node
+from gb10.serving.weights.node_cache import NodeCache, look_at_node, node_error, ssh_words
 from gb10.serving.weights.weights_pull import chosen_files, models_of
 from gb10.sources.hub import HubFile
 from tests.cluster_trees import Spark, facts_of, pair
@@ -335,7 +335,7 @@ def test_contents_that_differ_on_a_node_are_named(monkeypatch: pytest.MonkeyPatc
     said = f"{'1' * 64}  {right}\n{'9' * 64} *{wrong}\nxargs: odd\n"
     monkeypatch.setattr(node_cache, "on_node", lambda *_, **__: said)
     node = NodeCache(host="me@two", cache="/c", free=0)
-    assert wrong_on_node(node, "o/m", {right: "1" * 64, wrong: "2" * 64, absent: "3" * 64}) == [wrong, absent]
+    assert node.mismatches("o/m", {right: "1" * 64, wrong: "2" * 64, absent: "3" * 64}) == [wrong, absent]
 
 
 def test_nodes_that_lack_the_weights_are_named_once_with_each_hint() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from gb10.core.files import Checkout
 from gb10.errors import FetchError
-from gb10.sources.git.archive import LINK, Entry, Tree, joined
+from gb10.sources.git.archive import LINK, Entry, Tree, submodule_url
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from gb10.sources.git.archive import LINK, Entry, Tree, joined
     ],
 )
 def test_a_relative_url_goes_from_the_parents_own(base: str, said: str, found: str) -> None:
-    assert joined(base, said) == found
+    assert submodule_url(base, said) == found
 
 
 def url_of(parent: str, said: str) -> str:

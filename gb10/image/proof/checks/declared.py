@@ -10,7 +10,7 @@ def judge(subject: Subject) -> list[Problem]:
     """Every declared module that is missing or holds something else; damaged ones are left to that check."""
     problems: list[Problem] = []
     for file, cubins in sorted(subject.declared.items()):
-        found = subject.named(file)
+        found = subject.binaries_at(file)
         if not found:
             problems.append(Problem(file=file, expected=_listed(cubins), found="no such file"))
         for binary in found:

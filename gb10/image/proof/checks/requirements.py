@@ -38,8 +38,8 @@ def judge(subject: Subject) -> list[Problem]:
         for one in found.values():
             lacking = [lack for lack in unmet(one, found, minor, machine) if lack[0] not in overridden]
             problems += [
-                Problem(file=one.path, expected=f"{wanted}, which {one.name} {one.version} requires", found=there)
-                for name, wanted, there in lacking
+                Problem(file=one.path, expected=f"{wanted}, which {one.name} {one.version} requires", found=installed)
+                for name, wanted, installed in lacking
                 if not _allowed(subject.allowed, one.name, name)
             ]
             if is_foreign(one, minor, machine) and not _allowed(subject.allowed, one.name, None):
@@ -93,11 +93,11 @@ def unmet(
         except (InvalidRequirement, InvalidVersion, UndefinedComparison, UndefinedEnvironmentName, RecursionError):
             continue
         name = canonicalize_name(requirement.name)
-        there = found.get(name)
-        if there is None:
+        installed = found.get(name)
+        if installed is None:
             yield name, _short(requirement), f"no {name}"
-        elif not _meets(requirement, there.version):
-            yield name, _short(requirement), f"{name} {there.version}"
+        elif not _meets(requirement, installed.version):
+            yield name, _short(requirement), f"{name} {installed.version}"
 
 
 def marker_environment(minor: int, machine: str) -> dict[str, str]:

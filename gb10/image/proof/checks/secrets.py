@@ -29,9 +29,9 @@ def _of_environment(environment: tuple[str, ...]) -> Iterator[Problem]:
     """The value itself is never printed."""
     for entry in environment:
         name, _, value = entry.partition("=")
-        told = next((one.what for one in of_content(value.encode(), name)), "")
-        if told or (NAMES.search(name) and not HARMLESS.fullmatch(value)):
-            yield Problem(file=f"ENV {name}", expected="no secret", found=told or "a value that everybody can read")
+        kind = next((one.what for one in of_content(value.encode(), name)), "")
+        if kind or (NAMES.search(name) and not HARMLESS.fullmatch(value)):
+            yield Problem(file=f"ENV {name}", expected="no secret", found=kind or "a value that everybody can read")
 
 
 CHECK = Check(

@@ -48,12 +48,12 @@ def _unresolved(absent: Sequence[Absent], unresolved: Sequence[Unresolved], allo
         if not fits(name, offered[one.path]) and not allowed.unresolved(name, one.path):
             wanted[one.path, one.when].append(one.symbol)
     return [
-        Problem(file=path, expected="libraries with its symbols", found=f"{_named(symbols)}: {WHEN[when]}")
+        Problem(file=path, expected="libraries with its symbols", found=f"{_undefined(symbols)}: {WHEN[when]}")
         for (path, when), symbols in sorted(wanted.items())
     ]
 
 
-def _named(symbols: list[str]) -> str:
+def _undefined(symbols: list[str]) -> str:
     more = f" and {len(symbols) - NAMED} more" if len(symbols) > NAMED else ""
     return f"undefined {', '.join(symbols[:NAMED])}{more}"
 

@@ -8,14 +8,14 @@ def judge(subject: Subject) -> list[Problem]:
     """Every library that wants a newer glibc. A library for another machine is another check's."""
     if subject.target is None:
         return []
-    claims, there = wheel_claims(subject), subject.target.glibc
+    claims, glibc = wheel_claims(subject), subject.target.glibc
     problems = []
     for binary in subject.scan.binaries:
         claim, wanted = claim_of(binary.path, claims), binary.versions.get("GLIBC", "")
         own = (claim.machine if claim else "") or SPARK
-        if wanted and binary.machine in ("", own) and _numbers(wanted) > _numbers(there):
+        if wanted and binary.machine in ("", own) and _numbers(wanted) > _numbers(glibc):
             found = f"it wants GLIBC_{wanted}"
-            problems.append(Problem(file=binary.path, expected=f"a library for glibc {there} or older", found=found))
+            problems.append(Problem(file=binary.path, expected=f"a library for glibc {glibc} or older", found=found))
     return problems
 
 

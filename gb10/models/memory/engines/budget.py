@@ -376,12 +376,12 @@ def compilers_size(launch: Launch, machine: Machine) -> int:
 
 def load_problems(model: Model, launch: Launch, machine: Machine, weights: int) -> tuple[Problem, ...]:
     """The problem of a load that does not fit; a warning where only the assumed size of the files decides."""
-    peak, room = load_peak(model, launch, machine, weights), machine.total - machine.figures["reserve"].size
-    if peak <= room:
+    peak, available = load_peak(model, launch, machine, weights), machine.total - machine.figures["reserve"].size
+    if peak <= available:
         return ()
-    text = f"loading takes {gib(peak)} with the system, and a node can give {gib(room)}"
+    text = f"loading takes {gib(peak)} with the system, and a node can give {gib(available)}"
     bare = load_peak(model, replace(launch, loader="dummy"), machine, weights)
-    assumed = bare <= room and model.largest_file is None and launch.loader != "instanttensor"
+    assumed = bare <= available and model.largest_file is None and launch.loader != "instanttensor"
     if assumed:
         text = (
             f"{text}; what the loader holds beside the weights is assumed: --weights DIR reads the sizes of the files"
@@ -394,10 +394,12 @@ def over_reserve(items: Sequence[Item], machine: Machine, code: Code, *, spare: 
 
     ``spare`` is what the items may be too large: vLLM's share holds part of what is assumed beside it.
     """
-    used, room = sum(item.size for item in items), machine.total - machine.figures["reserve"].size
-    if used <= room:
+    used, available = sum(item.size for item in items), machine.total - machine.figures["reserve"].size
+    if used <= available:
         return ()
-    text = f"the node would use {gib(used)} of {gib(machine.total)}, and {gib(machine.total - room)} should stay free"
+    text = (
+        f"the node would use {gib(used)} of {gib(machine.total)}, and {gib(machine.total - available)} should stay free"
+    )
     if used - spare <= machine.total:
         text = f"{text}: such launches ran on some Sparks and hung others, as system and processes are assumed"
     return (Problem(code=code, text=text, warning=used - spare <= machine.total),)

@@ -15,7 +15,7 @@ MERGED: Final = ((re.compile(r"\b[qkv]_proj\b"), "qkv_proj"), (re.compile(r"\b(?
 """Projections that vLLM keeps in one tensor."""
 
 
-def taken(size: int) -> int:
+def pinned_size(size: int) -> int:
     """Bytes that a pinned tensor of ``size`` bytes takes: 40 GiB take 64."""
     return 1 << (size - 1).bit_length() if size > 0 else 0
 
@@ -42,4 +42,4 @@ def share_of_weights(model: Model, ranks: Ranks) -> float:
         for parts in merged.values()
         if parts[0].layer is not None
     ]
-    return sum(map(taken, sizes)) / sum(sizes) if sum(sizes) else 1.0
+    return sum(map(pinned_size, sizes)) / sum(sizes) if sum(sizes) else 1.0

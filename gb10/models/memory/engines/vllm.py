@@ -299,10 +299,12 @@ def _host_tier(model: Model, launch: Launch, stage: int) -> list[Item]:
     if tier is None or tier.size is None:
         return []
     if tier.option in PINNED_TENSORS and not launch.may_be_from(SHARED_REGION):
-        from gb10.models.memory.engines.pinned import taken  # noqa: PLC0415 - for such a tier
+        from gb10.models.memory.engines.pinned import pinned_size  # noqa: PLC0415 - for such a tier
 
-        tensors = _cache_tensors(model.cache_on(launch, stage), launch)
-        size = tensors * taken(tier.size // tensors)
+        cache = model.cache_on(launch, stage)
+        kinds = _kinds(cache, launch) if cache.layers else ()
+        tensors = _group(kinds) if kinds else max(len(cache.pages), 1)  # layers of several kinds share a group's
+        size = tensors * pinned_size(tier.size // tensors)
         source = (
             f"{tier.option}: {gib(tier.size)} on this node in {tensors} pinned tensors, each of which takes up to "
             "twice its size before vLLM 0.27 (vllm-project/vllm#53042, #48436; mended by #50094)"
@@ -314,12 +316,6 @@ def _host_tier(model: Model, launch: Launch, stage: int) -> list[Item]:
         "0.33.0, v1/kv_offload/cpu). CPU and GPU share the memory: a larger cache holds as many tokens without a copy"
     )
     return [Item(name=HOST_TIER, size=tier.size, known="computed", source=source)]
-
-
-def _cache_tensors(cache: Cache, launch: Launch) -> int:
-    """Tensors of the cache: layers of several kinds share as many as a group has."""
-    kinds = _kinds(cache, launch) if cache.layers else ()
-    return _group(kinds) if kinds else max(len(cache.pages), 1)
 
 
 def _rounding(model: Model, launch: Launch, own: Sequence[Item]) -> list[Item]:
@@ -428,15 +424,15 @@ def _jobs_size(machine: Machine, jobs: int) -> int:
 
 def _compile_jobs(model: Model, launch: Launch, machine: Machine, before: int) -> Sequence[Problem]:
     """Too many jobs for what the weights leave, and how many would fit, if any."""
-    jobs, room = _expert_jobs(model, launch), FULL * machine.total - before
-    if not jobs or _jobs_size(machine, jobs) < room:
+    jobs, available = _expert_jobs(model, launch), FULL * machine.total - before
+    if not jobs or _jobs_size(machine, jobs) < available:
         return ()
     text = (
         f"a first start may have {gib(before + _jobs_size(machine, jobs))} of {gib(machine.total)} in use: {jobs} "
         f"job{'s' * (jobs > 1)} compile{'s' * (jobs == 1)} FlashInfer's kernels for experts beside the weights, "
         "outside of the share (vllm-project/vllm#46307)"
     )
-    fewer = next((few for few in range(MOST_JOBS, 0, -1) if _jobs_size(machine, few) < room), None)
+    fewer = next((few for few in range(MOST_JOBS, 0, -1) if _jobs_size(machine, few) < available), None)
     if fewer is not None:
         text = f"{text}; MAX_JOBS={fewer} in `env` takes {gib(before + _jobs_size(machine, fewer))}"
     return (Problem(code="compile-jobs", text=text, warning=True),)
