@@ -15,6 +15,7 @@ from gb10.containers.buildx.build import BuildRequest
 from gb10.containers.buildx.build_cache import forget, sent_contexts
 from gb10.containers.connection import Engine
 from gb10.containers.images import ImageInfo, find_image, require_image, tag_image, tags_of, untag
+from gb10.core.fetch import store_paths
 from gb10.core.files import digest
 from gb10.core.host import Host
 from gb10.core.http_session import open_session
@@ -22,11 +23,11 @@ from gb10.core.reporter import Reporter
 from gb10.core.store import Store, is_sealed, note_use, seal
 from gb10.errors import FetchError
 from gb10.image.base.layer_stream import zstd
-from gb10.image.build.contexts import build_context
+from gb10.image.build.contexts import build_context, wheels
 from gb10.image.build.kept_by_engine import engine_folder, one_by_one
 from gb10.image.build.stage import run_build
 from gb10.image.context import Context
-from gb10.image.locked_files import absent_files
+from gb10.image.locked_files import absent_files, fetch_files
 from gb10.image.plan.render import build_args, epoch, part_dockerfile
 from gb10.image.plan.steps import USER_HOME, USER_ID, USER_NAME
 from gb10.image.plan.values import Plan, Step
@@ -205,6 +206,35 @@ class Bases:
                 else:
                     note_image(ctx, engine, tag, image)
         return tag
+
+    def ready_tools(self) -> None:
+        """Have the stage ``tools`` in BuildKit's cache, for an engine that makes the layers one by one.
+
+        Where a compiler's solve makes it, and still runs, BuildKit finds no later result above it: each of upstream's
+        layers was installed a second time to be scanned. Raises FetchError, BuildError, EngineError.
+        """
+        ctx, plan, step = self.ctx, self.plan, self.plan.step("tools")
+        if self.rebuild_id or not one_by_one(ctx, self.engine):
+            return
+        fetch_files(ctx, (step,))
+        images = self.images(["base-build"])
+        files = {
+            "Dockerfile": part_dockerfile(plan, "tools", ctx.catalog.templates).encode(),
+            "install.py": ctx.catalog.contents["inside/install/install.py"],
+        }
+        with (
+            ctx.store.locked(f"tools-{step.key}", ctx.reporter.waiting_for(step.name)),
+            build_context(ctx.store, files, {"tools-wheels": wheels(store_paths(ctx.store, step.files))}) as context,
+        ):
+            request = BuildRequest(
+                dockerfile=context.folder / "Dockerfile",
+                target="tools",
+                platform=f"linux/{plan.options.build}",
+                context=context.folder,
+                contexts={**context.contexts, **images},
+                build_args=build_args(plan),
+            )
+            run_build(ctx, self.engine, request, step, lambda event: None)
 
     def _built(self, step: Step) -> ImageInfo:
         platform = _platform(self.plan, step.name)

@@ -83,6 +83,8 @@ class UpstreamLayers:
         for name in STAGES if cached < len(links) else ():
             Bases(ctx, self.plan, engine, self.rebuild_id).image(name)
             ctx.forecast.done(UPSTREAM, name)
+        if cached < len(links):
+            Bases(ctx, self.plan, engine, self.rebuild_id).ready_tools()
         with ctx.reporter.task(UPSTREAM, len(links), unit="layers", outlook=outlook(ctx, UPSTREAM)) as task:
             ctx.reporter.advance(task, cached)
             for link in links[cached:]:

@@ -115,10 +115,11 @@ def placing_stages(plan: Plan) -> list[str]:
 
 
 def part_dockerfile(
-    plan: Plan, part: Literal["base", "differ", "layer", "scan"], templates: Mapping[str, str], **values: str
+    plan: Plan, part: Literal["base", "differ", "layer", "scan", "tools"], templates: Mapping[str, str], **values: str
 ) -> str:
     """The Dockerfile of a build beside the image's own: it makes a ``base`` an image, adds a ``layer`` of upstream's to
-    one and scans it, makes a ``scan`` of an image of the engine, or says where two of them ``differ``.
+    one and scans it, makes a ``scan`` of an image of the engine, says where two of them ``differ``, or has the stage
+    ``tools`` alone.
 
     ``values`` are the template's own: ``base``; ``layer``; ``reference``; ``before``, ``after``. ``platform`` is that
     of the image in question, left out the plan's.
