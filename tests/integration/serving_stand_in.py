@@ -14,9 +14,7 @@ import socket
 import sys
 import threading
 import time
-from http.server import ThreadingHTTPServer
-
-from tests.quiet_handler import QuietHandler
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 parser = argparse.ArgumentParser()
 parser.add_argument("verb")
@@ -37,8 +35,11 @@ NAME = options.served_model_name or options.model
 held: list[object] = []
 
 
-class Page(QuietHandler):
+class Page(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.0"
+
+    def log_message(self, *_: object) -> None:
+        pass
 
     def do_GET(self) -> None:
         models = {"object": "list", "data": [{"id": NAME, "object": "model"}]}
