@@ -78,13 +78,19 @@ PASSIVE: Final = re.compile(
 """What to do in the passive, as a question, or behind its name: ``hint: …``."""
 
 
+STATES: Final = re.compile(
+    r"(?!ensure|make sure|check|verify)(?:(?!if|when|so|that|which|where|as|until|and|or)\S{1,80} ){1,14}?"
+    r"(?:is|are|was|were|has|have|failed|exceed(?:s|ed)?)\b",
+    re.IGNORECASE,
+)
+"""A clause whose first word only looks like what to do: ``Free memory on device … is less than …``."""
 BEGINS: Final = "The message itself says:"
 
 
 def own_advice(text: str) -> str:
     """What a message itself says to do, in its own words; empty where it says nothing."""
     own = sorted((*IMPERATIVE.finditer(text[:2000]), *PASSIVE.finditer(text[:2000])), key=lambda one: one.start())
-    found = [one["advice"].strip() for one in own]
+    found = [advice for one in own if not STATES.match(advice := one["advice"].strip())]
     return f"{BEGINS} {'; '.join(dict.fromkeys(found[:2]))}." if found else ""
 
 

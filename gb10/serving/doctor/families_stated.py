@@ -73,14 +73,19 @@ MADE_BY: Final = re.compile(
     rf"(?P<have>{NUMBER})",
     re.IGNORECASE,
 )
-A_FILE: Final = re.compile(r"engine|plan\b|cache|file|checkpoint|artifact|index|archive|state", re.IGNORECASE)
+A_FILE: Final = re.compile(r"\b(?:engine|plan|cache|file|checkpoint|artifact|index|archive|state)s?\b", re.IGNORECASE)
+UNITS: Final = re.compile(r"\d ?(?:(?P<scale>[KMGT]?)i?B|bytes)\b", re.IGNORECASE)
 FORMS: Final = (
     (WANTED_FIRST, "need"), (NEEDED, "need"), (THERE_FIRST, "need"), (LEFT, "need"), (MORE_THAN, "limit"),
     (LESS_THAN, "need"), (UNEQUAL, "unequal"),
 )  # fmt: skip
 KINDS: Final = (
     ("memory", r"[KMGT]i?B\b|\bbytes\b|\bmemory\b|VRAM|\bRAM\b"),
-    ("release", r"version|release|\bABI\b|[<>=~]=|\bv\d|\d+\.\d+\.\d+|\bdriver\b|toolkit"),
+    (
+        "release",
+        r"version|release|\bABI\b|\b[A-Za-z][\w-]{1,40} ?[<>=~]=+ ?\d+\.\d|\bv\d|"
+        r"(?<![\d.])\d+\.\d+\.\d+(?!\.?\d)|\bdriver\b|toolkit",
+    ),
     ("capability", r"capabilit|\bsm_?\d|\barch"),
     ("tokens", r"token|context|n_ctx|seq(?:uence)?[ _]?len|prompt|position|max_(?:model_)?len|input length"),
     (
@@ -129,9 +134,19 @@ def _agrees(need: str, have: str, relation: str, said: str) -> bool:
     if relation != "need" or not re.search(r"at least|minimum|\bmin\b|>=|or (?:newer|later|higher)", said):
         return False
     try:
+        if UNITS.search(need) or UNITS.search(have):
+            return _bytes(have) >= _bytes(need)
         return Version(_bare(have)) >= Version(_bare(need))
-    except InvalidVersion:
+    except (InvalidVersion, ValueError):
         return False
+
+
+def _bytes(number: str) -> float:
+    """A size in bytes, of 1,024 each; raises ValueError for a number without a unit."""
+    unit = UNITS.search(number)
+    if unit is None:
+        raise ValueError(number)
+    return float(_bare(number)) * 1024.0 ** "BKMGT".index((unit["scale"] or "B").upper())
 
 
 def _bare(number: str) -> str:
@@ -216,7 +231,7 @@ def file_of_another_release(case: Case) -> Verdict | None:
         found is None
         or found["need"] == found["have"]
         or "." not in found["need"]
-        or not A_FILE.search(case.first_line)
+        or not A_FILE.search(case.first_line[: found.end("need")])
     ):
         return None
     if not re.search(r"version|release|runtime", case.first_line, re.IGNORECASE) or re.search(
@@ -242,7 +257,7 @@ MEANT: Final = re.compile(
     r"a similar (?:name|argument|command|option|value|subcommand) (?:exists|is))[:, ]{0,3}(?:the |to use |to say )?"
     r"[`'\"](?P<name>[^`'\"\n]{2,80})[`'\"]"
 )
-OF_CODE: Final = frozenset(("AttributeError", "NameError", "ImportError", "ModuleNotFoundError"))
+OF_CODE: Final = frozenset(("AttributeError", "NameError", "TypeError", "ImportError", "ModuleNotFoundError"))
 """Where Python itself guesses: the name is one of code, and its release is at fault."""
 
 
@@ -266,11 +281,11 @@ UNSET: Final = re.compile(
     r"\benv)[: ]{1,2}[`'\"$]{0,2}(?P<after>[A-Z][A-Z0-9_]{2,60})\b"
     r"|\b(?P<before>[A-Z][A-Z0-9]*_[A-Z0-9_]{1,60})[`'\"]? (?:environment variable|env(?:ironment)? ?var|(?:is|was|"
     r"are) "
-    r"(?:not set|unset|not defined|undefined|empty|required|missing)|not set|must be set|needs to be set)"
+    r"(?:not set|unset|not defined|undefined|empty)|not set|must be set|needs to be set)"
 )
 ABSENT: Final = re.compile(
-    r"not set|unset|missing|not (?:found|defined|provided|specified)|undefined|required|must be|needs? to|please set|"
-    r"no value|empty|expected",
+    r"not set|unset|missing|not (?:found|defined|provided|specified)|undefined|required|must be set|needs? to be set|"
+    r"please set|no value|empty",
     re.IGNORECASE,
 )
 
@@ -279,7 +294,7 @@ def variable_not_given(case: Case) -> Verdict | None:
     """An environment variable that the program wants and does not have."""
     found = UNSET.search(case.text) if case.raised.type or ABSENT.search(case.text) else None
     of_python = case.raised.name == "KeyError" and any(
-        "os.environ" in one.code or "environ" in one.function or one.file.endswith("os.py")
+        "os.environ" in one.code or "environ" in one.function or one.file.rpartition("/")[2] == "os.py"
         for one in case.raised.frames
     )
     name = (found["after"] or found["before"]) if found and ABSENT.search(case.text) else ""
@@ -312,7 +327,8 @@ KIND: Final = re.compile(
     r"only (?:supports?|takes?|accepts?|allows?|works? with)|(?:expects?|expected|wants?|takes|accepts|"
     r"supports)(?: an?| one of)?)"
     r"[: ]{1,2}(?P<these>[^\n]{1,240}?)[,;.)]? {1,2}(?:but |and |\()?(?:instead )?(?:was |is |it |we |you )?"
-    r"(?:got|given|received|found|gave|not)[: ]{1,2}(?P<have>[\[('\"`]?[\w.:/+-]{1,80})",
+    r"(?:got|given|received|found|gave|not(?! (?:on|for|with|in|when|if|by|from|to|as|at)\b))"
+    r"[: ]{1,2}(?P<have>[\[('\"`]?[\w.:/+-]{1,80})",
     re.IGNORECASE,
 )
 """A value, with the kind or the list of those that go there."""

@@ -28,6 +28,9 @@ def found(log: str) -> tuple[Finding, ...]:
         ("vocabulary 151936 does not match 152064", Quantities("151936", "152064", "unequal", "sizes")),
         ("needs spam at least 1.2, found 1.3 and that is fine", None),
         ("expected 3 rows, got 3", None),
+        ("max_lanes must be >= 1, got 0", Quantities("1", "0", "need", "")),
+        ("needs at least 3 GiB, but only 700 MiB available", Quantities("3 GiB", "700 MiB", "need", "memory")),
+        ("needs at least 3 GiB, but only 4096 MiB available", None),
         ("the server listens on port 8000", None),
     ],
 )
@@ -227,6 +230,25 @@ def test_an_unknown_warning_of_nccl_is_shown_with_the_error_that_follows() -> No
         "NCCL developers\n"
     )
     assert [(one.code, one.level) for one in found(log)] == [("nccl-warns", "warning"), ("nccl-fails", "error")]
+
+
+@pytest.mark.parametrize(
+    ("log", "code", "said"),
+    [
+        ("ValueError: Invalid value for environment variable SPAM_MODE: expected 0 or 1, got yes", "variable-not", ""),
+        ("ValueError: backend SPAM_ATTN is required for this model", "", "-e SPAM_ATTN"),
+        ("ImportError: spam._C was compiled with torch version 2.9.0 but the current torch version is 2.10.0 (engine "
+         "core)", "file-of-another-release", ""),
+        ("ValueError: FP4 cache is only supported on CUDA, not on ROCm", "", "on was given"),
+        ("TypeError: f() got an unexpected keyword argument 'x'. Did you mean 'y'?", "name-misspelled", ""),
+        ("ValueError: Free memory on device (30.1/119.7 GiB) on startup is less than desired", "", "says: Free memory"),
+    ],
+)  # fmt: skip
+def test_words_that_only_look_like_a_cause_are_none(log: str, code: str, said: str) -> None:
+    for finding in found(log):
+        assert not code or not finding.code.startswith(code)
+        text = f"{finding.rule.meaning} {finding.rule.action}" if finding.rule else ""
+        assert not said or said not in " ".join((text, finding.note, *finding.explained))
 
 
 def test_a_signal_after_an_error_is_its_echo() -> None:
