@@ -454,8 +454,8 @@ COMPILED: Final = re.compile(
 
 OF_A_CONFIG: Final = re.compile(r"config|cfg|args|hf_|settings|params\b|tokenizer|processor|template|model_type", re.I)
 OF_STEPS: Final = {
-    r"/sched/|step_with_batch_queue|async|overlap": "--no-async-scheduling (SGLang: --disable-overlap-schedule)",
-    r"spec|draft|eagle|mtp": "no drafts (--speculative-config, --speculative-algorithm)",
+    r"/sched/|step_with_batch_queue|async_sched|overlap": "--no-async-scheduling (SGLang: --disable-overlap-schedule)",
+    r"spec_decode|speculat|draft|eagle|\bmtp": "no drafts (--speculative-config, --speculative-algorithm)",
     r"structured|grammar|bitmask": "no structured output",
     r"connector|kv_transfer|lmcache|hicache": "no --kv-transfer-config",
     r"pipeline|intermediate_tensors|\bpp_": "no pipeline stages",
@@ -884,12 +884,11 @@ def weights_of_another_type(case: Case) -> Verdict | None:
         return None
     if not re.search(r"cast|mismatch|expect|does not match|!=|not allowed|got|loaded", case.first_line, re.IGNORECASE):
         return None
-    wanted, given = types
     return Verdict(
         code="weights-do-not-fit",
         meaning=(
-            f"While weights are loaded, one has another data type ({given}) than the layer that the engine made for it "
-            f"({wanted}): {case.first_line[:300].rstrip('.')}. The engine quantizes this layer, and the checkpoint "
+            f"While weights are loaded, one has another data type than the layer that the engine made for it "
+            f"({types[0]} and {types[1]}): {case.first_line[:300].rstrip('.')}. The engine quantizes this layer, and the checkpoint "
             f"leaves it as it "
             "was, or the reverse."
         ),
