@@ -888,9 +888,8 @@ def weights_of_another_type(case: Case) -> Verdict | None:
         code="weights-do-not-fit",
         meaning=(
             f"While weights are loaded, one has another data type than the layer that the engine made for it "
-            f"({types[0]} and {types[1]}): {case.first_line[:300].rstrip('.')}. The engine quantizes this layer, and the checkpoint "
-            f"leaves it as it "
-            "was, or the reverse."
+            f"({types[0]} and {types[1]}): {case.first_line[:300].rstrip('.')}. The engine quantizes this "
+            "layer, and the checkpoint leaves it as it was, or the reverse."
         ),
         action=(
             "Take a checkpoint whose layers are all of the quantization that its config says (config.json: ignore, "

@@ -201,7 +201,7 @@ OF_A_STEP = (
             "    param.copy_(weight)\n"
             "ValueError: expected torch.uint8, got torch.float16 for this layer",
             "weights-do-not-fit",
-            r"data type \(float16\)",
+            r"float16",
         ),
         (
             "ValueError: column width 32 is not divisible by quant block 128",
