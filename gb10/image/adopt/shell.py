@@ -32,6 +32,7 @@ NUMBERS: Final = {
     "-ge": operator.ge,
 }
 NAMED: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})")
+NUMBER: Final = re.compile(r"[0-9]{1,18}")
 DEEPEST: Final = 32
 """Conditions in each other, and tests in each other."""
 LONGEST_SEEN: Final = 1_000
@@ -199,7 +200,8 @@ class _Reader:
         if left is None or right is None:
             return None
         if joint in NUMBERS:
-            return NUMBERS[joint](int(left), int(right)) if left.isdecimal() and right.isdecimal() else None
+            small = NUMBER.fullmatch(left) and NUMBER.fullmatch(right)
+            return NUMBERS[joint](int(left), int(right)) if small else None
         return {"=": left == right, "==": left == right, "!=": left != right}.get(joint)
 
     def _operand(self, node: Node) -> str | None:

@@ -126,6 +126,7 @@ def test_stages_that_copy_from_each_other_in_a_circle_end() -> None:
         "if " + " && ".join(["[ 1 = 1 ]"] * 3000) + "; then a; fi",
         "if [ " + "! " * 3000 + "-z x ]; then a; fi",
         "if [ 1 = 2 ]; then a;" + "elif [ 1 = 2 ]; then b;" * 3000 + "fi",
+        f"if [ {'9' * 5000} -gt 1 ]; then a; fi",
     ],
 )
 def test_conditions_in_each_other_are_read_to_a_bound(text: str) -> None:
