@@ -420,10 +420,15 @@ def expand(text: str, values: Mapping[str, str | None]) -> str | None:
 
 
 def _without(value: str, operator: str, pattern: str) -> str | None:
-    """``${NAME#PATTERN}`` and the like, for a pattern of plain signs and one star; None for any other."""
+    """``${NAME#PATTERN}`` and the like, for a pattern of plain signs and one star; None for any other.
+
+    Raises UsageError for a result that is too long.
+    """
     if operator[0] == "/":
         old, _, new = pattern.partition("/")
         plain = not PATTERN_SIGNS.search(pattern) and "*" not in pattern and old[:1] not in ("#", "%")
+        if old and value.count(old) * len(new) > LONGEST_VALUE:
+            raise too_long(pattern)
         return (value.replace(old, new, 1 if operator == "/" else -1) if old else value) if plain else None
     before, star, after = pattern.partition("*")
     if PATTERN_SIGNS.search(pattern) or "*" in after:

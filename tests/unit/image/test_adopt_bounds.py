@@ -114,6 +114,12 @@ def test_many_paths_in_a_folder_that_is_filled_are_sought_in_time() -> None:
     assert [line.verdict for line in read(text + many).lines][-2:] == ["mod", "mod"]
 
 
+def test_a_replacement_is_bounded_before_it_is_made() -> None:
+    text = f"FROM a\nENV A={'a' * 60_000}\nENV B=${{A//a/{'b' * 500_000}}}\nRUN echo $B\n"
+    with pytest.raises(UsageError, match="too long"):
+        read(text)
+
+
 def test_stages_that_copy_from_each_other_in_a_circle_end() -> None:
     circle = "FROM a AS x\nCOPY --from=y /a /a\nFROM a AS y\nCOPY --from=x /a /b\nCOPY --from=y /a /b"
     assert {line.verdict for line in read(circle).lines} == {"other-stage", "taken", "not-taken"}
