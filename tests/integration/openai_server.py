@@ -102,6 +102,8 @@ class Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     timeout = IDLE_S
     state: State
+    counted = False
+    """Whether its request is among those that run."""
 
     def do_GET(self) -> None:
         """Health, counters as vLLM names them, or the list of models."""
@@ -129,6 +131,7 @@ class Handler(QuietHandler):
             return
         with self.state.lock:
             self.state.running += 1
+            self.counted = True
             place = self.state.running
             self.state.asked.append(body)
         try:
@@ -136,6 +139,12 @@ class Handler(QuietHandler):
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
         finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Count the request no longer, as engines do before they send its end: the next one may come at once."""
+        if self.counted:
+            self.counted = False
             with self.state.lock:
                 self.state.running -= 1
 
@@ -158,6 +167,7 @@ class Handler(QuietHandler):
         if fault == "no stream" or not body.get("stream"):
             usage = {"prompt_tokens": 9, "completion_tokens": len(said)}
             message = {"role": "assistant", "content": "".join(said)}
+            self._leave()
             self._whole(200, {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage})
             return
         self.send_response(200)
@@ -170,6 +180,8 @@ class Handler(QuietHandler):
                 self.close_connection = True
                 self.connection.close()
                 return
+            if "[DONE]" in event:
+                self._leave()
             self._chunks(event)
             # By the clock, not by sleeps: a machine under load must not slow it down. Nor may it catch up in a burst.
             due = max(due, time.monotonic() - 3 * step) + step
