@@ -40,6 +40,7 @@ OTHERS = {
     "lock",
     "moe",
     "skopeo",
+    "tools",
     "trial",
     "triton",
     "weights",
