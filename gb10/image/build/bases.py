@@ -27,7 +27,7 @@ from gb10.image.build.contexts import build_context, wheels
 from gb10.image.build.kept_by_engine import engine_folder, one_by_one
 from gb10.image.build.stage import run_build
 from gb10.image.context import Context
-from gb10.image.locked_files import absent_files, fetch_files
+from gb10.image.locked_files import absent_files
 from gb10.image.plan.render import build_args, epoch, part_dockerfile
 from gb10.image.plan.steps import USER_HOME, USER_ID, USER_NAME
 from gb10.image.plan.values import Plan, Step
@@ -211,12 +211,12 @@ class Bases:
         """Have the stage ``tools`` in BuildKit's cache, for an engine that makes the layers one by one.
 
         Where a compiler's solve makes it, and still runs, BuildKit finds no later result above it: each of upstream's
-        layers was installed a second time to be scanned. Raises FetchError, BuildError, EngineError.
+        layers was installed a second time to be scanned. The step's wheels must be in the store. Raises FetchError,
+        BuildError, EngineError.
         """
         ctx, plan, step = self.ctx, self.plan, self.plan.step("tools")
         if self.rebuild_id or not one_by_one(ctx, self.engine):
             return
-        fetch_files(ctx, (step,))
         images = self.images(["base-build"])
         files = {
             "Dockerfile": part_dockerfile(plan, "tools", ctx.catalog.templates).encode(),

@@ -177,8 +177,8 @@ class CompileJob:
         bases = Bases(ctx, self.plan, engine)
         tars, images = bases.provide([name for name in self.inputs.bases if name == "base-build"])
         tars |= bases.tars(name for name in self.inputs.bases if name != "base-build")
-        bases.ready_tools()
         laid = self._context(ctx, tars)
+        bases.ready_tools()
         with (
             cache_secret(ctx, self.inputs) as secrets,
             laid as context,

@@ -79,12 +79,13 @@ class UpstreamLayers:
         ctx, engine = self.ctx, self.engine
         links, wheels_sent = self.links(), sent_contexts(upstream_wheels(self.plan))
         cached = max((number for number, link in enumerate(links, 1) if self._known(link)), default=0)
+        bases = Bases(ctx, self.plan, engine, self.rebuild_id)
         ctx.forecast.begin(UPSTREAM)
         for name in STAGES if cached < len(links) else ():
-            Bases(ctx, self.plan, engine, self.rebuild_id).image(name)
+            bases.image(name)
             ctx.forecast.done(UPSTREAM, name)
         if cached < len(links):
-            Bases(ctx, self.plan, engine, self.rebuild_id).ready_tools()
+            bases.ready_tools()
         with ctx.reporter.task(UPSTREAM, len(links), unit="layers", outlook=outlook(ctx, UPSTREAM)) as task:
             ctx.reporter.advance(task, cached)
             for link in links[cached:]:
