@@ -85,6 +85,12 @@ def _by_llama(line: str) -> bool:
     return before is not None and before["llama"] == "E"
 
 
+def unprefixed(line: str) -> str:
+    """What a line says behind its time, its level and its place."""
+    before = PREFIX.match(line)
+    return line[before.end() :] if before else line
+
+
 def is_remark(line: str) -> bool:
     """Whether the program that wrote a line calls it a warning or less."""
     before, json = PREFIX.match(line), JSON_LEVEL.match(line)
@@ -99,6 +105,5 @@ def is_remark(line: str) -> bool:
 
 def _loud(line: str) -> str | None:
     """The text of a line that is no remark; None for one that is."""
-    before = PREFIX.match(line)
-    rest = line[before.end() :] if before else line
+    rest = unprefixed(line)
     return None if is_remark(line) or WARNS.search(rest) else NOTHING.sub("", rest)

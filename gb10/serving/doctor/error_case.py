@@ -54,6 +54,15 @@ class Case:
         """The first line of the message."""
         return self.text.partition("\n")[0]
 
+    @property
+    def asserts(self) -> bool:
+        """Whether the last frame is an assertion: over the program's own state, which nobody gave."""
+        return bool(self.raised.frames) and self.raised.frames[-1].code.startswith("assert")
+
+    def trace(self, last: int) -> str:
+        """The files, functions and lines of code of the last frames, as one text."""
+        return " ".join(f"{one.path} {one.function} {one.code}" for one in self.raised.frames[-last:])
+
     @cached_property
     def packages(self) -> tuple[str, ...]:
         """The packages of its traceback, the outermost first, each once."""

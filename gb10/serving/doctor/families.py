@@ -22,11 +22,12 @@ from gb10.serving.doctor.families_options import WRITTEN, options_in_the_message
 from gb10.serving.doctor.families_packages import LATE_PACKAGE_FAMILIES, PACKAGE_FAMILIES
 from gb10.serving.doctor.families_settings import LAST_SETTING_FAMILIES, LATE_SETTING_FAMILIES, SETTING_FAMILIES
 from gb10.serving.doctor.families_stated import (
-    FIRST_STATED_FAMILIES,
-    LAST_STATED_FAMILIES,
-    STATED_FAMILIES,
+    file_of_another_release,
+    name_nearly_right,
     remedy_stated,
+    two_quantities,
     value_of_another_kind,
+    variable_not_given,
 )
 from gb10.serving.doctor.rule_files import load_tool_errors
 from gb10.serving.doctor.tool_errors import tool_family
@@ -34,10 +35,11 @@ from gb10.serving.doctor.tool_errors import tool_family
 Family = Callable[[Case], Verdict | None]
 
 FAMILIES: Final[tuple[Family, ...]] = (
-    *FIRST_STATED_FAMILIES,
+    file_of_another_release,
     tool_family(load_tool_errors, late=False),
     *PACKAGE_FAMILIES,
-    *STATED_FAMILIES,
+    name_nearly_right,
+    variable_not_given,
     *NETWORK_FAMILIES,
     *SETTING_FAMILIES,
     *EARLY_CONDITION_FAMILIES,
@@ -50,7 +52,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *LAST_GPU_FAMILIES,
     *LAST_SETTING_FAMILIES,
     *LATE_CONDITION_FAMILIES,
-    *LAST_STATED_FAMILIES,
+    two_quantities,
     tool_family(load_tool_errors, late=True),
     value_of_another_kind,
     remedy_stated,

@@ -439,10 +439,9 @@ def not_divisible(case: Case) -> Verdict | None:
             "kernel takes whole blocks alone. A width that does not fit is most often one rank's share of a layer."
         ),
         action=(
-            f"{_narrower(found)}Fewer ranks for each layer: --tensor-parallel-size 1 or 2{now}, experts whole on "
-            f"each rank "
-            "(--enable-expert-parallel; SGLang: --ep-size), or pipeline stages in place of a split. Else another "
-            "checkpoint (smaller groups, another quantization), or another --moe-backend or --linear-backend."
+            f"{_narrower(found)}Fewer ranks for each layer: --tensor-parallel-size 1 or 2{now}, experts whole on each "
+            "rank (--enable-expert-parallel; SGLang: --ep-size), or pipeline stages in place of a split. Else "
+            "another checkpoint (smaller groups, another quantization), or another --moe-backend or --linear-backend."
         ),
         evidence="the two numbers of the message; vLLM's checks of quantized layers",
     )

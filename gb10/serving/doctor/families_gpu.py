@@ -520,7 +520,7 @@ def library_of_cuda_fails(case: Case) -> Verdict | None:
         found["status"],
         {"CUBLAS": "cuBLAS", "CUDNN": "cuDNN"}.get(found["library"], found["library"].title()),
     )
-    frames = " ".join(f"{one.path} {one.function} {one.code}" for one in case.raised.frames[-4:])
+    frames = case.trace(4)
     torch = case.version("torch")
     here = f" (torch {torch} is here)" if torch else ""
     newer = (
@@ -1001,11 +1001,9 @@ def _assertion_of_a_kernel(case: Case, file: str) -> Verdict:
     return Verdict(
         code="kernel-crashed",
         meaning=(
-            f"A check of a kernel's own stopped it on the GPU (device-side assert, seen at {file}): this kernel "
-            f"does not "
-            "go with these sizes on 12.1, often because it wants more shared memory than the 101,376 B of a block, "
-            "or it "
-            "read what an earlier kernel wrote wrongly."
+            f"A check of a kernel's own stopped it on the GPU (device-side assert, seen at {file}): this kernel does "
+            "not go with these sizes on 12.1, often because it wants more shared memory than the 101,376 B of a "
+            "block, or it read what an earlier kernel wrote wrongly."
         ),
         action=(
             f"{_another(case)} The server must be started anew after it. CUDA_LAUNCH_BLOCKING=1 names the kernel; a "
@@ -1043,9 +1041,8 @@ def driver_call_of_torch(case: Case) -> Verdict | None:
     return Verdict(
         code="driver-call-fails",
         meaning=(
-            f"A call of the driver failed ({found['what'].strip()}). `CUDA driver error` is what torch prints of "
-            f"its own "
-            f"calls of the driver: first {first}; then {second}."
+            f"A call of the driver failed ({found['what'].strip()}). `CUDA driver error` is what torch prints of its "
+            f"own calls of the driver: first {first}; then {second}."
         ),
         action=f"{leave} A process that forked after CUDA began, or whose CUDA_VISIBLE_DEVICES was changed, fails so.",
         evidence="torch's own checks: C10_CUDA_DRIVER_CHECK in the allocator, AT_CUDA_DRIVER_CHECK in jiterator",
@@ -1076,11 +1073,10 @@ def index_on_the_gpu(case: Case) -> Verdict | None:
         ),
         action=(
             f"{first}Does it come with a certain request only (images, response_format)? Leave that out, or take "
-            "another "
-            "--structured-outputs-config backend (xgrammar, guidance, outlines); compare vocab_size in "
-            "config.json with "
-            f"the tokenizer's length. {'It is a kernel of torch.compile: --enforce-eager once. ' if compiled else ''}"
-            "CUDA_LAUNCH_BLOCKING=1 names the kernel. The server must be started anew after it."
+            "another --structured-outputs-config backend (xgrammar, guidance, outlines); compare vocab_size in "
+            "config.json with the tokenizer's length. "
+            f"{'It is a kernel of torch.compile: --enforce-eager once. ' if compiled else ''}CUDA_LAUNCH_BLOCKING=1 "
+            "names the kernel. The server must be started anew after it."
         ),
         evidence="the assertion of torch's index kernels; vllm#8952, vllm#11248, vllm#44734",
     )
@@ -1171,16 +1167,14 @@ def launch_refused(case: Case) -> Verdict | None:
     return Verdict(
         code="kernel-launch-refused",
         meaning=(
-            f"The driver does not start a compiled kernel "
-            f"({found['what']}){f': {own.path}:{own.line}' if own else ''}. "
-            "Its grid is beyond CUDA's limits (65,535 in y and z; a grid is often batch x heads), or its block "
-            "wants more "
-            "registers or shared memory than 12.1 has. The compiler is not the cause: how much comes at once is."
+            "The driver does not start a compiled kernel "
+            f"({found['what']}){f': {own.path}:{own.line}' if own else ''}. Its grid is beyond CUDA's limits (65,535 "
+            "in y and z; a grid is often batch x heads), or its block wants more registers or shared memory than "
+            "12.1 has. The compiler is not the cause: how much comes at once is."
         ),
         action=(
-            f"A smaller batch: "
-            f"{now or '--max-num-seqs, --max-num-batched-tokens (SGLang: --max-running-requests)'}; fewer "
-            f"or smaller graphs (--max-cudagraph-capture-size). {_another(case, 'To go without this kernel:')}"
+            f"A smaller batch: {now or '--max-num-seqs, --max-num-batched-tokens (SGLang: --max-running-requests)'}; "
+            f"fewer or smaller graphs (--max-cudagraph-capture-size). {_another(case, 'To go without this kernel:')}"
         ),
         evidence="CUDA's limits of a launch: 65,535 blocks in y and z, 1,024 threads a block",
     )
@@ -1198,7 +1192,7 @@ def device_without(case: Case) -> Verdict | None:
     found = ABSENT.search(case.text)
     if found is None or not OF_PEERS.search(f"{found['what']} {case.text}"):
         return None
-    files = " ".join(f"{one.path} {one.function} {one.code}" for one in case.raised.frames[-6:])
+    files = case.trace(6)
     fused = re.search(r"allreduce_?(?:rms|fusion)|AllReduceFusion|fi_allreduce", files, re.IGNORECASE)
     leave = (
         'Leave the fusion of all-reduce out: --compilation-config \'{"pass_config": {"fuse_allreduce_rms": false}}\' '
@@ -1236,8 +1230,8 @@ def kernel_of_other_sizes(case: Case) -> Verdict | None:
         code="kernel-without-this-shape",
         meaning=(
             f"A kernel in Triton{f' ({own.path}:{own.line})' if own else ''} was written for other sizes than this "
-            f"model's: "
-            f"{found['said'].strip()}. A head or a rank of its attention, or a block, is not what the kernel counts on."
+            f"model's: {found['said'].strip()}. A head or a rank of its attention, or a block, is not what the kernel "
+            "counts on."
         ),
         action=(
             f"{_another(case)} For an MLA model whose backends all refuse: VLLM_MLA_DISABLE=1 (plain attention, with a "

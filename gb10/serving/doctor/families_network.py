@@ -412,15 +412,13 @@ def server_closed_the_connection(case: Case) -> Verdict | None:
         code="server-closed-the-connection",
         meaning=(
             f"This log is of a client ({case.raised.text[:160].rstrip('.')}): the server that it asks {what}. The "
-            f"cause is "
-            "on the server's side, or in a limit of time between both."
+            "cause is on the server's side, or in a limit of time between both."
         ),
         action=(
             "Read the server's own log at that moment: did it end (memory, a crash), or start anew? If it goes on: "
-            "fewer "
-            "requests at once and shorter answers (max_tokens), a longer timeout of the client and of a proxy between "
-            "them (nginx proxy_read_timeout), and retries. An exception that the client's own handler raises after it "
-            "(UnboundLocalError, Session is closed) only hides this one."
+            "fewer requests at once and shorter answers (max_tokens), a longer timeout of the client and of a proxy "
+            "between them (nginx proxy_read_timeout), and retries. An exception that the client's own handler raises "
+            "after it (UnboundLocalError, Session is closed) only hides this one."
         ),
         evidence="exceptions of HTTP clients: aiohttp, httpx, requests, urllib3",
     )

@@ -83,11 +83,9 @@ def library_of_another_cuda(case: Case) -> Verdict | None:
         )
     if "while loading shared libraries" in case.text and not case.raised.frames:
         action = (
-            f"It is a program of its own, no wheel: build it with CUDA 13 (or take its image for it), or bring "
-            f"CUDA {major}'s "
-            f"libraries along and name their folder (LD_LIBRARY_PATH, `ldd PROGRAM | grep 'not found'`): an image "
-            f"without "
-            "-devel, or with CUDA inside of conda, does not have them where the loader looks."
+            "It is a program of its own, no wheel: build it with CUDA 13 (or take its image for it), or bring CUDA "
+            f"{major}'s libraries along and name their folder (LD_LIBRARY_PATH, `ldd PROGRAM | grep 'not found'`): an "
+            "image without -devel, or with CUDA inside of conda, does not have them where the loader looks."
         )
     return Verdict(
         code="library-of-another-cuda",
@@ -523,12 +521,11 @@ HOOKS: Final = {
 OF_SGLANG: Final = {
     "speculat|eagle|mtp|nextn|draft|dspark|dflash|medusa": "Start without --speculative-algorithm.",
     "mamba|gdn|/fla/|linear_attn|hybrid": "Start without drafts (--speculative-algorithm) and with "
-    "--disable-radix-cache "
-    "once; other options of this part: --mamba-scheduler-strategy, --linear-attn-backend, --page-size left out.",
+    "--disable-radix-cache once; other options of this part: --mamba-scheduler-strategy, --linear-attn-backend, "
+    "--page-size left out.",
     "hicache|disagg|mem_cache/storage": "Start without --enable-hierarchical-cache or --disaggregation-mode.",
-    "scheduler|schedule_batch|mem_cache|radix|kv_cache": "Try --disable-radix-cache and "
-    "--disable-overlap-schedule once, "
-    "and leave --page-size out.",
+    "scheduler|schedule_batch|mem_cache|radix|kv_cache": "Try --disable-radix-cache and --disable-overlap-schedule "
+    "once, and leave --page-size out.",
     "multimodal|vision|image|audio": "Send text alone once, or start without --enable-multimodal.",
     "compilation/|cuda_?graph|_dynamo|_inductor": "Start with --disable-cuda-graph once.",
 }
@@ -540,8 +537,7 @@ OF_TENSORRT: Final = {
     "cuda_?graph|compilation|torch_compile": "cuda_graph_config: null and no torch_compile_config once.",
     "autotun": "enable_autotuner: false.",
     "kv_cache|resource_manager|scheduler": "kv_cache_config: {enable_block_reuse: false} and "
-    "disable_overlap_scheduler: "
-    "true once.",
+    "disable_overlap_scheduler: true once.",
 }
 """The same for TensorRT-LLM, whose settings are fields of a file."""
 DEEP: Final = 3

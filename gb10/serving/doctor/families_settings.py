@@ -168,9 +168,8 @@ def option_not_readable(case: Case) -> Verdict | None:
         return Verdict(
             code="option-not-readable",
             meaning=f"The value of {option} is not what it takes: {what[:200]}.",
-            action=f"Look at what stands behind {option}: a value that is missing, a number with a unit, a word "
-            f"in place of "
-            f"a number. `vllm serve --help={option.lstrip('-')}` or the server's --help says what it takes.",
+            action=f"Look at what stands behind {option}: a value that is missing, a number with a unit, a word in "
+            f"place of a number. `vllm serve --help={option.lstrip('-')}` or the server's --help says what it takes.",
             evidence="argparse",
         )
     doubled = (
@@ -318,8 +317,8 @@ def empty_variable(case: Case) -> Verdict | None:
         code="variable-is-empty",
         meaning=(
             f"{name or 'A variable'} is set, and empty. "
-            f"{'${NAME:-} in a compose file or a script' if name else 'A compose file'} hands on an empty text, "
-            "which is not the same as no variable."
+            f"{'${NAME:-} in a compose file or a script' if name else 'A compose file'} hands on an empty text, which "
+            "is not the same as no variable."
         ),
         action=(
             f"Leave {name or 'the variable'} out where it has no value (compose: list it without `=` and "
@@ -466,22 +465,20 @@ OF_STEPS: Final = {
 def _nothing_came(case: Case, name: str) -> Verdict:
     """A result that an earlier step of the engine did not give: no setting is missing, two parts do not agree."""
     last = case.raised.frames[-1]
-    told = " ".join(f"{one.path} {one.function} {one.code}" for one in case.raised.frames[-4:])
-    without = [leave for part, leave in OF_STEPS.items() if re.search(part, told, re.IGNORECASE)]
+    without = [leave for part, leave in OF_STEPS.items() if re.search(part, case.trace(4), re.IGNORECASE)]
     feature, leave = part_of(case.raised.frames)
     one_by_one = "; then ".join(without)
     return Verdict(
         code="value-is-none",
         meaning=(
             f"{last.path}:{last.line} stops at `{last.code}`: {name} is None there, which an earlier step of the "
-            f"engine "
-            f"itself should have given{f' (in its part for {feature})' if feature else ''}. No file and no option of "
-            "yours is missing: this release does not go through that step with what is switched on."
+            f"engine itself should have given{f' (in its part for {feature})' if feature else ''}. No file and no "
+            "option of yours is missing: this release does not go through that step with what is switched on."
         ),
         action=(
-            f"Start once with "
-            f"{one_by_one or 'one part less: no drafts, --no-async-scheduling, no --kv-transfer-config'}. "
-            f"{leave} A newer release, or the one before, is the other thing to try."
+            "Start once with "
+            f"{one_by_one or 'one part less: no drafts, --no-async-scheduling, no --kv-transfer-config'}. {leave} A "
+            "newer release, or the one before, is the other thing to try."
         ).replace("  ", " "),
         evidence="the line of the traceback: a value of the engine's own",
     )
@@ -768,8 +765,7 @@ def quantization_fields(case: Case) -> Verdict | None:
             meaning=(
                 f"The engine looks for {name}, and the checkpoint has no such tensor: its config says one format, and "
                 "this layer is stored in another (mixed precision: FP8 beside NVFP4, or left unquantized), under "
-                "another name, or fused otherwise."
-                f"{f' Such names are of {method}.' if method else ''}"
+                f"another name, or fused otherwise.{f' Such names are of {method}.' if method else ''}"
             ),
             action=(
                 "model.safetensors.index.json lists what the files have of this layer. Take a newer release, which "
@@ -878,9 +874,8 @@ LOADS_WEIGHTS: Final = re.compile(r"load_weights|weight_loader|load_model|copy_|
 
 def weights_of_another_type(case: Case) -> Verdict | None:
     """A weight whose data type is not that of the layer which the engine made for it."""
-    told = " ".join(f"{one.path} {one.function} {one.code}" for one in case.raised.frames[-4:])
     types = list(dict.fromkeys(found["type"] for found in DTYPES.finditer(case.first_line)))
-    if not case.raised.type or len(types) != 2 or not LOADS_WEIGHTS.search(told):
+    if not case.raised.type or len(types) != 2 or not LOADS_WEIGHTS.search(case.trace(4)):
         return None
     if not re.search(r"cast|mismatch|expect|does not match|!=|not allowed|got|loaded", case.first_line, re.IGNORECASE):
         return None
@@ -893,9 +888,9 @@ def weights_of_another_type(case: Case) -> Verdict | None:
         ),
         action=(
             "Take a checkpoint whose layers are all of the quantization that its config says (config.json: ignore, "
-            "modules_to_not_convert, exclude_modules), or leave --quantization and variables that switch on "
-            "another form of "
-            "this layer out. A release that knows the model's mixed form is newer than the model: try the next one."
+            "modules_to_not_convert, exclude_modules), or leave --quantization and variables that switch on another "
+            "form of this layer out. A release that knows the model's mixed form is newer than the model: try the "
+            "next one."
         ),
         evidence="the two data types of the message, in the loading of weights",
     )

@@ -10,7 +10,7 @@ from typing import Final
 
 from packaging.version import InvalidVersion, Version
 
-from gb10.core.log_words import PREFIX
+from gb10.core.log_words import unprefixed
 from gb10.serving.doctor.advice import advice_of, own_advice
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
@@ -153,42 +153,37 @@ def _bare(number: str) -> str:
     return re.sub(r"[^\d.].*$", "", number.lstrip("v").replace(",", ""))
 
 
-def unprefixed(line: str) -> str:
-    """What a line says behind its time, its level and its place."""
-    before = PREFIX.match(line)
-    return (line[before.end() :] if before else line).strip()
-
-
 WHAT_TO_DO: Final = {
-    "memory": "What is there is less than what is wanted. Free some (`free -g`, nvidia-smi: other servers, the "
-    "page cache "
-    "of a download), or ask for less: a smaller or more quantized model, --max-model-len, --max-num-seqs, "
-    "--gpu-memory-utilization (SGLang: --mem-fraction-static; llama.cpp: -c, -np). A GB10's 128 GB are the CPU's "
-    "and the "
-    "GPU's together.",
+    "memory": "What is there is less than what is wanted. Free some (`free -g`, nvidia-smi: other servers, the page "
+    "cache of a download), or ask for less: a smaller or more quantized model, --max-model-len, --max-num-seqs, "
+    "--gpu-memory-utilization (SGLang: --mem-fraction-static; llama.cpp: -c, -np). A GB10's 128 GB are the CPU's and "
+    "the GPU's together.",
     "release": "Two parts are of different releases. {install}Bring the one that reports {have} to {need}, in this "
-    "very "
-    "environment, or take the release of the other that was made for {have}; of a driver: on the host.",
+    "very environment, or take the release of the other that was made for {have}; of a driver: on the host.",
     "capability": "A GB10 is 12.1. Code that wants {need} is for another GPU: another backend or kernel.",
     "tokens": "Send less, or give the server more room: --max-model-len (SGLang: --context-length; llama.cpp: -c, "
-    "which "
-    "is shared by -np slots), within what the model was trained for and the cache holds.",
+    "which is shared by -np slots), within what the model was trained for and the cache holds.",
     "ranks": "The number of processes or GPUs is not what is wanted. One GB10 has one GPU: the sizes "
     "(--tensor-parallel-size x --pipeline-parallel-size x --data-parallel-size) are the number of nodes, and all must "
     "run. What was saved or built for {need} ranks is made anew for {have}.",
     "sizes": "Two files are of different models or of different settings: a draft and its model, an adapter or "
-    "projector "
-    "and its base, a tokenizer and the weights, a config.json that was copied. Take those that belong together, or "
-    "start without the second one.",
+    "projector and its base, a tokenizer and the weights, a config.json that was copied. Take those that belong "
+    "together, or start without the second one.",
     "pages": "Parts of the cache do not have pages of one size: layers of two kinds, or a model and its draft. The "
-    "same "
-    "--kv-cache-dtype and --attention-backend for both (auto, as the draft may not take a quantized cache), "
-    "--block-size "
-    "left out, or no drafts.",
+    "same --kv-cache-dtype and --attention-backend for both (auto, as the draft may not take a quantized cache), "
+    "--block-size left out, or no drafts.",
     "": "Bring one to the other: the option, field or file that the message names; a file that was built or saved "
-    "with one "
-    "of them is made anew.",
+    "with one of them is made anew.",
 }
+
+
+def _said(line: str) -> str:
+    return unprefixed(line).strip()
+
+
+def _of_frames(case: Case) -> str:
+    """What the frames of a traceback advise, beside the message's own words."""
+    return advice_of(case).replace(own_advice(case.text), "").strip() if case.raised.frames else ""
 
 
 def _with_its_name(said: str, number: str) -> str:
@@ -199,12 +194,10 @@ def _with_its_name(said: str, number: str) -> str:
 
 def two_quantities(case: Case) -> Verdict | None:
     """A message that compares what is wanted with what is there, in numbers."""
-    said = unprefixed(case.first_line)
-    line = next((one for one in map(unprefixed, (said, *case.text.splitlines())) if quantities_of(one)), said)
-    found, said = quantities_of(line) or quantities_of(case.text), line
-    checked = case.raised.frames[-1].code.startswith("assert") if case.raised.frames else False
-    if found is None or (found.kind in ("", "sizes", "tokens") and checked):
-        return None  # an assertion over the program's own state: nobody gave these numbers
+    compared = ((line, two) for line in map(_said, case.text.splitlines()) if (two := quantities_of(line)))
+    said, found = next(compared, None) or (_said(case.first_line), quantities_of(case.text))
+    if found is None or (found.kind in ("", "sizes", "tokens") and case.asserts):
+        return None
     need, have = (_with_its_name(said, number) for number in (found.need, found.have))
     words = {
         "need": f"{need} is wanted, and {have} is there",
@@ -215,7 +208,7 @@ def two_quantities(case: Case) -> Verdict | None:
     package = re.search(rf"(?P<name>[A-Za-z][\w-]{{1,40}}) ?(?:>=|==|~=) ?{re.escape(wanted)}", said)
     install = f"Install {package[0].replace(' ', '')} (for aarch64, and CUDA 13 if it has kernels). " if package else ""
     todo = WHAT_TO_DO[found.kind].format(need=wanted, have=found.have, install=install)
-    rest = advice_of(case).replace(own_advice(case.text), "").strip() if case.raised.frames and not found.kind else ""
+    rest = "" if found.kind else _of_frames(case)
     return Verdict(
         code="release-not-allowed" if found.kind == "release" else "numbers-do-not-agree",
         meaning=f"By the message's own numbers {words}: {said[:300].rstrip('.')}.",
@@ -242,7 +235,7 @@ def file_of_another_release(case: Case) -> Verdict | None:
         code="file-of-another-release",
         meaning=(
             f"The file was written by release {found['need']}, and {found['have']} reads it: "
-            f"{unprefixed(case.first_line)[:300].rstrip('.')}."
+            f"{_said(case.first_line)[:300].rstrip('.')}."
         ),
         action=(
             f"Build or export it again with {found['have']} (engines, plans and caches are of one release), or run the "
@@ -310,10 +303,9 @@ def variable_not_given(case: Case) -> Verdict | None:
                 (
                     own_advice(case.text),
                     f"Set {name} where the process starts: `-e {name}=…` of docker run, environment: of a compose "
-                    f"file, env: "
-                    "of a pod, Environment= of a unit; an export in another shell does not reach it. Variables of "
-                    "ranks "
-                    "(MASTER_ADDR, RANK, WORLD_SIZE, NODE_RANK) are set by torchrun, srun or mpirun.",
+                    "file, env: of a pod, Environment= of a unit; an export in another shell does not reach it. "
+                    "Variables of ranks (MASTER_ADDR, RANK, WORLD_SIZE, NODE_RANK) are set by torchrun, srun or "
+                    "mpirun.",
                 ),
             )
         ),
@@ -336,10 +328,9 @@ KIND: Final = re.compile(
 
 def value_of_another_kind(case: Case) -> Verdict | None:
     """A value that is not of the kind, or not one of those, that the message says."""
-    said = unprefixed(case.first_line)
+    said = _said(case.first_line)
     found = KIND.search(said[:400])
-    checked = bool(case.raised.frames) and case.raised.frames[-1].code.startswith("assert")
-    if found is None or checked or case.raised.name in ("TypeError", "AttributeError"):
+    if found is None or case.asserts or case.raised.name in ("TypeError", "AttributeError"):
         return None
     have = found["have"].strip("[('\"`.,:")
     option = option_with(case, have) or next(iter(WRITTEN.findall(said)), "")
@@ -357,7 +348,7 @@ def value_of_another_kind(case: Case) -> Verdict | None:
                     "(config.json), another model or another part of the program (a backend, a data type, a "
                     "quantization) is the way.",
                     _named(case),
-                    advice_of(case).replace(own_advice(case.text), "").strip() if case.raised.frames else "",
+                    _of_frames(case),
                 ),
             )
         ),
@@ -399,19 +390,13 @@ def remedy_stated(case: Case) -> Verdict | None:
     said = own_advice(case.text)
     if not said:
         return None
-    message = unprefixed(case.first_line)[:400].rstrip(".")
+    message = _said(case.first_line)[:400].rstrip(".")
     install = (
         "Install it in this very environment or image, for aarch64 and CUDA 13." if INSTALLS.search(case.text) else ""
     )
-    rest = advice_of(case).replace(said, "").strip() if case.raised.frames else ""
     return Verdict(
         code="message-says",
         meaning=f"No rule knows it, but the message says what is wrong: {message}.",
-        action=" ".join(filter(None, (said, _named(case), install, rest))),
+        action=" ".join(filter(None, (said, _named(case), install, _of_frames(case)))),
         evidence="the message's own words",
     )
-
-
-FIRST_STATED_FAMILIES: Final = (file_of_another_release,)
-STATED_FAMILIES: Final = (name_nearly_right, variable_not_given)
-LAST_STATED_FAMILIES: Final = (two_quantities,)

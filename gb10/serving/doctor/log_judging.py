@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
-from gb10.core.log_words import FOLLOWS, PREFIX
+from gb10.core.log_words import FOLLOWS, unprefixed
 from gb10.serving.doctor.advice import BASE, advice_of, own_advice
 from gb10.serving.doctor.diagnosis import Finding, Verdict
 from gb10.serving.doctor.doctor_rule import DoctorRule
@@ -132,10 +132,9 @@ class _Event:
 
 def shape(text: str) -> str:
     """A line without its prefix and its numbers, but with those that say which error it is."""
-    before = PREFIX.match(text)
-    return NUMBERS.sub(
-        lambda found: DEVICE.sub("", found["code"]) if found["code"] else "0", text[before.end() if before else 0 :]
-    )[:SHAPE].strip()
+    return NUMBERS.sub(lambda found: DEVICE.sub("", found["code"]) if found["code"] else "0", unprefixed(text))[
+        :SHAPE
+    ].strip()
 
 
 def root_of(raised: Raised) -> Raised:
