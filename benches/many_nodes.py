@@ -32,12 +32,11 @@ from gb10.image.context import Context, open_context
 from tests.hang import until
 from tests.integration import own_store
 from tests.integration.nodes import (
-    REGISTRY,
     another_engine,
     build_py,
-    debs,
     listening,
     random_image,
+    registry,
     ssh_root,
     sshd,
     within,
@@ -45,10 +44,10 @@ from tests.integration.nodes import (
 
 SWITCH: Final = "gb10-bench"
 NETWORK: Final = "10.214.0"
-REGISTRY_PORT: Final = 5000
+RELAY_PORT: Final = 5000
 SSH_PORT: Final = 2222
 SIZES: Final = tuple(size // 5 for size in LAYERS)
-IMAGE: Final = f"127.0.0.1:{REGISTRY_PORT}/gb10/bench:1"
+IMAGE: Final = f"127.0.0.1:{RELAY_PORT}/gb10/bench:1"
 """On every machine this name leads to the registry, by a relay: Docker takes a registry without TLS there alone."""
 RELAY: Final = """\
 import asyncio, sys
@@ -62,7 +61,7 @@ async def copy(source, sink):
     finally:
         sink.close()
 async def serve(reader, writer):
-    onward, back = await asyncio.open_connection(sys.argv[1], int(sys.argv[2]))
+    onward, back = await asyncio.open_connection(*sys.argv[1].rsplit(":", 1))
     await asyncio.gather(copy(reader, back), copy(onward, writer))
 async def main():
     async with await asyncio.start_server(serve, "127.0.0.1", int(sys.argv[2])) as server:
@@ -145,17 +144,11 @@ def cluster(ctx: Context, folder: Path, count: int, wan: int, lan: int) -> Itera
         capture(["ip", "address", "add", f"{NETWORK}.254/24", "dev", SWITCH])
         capture(["ip", "link", "set", SWITCH, "up"])
         limit(SWITCH, lan)
-        registry = namespace(stack, "registry", 253, wan)
-        program = next(deb for deb in debs(ctx.store, "docker-registry") if deb.name.startswith("docker-registry_"))
-        capture(["dpkg-deb", "--extract", str(program), str(folder / "deb")])
-        text = REGISTRY.format(storage=folder / "storage", port=REGISTRY_PORT, delete="false")
-        (folder / "config.yml").write_text(text.replace("127.0.0.1", f"{NETWORK}.253"), encoding="utf-8")
-        serve = [*within(registry), str(folder / "deb/usr/bin/docker-registry"), "serve", str(folder / "config.yml")]
-        stack.enter_context(background(serve, log=folder / "registry.log"))
-        until(lambda: listening(REGISTRY_PORT, f"{NETWORK}.253"), "the registry")
-        relay = [sys.executable, "-c", RELAY, f"{NETWORK}.253", str(REGISTRY_PORT)]
+        far, address = namespace(stack, "registry", 253, wan), f"{NETWORK}.253"
+        place = stack.enter_context(registry(ctx.store, folder, namespace=far, address=address))
+        relay = [sys.executable, "-c", RELAY, place.host, str(RELAY_PORT)]
         stack.enter_context(background(relay, log=folder / "relay.log"))
-        until(lambda: listening(REGISTRY_PORT), "the head's relay")
+        until(lambda: listening(RELAY_PORT), "the head's relay")
         (folder / "ssh").mkdir()
         root = stack.enter_context(ssh_root(ctx.store, folder / "ssh"))
         os.environ["PATH"] = f"{root.clients}:{os.environ['PATH']}"

@@ -37,7 +37,7 @@ REGISTRY = """\
 version: 0.1
 log: {{accesslog: {{disabled: false}}, level: info}}
 storage: {{filesystem: {{rootdirectory: "{storage}"}}, delete: {{enabled: {delete}}}}}
-http: {{addr: "127.0.0.1:{port}"}}
+http: {{addr: "{address}:{port}"}}
 """
 HTPASSWD = """\
 auth: {{htpasswd: {{realm: test, path: "{path}"}}}}
@@ -124,22 +124,31 @@ class Registry:
 
 
 @contextmanager
-def registry(store: Store, folder: Path, users: str = "", *, delete: bool = False) -> Iterator[Registry]:
+def registry(
+    store: Store,
+    folder: Path,
+    users: str = "",
+    *,
+    delete: bool = False,
+    namespace: str = "",
+    address: str = "127.0.0.1",
+) -> Iterator[Registry]:
     """A registry in a folder of its own; ``users`` are the lines of its htpasswd file, if it is to ask who one is.
 
-    ``delete``: it allows deletion.
+    ``delete``: it allows deletion. It may live in a network namespace, which has the ``address``.
     """
     program = next(deb for deb in debs(store, "docker-registry") if deb.name.startswith("docker-registry_"))
     capture(["dpkg-deb", "--extract", str(program), str(folder / "deb")])
     port, config, log = free_port(), folder / "config.yml", folder / "registry.log"
-    text = REGISTRY.format(storage=folder / "storage", port=port, delete=str(delete).lower())
+    text = REGISTRY.format(storage=folder / "storage", address=address, port=port, delete=str(delete).lower())
     if users:
         (folder / "htpasswd").write_text(users, encoding="utf-8")
         text += HTPASSWD.format(path=folder / "htpasswd")
     config.write_text(text, encoding="utf-8")
-    with background([str(folder / "deb/usr/bin/docker-registry"), "serve", str(config)], log=log):
-        until(lambda: listening(port), "the registry")
-        yield Registry(f"127.0.0.1:{port}", log)
+    serve = [*within(namespace), str(folder / "deb/usr/bin/docker-registry"), "serve", str(config)]
+    with background(serve, log=log):
+        until(lambda: listening(port, address), "the registry")
+        yield Registry(f"{address}:{port}", log)
 
 
 @dataclass(frozen=True, slots=True)
