@@ -23,6 +23,7 @@ from gb10.image.request.model_sizes import MOST_FILES, hub_model, local_gguf, lo
 from gb10.image.request.model_sizes import SUFFIX as TENSORS
 from gb10.models.choose.choosing import Choice, ChoiceRequest, ModelFiles, choose, engine_for, not_text
 from gb10.models.choose.llama_cpp import choose_gguf
+from gb10.models.choose.writing import PLAIN
 from gb10.models.memory.engines.budget import Machine
 from gb10.models.memory.figures import load_figures
 from gb10.models.memory.gguf import SUFFIX, gguf_model, kinds_of, quant_of, read_gguf
@@ -203,7 +204,7 @@ def _no_config(model: str, names: Sequence[str], read: Callable[[str], Any]) -> 
         told = read(ADAPTER)
         told = told if isinstance(told, dict) else {}
         base, rank = told.get("base_model_name_or_path"), told.get("r")
-        of = base if isinstance(base, str) and base else "OWNER/MODEL"
+        of = base if isinstance(base, str) and PLAIN.fullmatch(base) else "OWNER/MODEL"
         enough = next((one for one in RANKS if isinstance(rank, int) and rank <= one), RANKS[-1])
         return UsageError(
             f"{model} is an adapter of {of[:200]}, not a model",

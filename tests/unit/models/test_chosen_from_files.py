@@ -229,6 +229,11 @@ def test_what_is_no_plain_file_is_not_waited_for(tmp_path: Path) -> None:
             "-- --enable-lora --max-lora-rank 32 --lora-modules adapter=HERE",
         ),
         (
+            {"adapter_config.json": {"base_model_name_or_path": "o/base; rm x", "r": 8}},
+            "error: HERE is an adapter of OWNER/MODEL, not a model\nhint: start that model with it: ./build.py run "
+            "OWNER/MODEL -- --enable-lora --max-lora-rank 8 --lora-modules adapter=HERE",
+        ),
+        (
             {"adapter_config.json": ["r"]},
             "error: HERE is an adapter of OWNER/MODEL, not a model\nhint: start that model with it: ./build.py run "
             "OWNER/MODEL -- --enable-lora --max-lora-rank 512 --lora-modules adapter=HERE",
