@@ -34,7 +34,7 @@ POOLS: Final = (
 )
 DRAFTS: Final = ("_SPECULATIVE_DECODING_MODELS",)
 SGLANG_POOLS: Final = ("Embedding", "Reward", "Classification")
-SGLANG_DRAFTS: Final = re.compile(r"Draft|^DFlash|^Eagle3|Eagle3?$|NextN$|MTP$")
+SGLANG_DRAFTS: Final = re.compile(r"Draft|^DFlash|^Eagle3|Eagle3?$|NextN$|MTP$|Assistant|DSpark")
 Architectures = dict[str, set[str]]
 """Those that generate, those that pool, and those that only draft for another model."""
 

@@ -1,7 +1,7 @@
 """A model by its name or folder becomes a model recipe: its small files are read, and a launch is chosen from them."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +13,7 @@ from gb10.core.files import read_plain_file
 from gb10.core.host import Host
 from gb10.core.http_session import get, network_error, open_session
 from gb10.core.installation import ROOT
+from gb10.core.printing import printable
 from gb10.errors import FetchError, UsageError
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.dag import image_tag
@@ -38,7 +39,7 @@ MODULES: Final = "modules.json"
 ADAPTER: Final = "adapter_config.json"
 PIPELINE: Final = "model_index.json"
 MISTRAL: Final = "params.json"
-RANKS: Final = (8, 16, 32, 64, 128, 256, 320, 512)
+RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """What vLLM takes as --max-lora-rank (config/lora.py)."""
 TEMPLATE: Final = "chat_template.jinja"
 OTHER_WEIGHTS: Final = (".bin", ".pt", ".pth", ".onnx", ".npz", ".nemo")
@@ -95,7 +96,7 @@ def _of_gguf_repository(host: Host, hub: "Hub", head: str, sizes: Mapping[str, i
     kinds = kinds_of(sizes)
     wanted = {first: parts for first, parts in kinds.items() if not quant or quant_of(first) == quant.upper()}
     if not wanted:
-        has = ", ".join(sorted({quant_of(first) or first for first in kinds})[:20]) or "none"
+        has = ", ".join(sorted({quant_of(first) or printable(first[:200]) for first in kinds})[:20]) or "none"
         raise UsageError(f"{hub.repo} has no GGUF files of the kind {quant[:40]}", where=f"it has: {has}")
     first = _only_kind({one: f"{hub.repo}:{quant_of(one) or 'KIND'}" for one in wanted}, hub.repo)
     try:
@@ -124,7 +125,7 @@ def _only_kind(words: Mapping[str, str], model: str) -> str:
 
 def _of_folder(folder: Path, engine: str | None) -> ModelFiles:
     """What a folder of this machine holds; it must have the same path on each node. An engine must have its model."""
-    if not (folder / CONFIG).is_file():
+    if not (folder / CONFIG).is_file() or _is_adapter([one.name for one in islice(folder.iterdir(), MOST_FILES)]):
         kinds = kinds_of(one.name for one in islice(folder.glob(f"*{SUFFIX}"), MOST_FILES))
         if not kinds:
             within = [f"{one.parent.name}/{CONFIG}" for one in islice(folder.glob(f"*/{CONFIG}"), MOST_FILES)]
@@ -156,22 +157,29 @@ def _of_hub(host: Host, model: str, engine: str | None) -> ModelFiles:
     hub = open_hub(repo, host.env)
     head = hub.head(revision) if revision else hub.head()
     listed = {one.path: one.size for one in hub.files(head)}
+
+    def small(name: str, work: Path) -> Path:
+        """One of its small files, fetched into a folder. Raises UsageError for a large one, FetchError."""
+        if listed[name] > LARGEST:
+            raise UsageError(f"{name} of {repo} has {listed[name]:,} bytes; at most {LARGEST:,} are read")
+        hub.fetch(name, head, work)
+        return work / name
+
     if quant or (CONFIG not in listed and kinds_of(listed)):
         if revision:
             raise UsageError(f"{repo}: llama.cpp takes no revision of GGUF files", hint=f"name it without @{revision}")
         return _of_gguf_repository(host, hub, head, listed, quant)
-    if CONFIG not in listed:
+    if CONFIG not in listed or _is_adapter(listed):
 
         def read(name: str) -> Any:  # noqa: ANN401 - as its author wrote it
             with host.store.folder("hub") as work:
-                hub.fetch(name, head, work)
-                return _json(work / name, repo)
+                return _json(small(name, work), repo)
 
         raise _no_config(repo, sorted(listed), read)
     config = read_config(host, f"{repo}@{head}")
     engine_for(repo, Fields(config), engine)
     if not any(path.endswith(TENSORS) for path in listed):
-        others = [path for path in listed if path.endswith(OTHER_WEIGHTS)]
+        others = [printable(path) for path in listed if path.endswith(OTHER_WEIGHTS)]
         raise UsageError(
             f"{repo} has no weights in safetensors files",
             where=f"it has {', '.join(others[:3])}" if others else None,
@@ -180,7 +188,7 @@ def _of_hub(host: Host, model: str, engine: str | None) -> ModelFiles:
     with host.store.folder("hub") as work:
         for name in (TOKENIZER, TEMPLATE, MODULES):
             if name in listed:
-                hub.fetch(name, head, work)
+                small(name, work)
         template = _template(work, repo)
         pools, limit = _pools(work / MODULES, repo), _text_limit(work / TOKENIZER, repo)
     sizes = hub_model(host, f"{repo}@{head}")
@@ -195,6 +203,12 @@ def _of_hub(host: Host, model: str, engine: str | None) -> ModelFiles:
     )
 
 
+def _is_adapter(names: Iterable[str]) -> bool:
+    """Whether files are an adapter's alone. A model that it was merged into often keeps its config."""
+    names = set(names)
+    return ADAPTER in names and not any(name.endswith(TENSORS) and not name.startswith("adapter_") for name in names)
+
+
 def _no_config(model: str, names: Sequence[str], read: Callable[[str], Any]) -> UsageError:
     """Why nothing can be chosen for a model without config.json, by the names of its files, and what works.
 
@@ -203,11 +217,16 @@ def _no_config(model: str, names: Sequence[str], read: Callable[[str], Any]) -> 
     if ADAPTER in names:
         told = read(ADAPTER)
         told = told if isinstance(told, dict) else {}
-        base, rank = told.get("base_model_name_or_path"), told.get("r")
+        base, rank, kind = (told.get(name) for name in ("base_model_name_or_path", "r", "peft_type"))
         of = base if isinstance(base, str) and PLAIN.fullmatch(base) else "OWNER/MODEL"
+        what = f"{model} is an adapter of {of[:200]}, not a model"
+        if kind not in {None, "LORA"}:
+            raise UsageError(f"{what}; and of the kind {ascii(kind)[:80]}: vLLM and SGLang load LoRA alone")
+        if isinstance(rank, int) and rank > RANKS[-1]:
+            raise UsageError(f"{what}; and of a rank above {RANKS[-1]}, the largest that vLLM takes")
         enough = next((one for one in RANKS if isinstance(rank, int) and rank <= one), RANKS[-1])
         return UsageError(
-            f"{model} is an adapter of {of[:200]}, not a model",
+            what,
             hint=f"start that model with it: ./build.py run {of[:200]} -- --enable-lora --max-lora-rank {enough} "
             f"--lora-modules adapter={model}",
         )
@@ -225,8 +244,9 @@ def _no_config(model: str, names: Sequence[str], read: Callable[[str], Any]) -> 
     if within:
         return UsageError(
             f"{model} has no {CONFIG} of its own",
-            where="one is in: " + ", ".join(within[:8]),
-            hint="name the folder of the model, downloaded where it is on the Hub: ./build.py run /FOLDER/" + within[0],
+            where="one is in: " + ", ".join(printable(name[:200]) for name in within[:8]),
+            hint="name the folder of the model, downloaded where it is on the Hub: ./build.py run /FOLDER/"
+            + next((name for name in within if PLAIN.fullmatch("/" + name)), "NAME"),
         )
     return UsageError(f"{model} has no {CONFIG}", hint="name a model's folder, or OWNER/NAME of a model on the Hub")
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Final, Literal
 
+from gb10.core.printing import printable
 from gb10.errors import UsageError
 from gb10.models.choose.served_models import Containers, Served, format_of, served_by
 from gb10.models.memory.cache import Cache
@@ -86,7 +87,7 @@ class ModelFiles:
 
 def _architecture(fields: Fields) -> str:
     named = fields.config.get("architectures")
-    return str(named[0])[:100] if isinstance(named, list | tuple) and named else ""
+    return printable(str(named[0])[:100]) if isinstance(named, list | tuple) and named else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -195,7 +196,7 @@ def engine_for(name: str, fields: Fields, asked: str | None) -> tuple[Served, Re
         )
     if fields.flag("is_encoder_decoder") or {"encoder_layers", "decoder_layers"} <= fields.text.keys():
         raise UsageError(
-            f"{name} has an encoder beside its decoder ({fields.kind[:80]}), whose cache is not computed",
+            f"{name} has an encoder beside its decoder ({printable(fields.kind[:80])}), whose cache is not computed",
             hint=f"a recipe of yours serves it by {by_architecture[0].engine}: ./build.py run FILE --memory GIB",
         )
     method = quantization_of(fields)
@@ -228,7 +229,7 @@ def _without_architecture(name: str, fields: Fields) -> UsageError:
     part = fields.config.get("_class_name")
     if isinstance(part, str):
         return not_text(f"{name} is one part of a pipeline of diffusers ({part[:80]})")
-    kind = f" (model type '{fields.kind[:80]}')" if fields.kind else ""
+    kind = f" (model type '{printable(fields.kind[:80])}')" if fields.kind else ""
     return UsageError(
         f"the config of {name}{kind} names no architecture, so no engine can be chosen",
         hint="add `architectures` to its config.json, as the model's first publisher has it: without it vLLM takes "
@@ -252,7 +253,7 @@ def quantization_of(fields: Fields) -> str | None:
     """
     places = (fields.config, fields.text)
     found = next((one for place in places for name in QUANTIZED_BY if (one := mapping_in(place, name))), {})
-    method = word_in(found, "quant_method").lower().replace("compressed_tensors", "compressed-tensors")
+    method = printable(word_in(found, "quant_method")[:80]).lower().replace("compressed_tensors", "compressed-tensors")
     if method or not found:
         return method
     return "modelopt" if found.keys() & {"quant_algo", "producer", "quantization"} else None

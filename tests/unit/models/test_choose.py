@@ -311,6 +311,13 @@ QUANTIZED = "o/m has a quantization that vllm 0.33.0 and sglang 0.5.23 cannot re
             "by vllm: ./build.py run FILE --memory GIB",
         ),
         ({"architectures": ["ViTForImageClassification"]}, "has the architecture ViT", "--image REF"),
+        ({"architectures": ["Gemma4AssistantForCausalLM"]}, "o/m only drafts for another model", "run OWNER/MODEL"),
+        ({"architectures": ["LingDSparkModel"]}, "o/m only drafts for another model", "run OWNER/MODEL"),
+        (
+            {**LLAMA, "quantization_config": {"quant_method": "x\nhint: y" + "z" * 10_000_000}},
+            f"{QUANTIZED}x" + r"\\nhint: yz{71}\n",
+            "files of this model in FP8",
+        ),
         ({"architectures": ["NewForCausalLM"]}, "has the architecture New", "--model-impl transformers"),
     ],
 )

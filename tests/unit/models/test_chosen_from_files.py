@@ -239,6 +239,26 @@ def test_what_is_no_plain_file_is_not_waited_for(tmp_path: Path) -> None:
             "OWNER/MODEL -- --enable-lora --max-lora-rank 512 --lora-modules adapter=HERE",
         ),
         (
+            {"adapter_config.json": {"base_model_name_or_path": "o/base", "r": 1}, "config.json": {}},
+            "error: HERE is an adapter of o/base, not a model\nhint: start that model with it: ./build.py run o/base "
+            "-- --enable-lora --max-lora-rank 1 --lora-modules adapter=HERE",
+        ),
+        (
+            {"adapter_config.json": {"peft_type": "PREFIX\nTUNING"}},
+            "error: HERE is an adapter of OWNER/MODEL, not a model; and of the kind 'PREFIX\\nTUNING': vLLM and "
+            "SGLang load LoRA alone",
+        ),
+        (
+            {"adapter_config.json": {"r": 1024}},
+            "error: HERE is an adapter of OWNER/MODEL, not a model; and of a rank above 512, the largest that vLLM "
+            "takes",
+        ),
+        (
+            {"$(touch x)/config.json": {}},
+            "error: HERE has no config.json of its own\n  one is in: $(touch x)\nhint: name the folder of the "
+            "model, downloaded where it is on the Hub: ./build.py run /FOLDER/NAME",
+        ),
+        (
             {"model_index.json": {"_class_name": "FluxPipeline"}, "vae/config.json": {}},
             "error: HERE is a pipeline of diffusers (FluxPipeline), which makes no text\nhint: diffusers runs it, or "
             "SGLang's server for pictures (sglang[diffusion]); our images have neither",
