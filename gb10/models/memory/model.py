@@ -197,6 +197,7 @@ def with_sizes(
     count = fields.layers if fields is not None else 1 << 16
     weights = merge_weights(weight_of(tensor, size, count) for tensor, size in sizes)
     layers = () if fields is None else layer_plan(fields) if known else _attention_alone(fields)
+    scheme = read_scheme(config, weights_read=True) if layers and config is not None else None
     assumed = f"each layer as full attention: the model type '{fields.kind[:80]}' is not known" if fields else ""
     return Model(
         name=name,
@@ -204,7 +205,10 @@ def with_sizes(
         source=source,
         fields=fields if layers else None,
         layers=layers,
-        scheme=read_scheme(config, weights_read=True) if layers and config is not None else None,
+        scheme=scheme,
+        notes=(f"{scheme.unknown}: what an engine makes of the weights while it loads them is not checked",)
+        if scheme and scheme.unknown
+        else (),
         kind=fields.kind if fields is not None and not known else "",
         largest_file=largest_file,
         table=sum(one.size for one in weights if one.part == "table"),

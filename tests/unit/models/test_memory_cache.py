@@ -211,6 +211,12 @@ def test_a_dense_lfm2_has_two_thirds_of_its_inner_width_in_whole_blocks() -> Non
     assert model_of(small, "o/m", "its config").total == pytest.approx(2 * 1.17e9, rel=0.005)
     whole = model_of({**small, "block_auto_adjust_ff_dim": False}, "o/m", "its config").total
     assert whole - model_of(small, "o/m", "its config").total == 16 * 3 * 2048 * 4096 * 2
+    half = {**small, "intermediate_size": None, "block_ff_dim": 6144, "block_ffn_dim_multiplier": 2.0}
+    assert model_of(half, "o/m", "its config").total == model_of(small, "o/m", "its config").total
+    listed = {**small, "layer_types": None, "full_attn_idxs": [2, 5, 8, 10, 12, 14]}
+    assert cache(listed) == cache(small)
+    with pytest.raises(UsageError, match="block_ffn_dim_multiplier is -1"):
+        model_of({**small, "block_ffn_dim_multiplier": -1}, "o/m", "its config")
 
 
 def test_deepseek_v4_keeps_one_entry_for_each_ratio() -> None:

@@ -343,8 +343,14 @@ def test_a_step_of_experts_counts_what_they_give_for_each_choice() -> None:
     step = 42 * 2880 + 4 * 2 * (3 * 2880 + 2880)
     assert activations_of(model) == 65536 * step
     fields = dict(model.fields.config)
-    del fields["num_experts_per_tok"]
-    assert activations_of(replace(model, fields=Fields(fields))) == 65536 * 42 * 2880
+    del fields["num_experts_per_tok"], fields["experts_per_token"]
+    assert activations_of(replace(model, fields=Fields(fields))) == 65536 * step
+    named = {**fields, "moe_k": 6}
+    assert activations_of(replace(model, fields=Fields(named))) == 65536 * (42 * 2880 + 6 * 2 * (3 * 2880 + 2880))
+    no_gate = {**named, "model_type": "nemotron_h"}
+    assert activations_of(replace(model, fields=Fields(no_gate))) == 65536 * (42 * 2880 + 6 * 2 * (2 * 2880 + 2880))
+    dense = tuple(replace(layer, feed="dense") for layer in model.layers)
+    assert activations_of(replace(model, layers=dense)) == 65536 * 42 * 2880
 
 
 def test_logits_of_drafts_beyond_the_trial_are_beside_the_share() -> None:

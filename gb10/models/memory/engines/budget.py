@@ -291,7 +291,9 @@ def activations(model: Model, launch: Launch, machine: Machine, batched: int, ro
         streams = fields.number("hc_mult", default=1, largest=64)
     step = batched * hidden * streams * machine.figures["activation_bytes"].value
     figure = "activation_bytes"
-    if fields is not None and streams == 1:  # the figure is of a model with four, whose experts are a sixth of it
+    if (
+        fields is not None and streams == 1 and any(layer.feed != "dense" for layer in model.layers)
+    ):  # the figure is of a model with four, whose experts are a sixth of it
         step += batched * _expert_bytes(fields, launch.ranks.tensor)
     if fields is not None and any(layer.mixer == "delta" for layer in model.layers):
         delta = batched * _delta_bytes(fields, launch.ranks.tensor) * machine.figures["activation_delta"].value
@@ -300,14 +302,24 @@ def activations(model: Model, launch: Launch, machine: Machine, batched: int, ro
     return machine.item("activations", figure, ceil(step + logits))
 
 
-CHOSEN: Final = ("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_topk")
+CHOSEN: Final = (
+    *("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_topk", "moe_k", "moe_top_k"),
+    "experts_per_token",
+)
+CHOSEN_OF: Final = {
+    **{"llama4": 1, "cohere2_moe": 2, "granitemoe": 2, "granitemoehybrid": 2, "granitemoeshared": 2, "mixtral": 2},
+    **{"nemotron_h": 2, "glm4_moe_lite": 4, "gpt_oss": 4, "lfm2_moe": 4, "minimax_m3_vl": 4, "qwen2_moe": 4},
+    **{"afmoe": 6, "deepseek_v4": 6, "ernie4_5_moe": 6, "qwen3_next": 10},
+}
+"""Experts of a token where a config has no such field, in transformers 5.19.0; most others have 8."""
 
 
 def _expert_bytes(fields: Fields, tensor: int) -> float:
     """Bytes of a token in the experts that it goes to: what gate and up give, their product, and the output, in two
-    bytes each; 0 for a dense model."""
-    chosen = fields.number(*CHOSEN, default=0, largest=1024) if fields.experts else 0
-    return chosen * 2 * (3 * expert_size(fields) / tensor + (latent_size(fields) or fields.hidden)) if chosen else 0.0
+    bytes each."""
+    chosen = fields.number(*CHOSEN, default=CHOSEN_OF.get(fields.kind, 8), largest=1024)
+    widths = 2 if fields.kind in TWO_MATRICES else 3
+    return chosen * 2 * (widths * expert_size(fields) / tensor + (latent_size(fields) or fields.hidden))
 
 
 def _delta_bytes(fields: Fields, tensor: int) -> float:

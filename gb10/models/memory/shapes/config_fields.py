@@ -265,6 +265,8 @@ def _mixer(number: int, fields: Fields) -> Mixer:
         if word not in KINDS:
             raise UsageError(f"the config's layer_types has an unknown kind {word[:80]!r}", hint=WAYS_OUT)
         kind = LINEAR.get(fields.kind, "delta") if word == "linear_attention" else KINDS[word]
+    elif fields.text.get("full_attn_idxs") is not None:  # LFM2's first configs
+        kind = "full" if number in fields.entries("full_attn_idxs") else KINDS["conv"]
     else:
         kind = _by_interval(number, fields)
     return "latent" if kind == "full" and fields.text.get("kv_lora_rank") else kind

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from gb10.models.memory.shapes.config_fields import COMPRESSED, Fields, Layer, mapping_in
+from gb10.models.memory.shapes.config_fields import COMPRESSED, Fields, Layer, mapping_in, other
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -222,6 +222,8 @@ def streams_of(fields: Fields, at: str) -> Iterator[Tensor]:
         yield plain(f"{at}.hc_mix", 2 * rows, streams * fields.hidden)
 
 
+MOST_TIMES: Final = 64
+"""Of a factor of a width."""
 MOST_ROWS: Final = 1 << 34
 """Rows of a table of n-grams."""
 BLOCK_SPARSE: Final = ("mixtral", "minimax_m2", "minimax_m3", "minimax_m3_vl")
@@ -241,12 +243,18 @@ def feed_forward(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
     """The tensors of a layer's feed-forward; ``at`` is the layer."""
     if layer.feed in ("dense", "both"):
         sizes = ("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size")
-        size = fields.number(*(("shared_intermediate_size",) if fields.kind == "granitemoehybrid" else sizes))
-        if fields.kind == "lfm2" and fields.flag(
-            "block_auto_adjust_ff_dim", default=True
-        ):  # two thirds, in whole blocks
+        if fields.kind == "granitemoehybrid":
+            sizes = ("shared_intermediate_size",)
+        elif fields.kind == "lfm2":
+            sizes = ("block_ff_dim", *sizes)
+        size = fields.number(*sizes)
+        if fields.kind == "lfm2" and fields.flag("block_auto_adjust_ff_dim", default=True):
+            # Two thirds, times a factor, in whole blocks (transformers 5.19.0, modeling_lfm2.py).
             block = fields.number("block_multiple_of", default=256) or 1
-            size = -(-(2 * size // 3) // block) * block
+            factor = fields.text.get("block_ffn_dim_multiplier") or 1.0
+            if not isinstance(factor, int | float) or not 0 < factor <= MOST_TIMES:
+                raise other("block_ffn_dim_multiplier", factor, f"a number up to {MOST_TIMES}")
+            size = -(-int(factor * (2 * size // 3)) // block) * block
         if fields.flag("use_double_wide_mlp") and fields.shares_cache(layer.number):
             size *= 2
         yield from _matrices(fields, f"{at}.{_below(fields, 'mlp')}", fields.hidden, size)

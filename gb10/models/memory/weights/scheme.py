@@ -190,6 +190,10 @@ Rules = tuple[tuple[NamePatterns | None, Format], ...]
 """Names, or None for all projections, and their format."""
 
 
+class UnknownQuantizationError(UsageError):
+    """The config names a quantization whose bytes are not known."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scheme:
     """``width`` is the bytes of a number that is not quantized. The first rule that names a module decides."""
@@ -199,6 +203,8 @@ class Scheme:
     ignored: NamePatterns
     cache: str | None = None
     """The type of the KV cache that the model file was made for, such as ``fp8``."""
+    unknown: str = ""
+    """Why it has no rules, though the config names a quantization."""
 
     def size(self, tensor: Tensor) -> int:
         """Bytes of a tensor."""
@@ -231,18 +237,19 @@ def read_scheme(config: Config, *, weights_read: bool = False) -> Scheme:
     dtype = word_in({"dtype": fields.text.get("dtype") or fields.text.get("torch_dtype")}, "dtype") or "bfloat16"
     width = WIDTHS.get(dtype.removeprefix("torch."), 2)
     skipped = [name for key in IGNORED for name in list_in(quantization, key)]
+    unknown = ""
     try:
         rules, never = _rules(quantization, fields)
-    except UsageError:
+    except UnknownQuantizationError as error:
         if not weights_read:
             raise
-        rules, never = (), ()
+        rules, never, unknown = (), (), error.message
     # A KV cache of eight bits is a word, or a scheme.
     scheme = quantization.get("kv_cache_scheme")
     bits = scheme.get("num_bits") if isinstance(scheme, Mapping) else None
     cache = "fp8" if "FP8" in (quantization.get("kv_cache_quant_algo"), scheme) or bits == 8 else None
     ignored = NamePatterns((*skipped, *never), nested=fields.text is not fields.config)
-    return Scheme(width=width, rules=rules, ignored=ignored, cache=cache)
+    return Scheme(width=width, rules=rules, ignored=ignored, cache=cache, unknown=unknown)
 
 
 def _rules(quantization: Config, fields: Fields) -> tuple[Rules, tuple[str, ...]]:
@@ -280,7 +287,7 @@ def _of_method(quantization: Config, method: str) -> Rules:
         return ((None, _fp8(quantization)),)
     if method == "mxfp4":
         return ((NamePatterns(["re:.*experts.*"]), MXFP4),)
-    raise UsageError(f"the quantization '{method[:80]}' is not known", hint=WAYS_OUT)
+    raise UnknownQuantizationError(f"the quantization '{method[:80]}' is not known", hint=WAYS_OUT)
 
 
 def _by_layer(quantization: Config) -> Iterable[tuple[NamePatterns, Format]]:
@@ -290,7 +297,7 @@ def _by_layer(quantization: Config) -> Iterable[tuple[NamePatterns, Format]]:
         found.setdefault(word_in(entry if isinstance(entry, Mapping) else {}, "quant_algo").upper(), []).append(name)
     for algorithm, names in found.items():
         if algorithm not in NAMED:
-            raise UsageError(f"the quantization '{algorithm[:80]}' is not known", hint=WAYS_OUT)
+            raise UnknownQuantizationError(f"the quantization '{algorithm[:80]}' is not known", hint=WAYS_OUT)
         yield NamePatterns(names), NAMED[algorithm]
 
 
