@@ -96,7 +96,9 @@ def _whole(hosts: Mapping[str, NodeFacts], fabric: Fabric) -> str:
     lacking = missing_cables(tuple(hosts), fabric.cables, {host: tuple(one) for host, one in ports.items()})
     if not lacking:
         return "a switch joins them all; each of its networks has an address of every node: docs/cluster.md"
-    linked = [one for one in lacking if all(_addresses(ports[host][port]) for host, port in one.ends)]
+    linked = [
+        one for one in lacking if all(any(half.netdev.carrier for half in ports[host][port]) for host, port in one.ends)
+    ]
     shape = "a triangle" if len(hosts) == TRIANGLE else "a ring"
     plugs = "; ".join(str(one) for one in lacking if one not in linked)
     ways = [f"for {shape} plug: {plugs}; each cable gets a network of its own"] if plugs else []
@@ -109,14 +111,16 @@ def _whole(hosts: Mapping[str, NodeFacts], fabric: Fabric) -> str:
 
 
 def _addresses(halves: Sequence["Half"]) -> str:
-    """The addresses of a port with a link; empty without either."""
-    return ", ".join(str(one) for half in halves if half.netdev.carrier for one in half.netdev.addresses)
+    """The addresses of a port with a link."""
+    found = ", ".join(str(one) for half in halves if half.netdev.carrier for one in half.netdev.addresses)
+    return found or "no address"
 
 
 def _crossed(hosts: Mapping[str, NodeFacts], fabric: Fabric) -> Iterator[Remark]:
     """Cables that lead to another port than their addresses say, by the adapters that answered there.
 
-    Linux answers for each of its addresses at any port (arp_ignore 0), so IP gets through, and RoCE does not.
+    Linux answers for each of its addresses at any port (arp_ignore 0), so IP gets through, and RoCE does not. So it
+    does where both ports are on one switch: a port that hears two others is there, and no cable is known.
     """
     names = {
         host: {half.netdev.name: port for port, one in ports_of(facts).items() for half in one}
@@ -133,20 +137,27 @@ def _crossed(hosts: Mapping[str, NodeFacts], fabric: Fabric) -> Iterator[Remark]
         for host, rails in fabric.rails.items()
         for rail in rails
     }
+    heard: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
+    for host, facts in hosts.items():
+        for one in facts.neighbors:
+            if one.netdev in names[host] and one.mac in macs:
+                heard[host, names[host][one.netdev]].add(macs[one.mac])
     cabled = {frozenset(cable.ends) for cable in fabric.cables}
     found = dict.fromkeys(
         f"{host} {names[host][one.netdev]} leads to {' '.join(there)}, not {wanted[1]}"
         for host, facts in hosts.items()
         for one in facts.neighbors
         if one.netdev in names[host] and (wanted := owners.get(one.address)) and (there := macs.get(one.mac))
-        if there != wanted and there[0] == wanted[0] and frozenset(((host, names[host][one.netdev]), wanted)) in cabled
+        if there != wanted and there[0] == wanted[0] and len(heard[host, names[host][one.netdev]]) == 1
+        if frozenset(((host, names[host][one.netdev]), wanted)) in cabled
     )
     if found:
         yield Remark(
             level="warning",
-            text=f"cables are in other ports than their addresses say, and RoCE fails there: {'; '.join(found)}",
+            text=f"cables are in other ports than their addresses say, and RoCE fails there: {'; '.join(found)}; or a "
+            "switch joins the ports",
             hint="swap the two cables of that node, or the addresses of its two ports by netplan. The nodes' ARP "
-            "tables show it; old entries go by: ip neigh flush all",
+            "tables show it; old entries go by: ip neigh flush all. At a switch it means nothing",
         )
 
 

@@ -179,6 +179,23 @@ def test_an_answer_that_is_no_proof_says_nothing(interface: str, address: str, m
     assert [remark.level for remark in found] == ["note"]
 
 
+def test_ports_that_hear_two_others_are_at_a_switch() -> None:
+    """Two nodes, both ports of each in one network of a switch: either port answers for an address of the other's."""
+    one, two, three, four = circle(4)
+    macs = {name: str(dev.mac) for name, dev in facts_of(two)["spark-2"].netdevs.items()}
+    heard = [("enp1s0f0np0", "10.0.0.2", macs[name]) for name in ("enp1s0f0np0", "enp1s0f1np1")]
+    assert [remark.level for remark in remarks(facts_of(replace(one, neighbors=heard), two, three, four))] == ["note"]
+
+
+def test_a_port_with_a_link_and_no_address_is_not_to_be_plugged() -> None:
+    one, two, three, four = circle(4)
+    hosts = facts_of(one, two, replace(three, cables={**three.cables, "p1": ("", "")}), four)
+    [warning] = [remark for remark in remarks(hosts) if "plug" in str(remark.hint) or "cable is in" in str(remark.hint)]
+    assert "if a cable is in spark-3 p1 - spark-2 p0, give its ends one network: they have no address" in str(
+        warning.hint
+    )
+
+
 def test_a_wrong_address_at_a_cable_is_no_missing_cable() -> None:
     one, two, three, four = circle(4)
     wrong = replace(three, cables={**three.cables, "p1": ("10.0.99.2/24", "10.1.99.2/24")})
