@@ -55,7 +55,8 @@ KEPT: Final = "run the same command again: units in the compile cache are not re
 def diagnosed(error: BuildError, log: Path, text: str, step: str) -> BuildError:
     """The error of a failed compile, from the text of its log; else ``error`` itself."""
     lines, unit = [STEP.sub("", line) for line in text.splitlines()], ""
-    full = [line for line in lines if says_full([line]) or CUT.search(line)]
+    killed = any(KILLED.search(line) for line in lines)
+    full = [line for line in lines if says_full([line]) or (CUT.search(line) and not killed)]
     if full:
         return full_disk(error.message.removeprefix("a disk is full: "), full[:3], log)
     for number, line in enumerate(lines):

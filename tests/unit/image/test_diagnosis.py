@@ -151,6 +151,8 @@ def test_a_killed_compiler_is_told_before_its_complaint() -> None:
     """gcc prints an error of its own when its cc1plus is killed: memory ran out, the source is right."""
     complaint, source = "#9 /source/include/flashinfer/activation", "#9   static int"
     assert "was killed, as Linux does" in told(REFUSED.replace(complaint, f"#9 Killed\n{complaint}"))
+    cut = f"#9 Killed\n#9 nvFatbin error: empty input\n{complaint}"
+    assert "was killed, as Linux does" in told(REFUSED.replace(complaint, cut))
     assert "does not compile" in told(REFUSED.replace(source, f"#9 Killed signal terminated program cc1plus\n{source}"))
 
 
