@@ -43,7 +43,7 @@ check:
 # Making and removing files on a disk takes a tenth of the time and more. TMPDIR=/tmp chooses the disk.
 .PHONY: fast
 fast:
-	$(PYTEST) --numprocesses 2 --quiet --in-memory tests/unit tests/golden
+	$(PYTEST) --numprocesses 2 --quiet --in-memory -m "not integration" tests/unit tests/golden
 
 soak:
 	$(PYTHON) -m bootstrap tests/fuzz/soak.py --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED))
