@@ -18,9 +18,10 @@ from gb10.core.store import Store
 from gb10.errors import BuildError, PublishError
 from gb10.image.base.base_files import read_base_files
 from gb10.image.base.base_sources import JIT_CACHE
-from gb10.image.build.bases import Bases, make_rootfs
+from gb10.image.build.bases import Bases, for_add, make_rootfs
 from gb10.image.build.contexts import (
     BuildContext,
+    Content,
     Lay,
     build_context,
     mod_files,
@@ -198,8 +199,8 @@ def on_image_context(
     mods = zip(plan.of_kind("mod"), plan.options.mods, strict=True)
     layers |= {f"{step.name}-files": mod_files(mod) for step, mod in mods}
     images = Bases(ctx, plan, engine, rebuild_id).images(["base-build"]) if engine else {}
-    tars = {} if images else {"base-build.tar": make_rootfs(ctx, plan, plan.step("base-build"))}
-    files: dict[str, Path | bytes] = {
+    tars = {} if images else {"base-build.tar": for_add(make_rootfs(ctx, plan, plan.step("base-build")))}
+    files: dict[str, Content] = {
         "Dockerfile": dockerfile(plan, ctx.catalog.templates).encode(),
         "plan.json": (json.dumps(record(plan, diffs_by_hand(plan.options.patches)), indent=1) + "\n").encode(),
         Path(PLACER).name: own[PLACER],

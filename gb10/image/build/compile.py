@@ -200,7 +200,7 @@ class CompileJob:
             run_build(ctx, engine, request, self.step, lambda event: _note(ctx, self.step, task, event))
         ctx.forecast.end(self.step.name)
 
-    def _context(self, ctx: Context, tars: Mapping[str, Path]) -> AbstractContextManager[BuildContext]:
+    def _context(self, ctx: Context, tars: Mapping[str, Lay]) -> AbstractContextManager[BuildContext]:
         """All inputs of the stage: fetched now, laid out when the context is entered."""
         tools, own = self.plan.step("tools"), ctx.catalog.contents
         fetch_nested(ctx, self.inputs)

@@ -24,7 +24,9 @@ from gb10.image.proof.wheel_files import is_inside
 MAIN, CONTEXTS = "main", "contexts"  # as render.bake names them
 AGAIN = "run the command again when nothing writes to it"
 Lay = Callable[[Path], object]
-"""Lays out one folder, which does not exist yet."""
+"""Writes one folder or file, which does not exist yet."""
+Content = Path | bytes | Lay
+"""Of a file of a context: a path of the store, its bytes, or what writes it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,10 +40,8 @@ class BuildContext:
 
 
 @contextmanager
-def build_context(
-    store: Store, files: Mapping[str, Path | bytes], folders: Mapping[str, Lay]
-) -> Iterator[BuildContext]:
-    """Lay out ``files`` (a store path or content, by name) and each named context; deleted on exit.
+def build_context(store: Store, files: Mapping[str, Content], folders: Mapping[str, Lay]) -> Iterator[BuildContext]:
+    """Lay out ``files`` (by name) and each named context; deleted on exit.
 
     Store files are linked, or copied where the file system has no links: they are already hashed and never change.
     """
@@ -66,7 +66,7 @@ def secret_file(store: Store, text: str) -> Iterator[Path]:
         yield path
 
 
-def write_tree(target: Path, files: Mapping[str, Path | bytes]) -> None:
+def write_tree(target: Path, files: Mapping[str, Content]) -> None:
     """Write contents and link store paths, by name. Raises UsageError for a name outside the folder."""
     target.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
@@ -78,8 +78,10 @@ def write_tree(target: Path, files: Mapping[str, Path | bytes]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(content, bytes):
             path.write_bytes(content)
-        else:
+        elif isinstance(content, Path):
             link_or_copy(content, path)
+        else:
+            content(path)
 
 
 def wheels(paths: Iterable[Path]) -> Lay:

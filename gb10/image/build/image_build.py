@@ -25,7 +25,7 @@ from gb10.image.build.assemble import build_request, image_files, image_folders,
 from gb10.image.build.base_build import on_image_context
 from gb10.image.build.bases import STAGES, Bases, base_tars, make_rootfs
 from gb10.image.build.cache_status import CacheStatus, check_cache, selected
-from gb10.image.build.contexts import BuildContext, build_context
+from gb10.image.build.contexts import BuildContext, Content, build_context
 from gb10.image.build.costs import keep_speed
 from gb10.image.build.estimate import (
     ASSEMBLY,
@@ -226,7 +226,7 @@ class ImageBuild:
                 show_in_checkout(ctx, wheel)
             folders = image_folders(ctx.store, plan, wheels, upstream_wheels(plan) if below else ())
             bases = Bases(ctx, plan, engine, self.rebuild_id).images(STAGES) if upstream else {}
-            files = {**image_files(ctx, plan), **({} if bases else base_tars(ctx.store, plan))}
+            files: dict[str, Content] = {**image_files(ctx, plan), **({} if bases else base_tars(ctx.store, plan))}
             with build_context(ctx.store, files, folders) as context, mod_secrets(ctx, plan) as secrets:
                 contexts = {**context.contexts, **bases, **(below.contexts if below else {})}
                 yield replace(context, contexts=contexts, secrets=secrets, network=mod_network(plan, engine))
@@ -267,7 +267,7 @@ class ImageBuild:
         for base in plan.of_kind("rootfs"):
             make_rootfs(ctx, plan, base, rebuild_id=bool(self.rebuild_id))
         if engine and upstream_layers(plan) and compiling and not self.rebuild_id:
-            files = {**image_files(ctx, plan), **base_tars(ctx.store, plan)}
+            files: dict[str, Content] = {**image_files(ctx, plan), **base_tars(ctx.store, plan)}
             ctx.forecast.begin(UPSTREAM)
             with (
                 build_context(ctx.store, files, upstream_folders(ctx.store, plan)) as context,

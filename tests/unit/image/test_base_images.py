@@ -7,21 +7,28 @@ from unittest.mock import sentinel
 import pytest
 
 from gb10.image.build import bases
-from gb10.image.build.bases import STAGES, Bases, base_tag
+from gb10.image.build.bases import STAGES, Bases, base_tag, compress
 from tests.unit.image.test_rehearsal_plan import OPTIONS, plan
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_an_engine_that_copies_images_gets_files(shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_copies_images_gets_files(shared: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def packed(path: Path) -> Path:
+        (tmp_path / "plain").write_bytes(b"a tar")
+        compress(tmp_path / "plain", path)
+        return path
+
     monkeypatch.setattr(bases, "one_by_one", lambda *_: shared)
-    monkeypatch.setattr(bases, "make_rootfs", lambda _, made, step: Path(step.name))
+    monkeypatch.setattr(bases, "make_rootfs", lambda _, made, step: packed(tmp_path / f"{step.name}.of-store"))
     monkeypatch.setattr(Bases, "image", lambda self, name: f"a:{name}-{self.rebuild_id}")
     files, contexts = Bases(sentinel.ctx, plan(OPTIONS), sentinel.engine, "7").provide(STAGES)
     if shared:
         assert files == {}
         assert contexts == {"base-build": "docker-image://a:base-build-7", "base": "docker-image://a:base-image-7"}
     else:
-        assert files == {f"{name}.tar": Path(name) for name in ("base-build", "base-image")}
+        for name in ("base-build", "base-image"):
+            files[f"{name}.tar"](tmp_path / name)
+            assert (tmp_path / name).read_bytes() == b"a tar"
         assert contexts == {}
 
 
