@@ -242,7 +242,7 @@ BLOCK_NAMES: Final = ("w1", "w3", "w2")
 def feed_forward(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
     """The tensors of a layer's feed-forward; ``at`` is the layer."""
     if layer.feed in ("dense", "both"):
-        sizes = ("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size")
+        sizes: tuple[str, ...] = ("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size")
         if fields.kind == "granitemoehybrid":
             sizes = ("shared_intermediate_size",)
         elif fields.kind == "lfm2":

@@ -190,8 +190,8 @@ Rules = tuple[tuple[NamePatterns | None, Format], ...]
 """Names, or None for all projections, and their format."""
 
 
-class UnknownQuantizationError(UsageError):
-    """The config names a quantization whose bytes are not known."""
+class UnknownMethodError(Exception):
+    """A quantization whose bytes are not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,10 +240,10 @@ def read_scheme(config: Config, *, weights_read: bool = False) -> Scheme:
     unknown = ""
     try:
         rules, never = _rules(quantization, fields)
-    except UnknownQuantizationError as error:
+    except UnknownMethodError as error:
         if not weights_read:
-            raise
-        rules, never, unknown = (), (), error.message
+            raise UsageError(str(error), hint=WAYS_OUT) from error
+        rules, never, unknown = (), (), str(error)
     # A KV cache of eight bits is a word, or a scheme.
     scheme = quantization.get("kv_cache_scheme")
     bits = scheme.get("num_bits") if isinstance(scheme, Mapping) else None
@@ -253,7 +253,7 @@ def read_scheme(config: Config, *, weights_read: bool = False) -> Scheme:
 
 
 def _rules(quantization: Config, fields: Fields) -> tuple[Rules, tuple[str, ...]]:
-    """The rules, and modules that they never mean."""
+    """The rules, and modules that they never mean. Raises UsageError, UnknownMethodError."""
     method = word_in(quantization, "quant_method").lower()
     algorithm = word_in(quantization, "quant_algo").upper()
     if not method and not algorithm:
@@ -276,7 +276,7 @@ def _rules(quantization: Config, fields: Fields) -> tuple[Rules, tuple[str, ...]
 
 
 def _of_method(quantization: Config, method: str) -> Rules:
-    """The one rule of a method that treats all projections alike; raises UsageError for an unknown one."""
+    """The one rule of a method that treats all projections alike. Raises UsageError, UnknownMethodError."""
     if method in INTEGERS:
         # GPTQ, AWQ and AutoRound. GPTQ's files keep zero points always, and the order of columns.
         size = quantization.get("group_size", 128)
@@ -287,7 +287,7 @@ def _of_method(quantization: Config, method: str) -> Rules:
         return ((None, _fp8(quantization)),)
     if method == "mxfp4":
         return ((NamePatterns(["re:.*experts.*"]), MXFP4),)
-    raise UnknownQuantizationError(f"the quantization '{method[:80]}' is not known", hint=WAYS_OUT)
+    raise UnknownMethodError(f"the quantization '{method[:80]}' is not known")
 
 
 def _by_layer(quantization: Config) -> Iterable[tuple[NamePatterns, Format]]:
@@ -297,7 +297,7 @@ def _by_layer(quantization: Config) -> Iterable[tuple[NamePatterns, Format]]:
         found.setdefault(word_in(entry if isinstance(entry, Mapping) else {}, "quant_algo").upper(), []).append(name)
     for algorithm, names in found.items():
         if algorithm not in NAMED:
-            raise UnknownQuantizationError(f"the quantization '{algorithm[:80]}' is not known", hint=WAYS_OUT)
+            raise UnknownMethodError(f"the quantization '{algorithm[:80]}' is not known")
         yield NamePatterns(names), NAMED[algorithm]
 
 
