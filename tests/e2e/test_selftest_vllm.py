@@ -83,5 +83,5 @@ def test_faults_that_are_planted_into_the_engine_are_found(  # noqa: PLR0917 - a
     assert steps["drafts"]["claims"]["drafts.right"] == {"value": not planted}
     if planted:
         assert "5 at once" in steps["batches"]["why"] and "4 at once" not in steps["batches"]["why"]
-        assert "3 at once" in steps["drafts"]["why"] and "one at a time" not in steps["drafts"]["why"]
+        assert "3 at once" in steps["drafts"]["why"] and "2 at once" not in steps["drafts"]["why"]
         assert "GB10_CUTLASS_MOE=0: question 1 parts" in steps["switches"]["why"]
