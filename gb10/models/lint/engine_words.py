@@ -309,7 +309,7 @@ def is_version(text: str) -> bool:
 def declared(words: EngineWords, option: str) -> str | None:
     """The name under which an engine declares an option; None when it does not have it.
 
-    Its parser takes underscores, the opposite of a switch, ``--json-option.key``, and the unique start of a name.
+    vLLM's parser takes underscores, the opposite of a switch, ``--json-option.key``, and the unique start of a name.
     """
     if not option.startswith("--"):
         name = option.partition(".")[0]  # -cc.mode sets a field, as --compilation-config.mode does

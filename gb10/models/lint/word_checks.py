@@ -98,7 +98,15 @@ def unknown_options(case: LintCase) -> Iterator[Finding]:
         written = case.spelled[name]
         if known is None or {written, name} & {*PLAIN, *case.added}:
             continue
-        if not any(declared(known.words, one) for one in (written, name)):
+        if _is_spelled_with_underscores(known, written, name):
+            yield Finding(
+                line=case.line_of(name),
+                value=written,
+                release=known.title,
+                more=f", and write {name}: its parser takes no underscores",
+                level=_level(case, known),
+            )
+        elif not any(declared(known.words, one) for one in (written, name)):
             own = OF_OTHERS.get(known.engine, {}).get(name, "")
             close = own if own in known.words.options else nearest(name, known.words.options)
             yield Finding(
@@ -108,6 +116,17 @@ def unknown_options(case: LintCase) -> Iterator[Finding]:
                 more=_guess([close] if close else [], case),
                 level=_level(case, known, elsewhere=has_known(known.engine, name)),
             )
+
+
+def _is_spelled_with_underscores(known: ReleaseWords, written: str, name: str) -> bool:
+    """Whether an option would be known with hyphens, to a parser that takes it with those alone: Python's own."""
+    return (
+        known.engine == "sglang"
+        and written.startswith("--")
+        and "_" in written
+        and written not in known.words.options
+        and name in known.words.options
+    )
 
 
 def wrong_choices(case: LintCase) -> Iterator[Finding]:

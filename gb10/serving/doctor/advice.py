@@ -29,19 +29,24 @@ VERBS: Final = (
     *("use", "set", "build with", "install", "run", "pass", "specify", "add", "enable", "disable", "upgrade"),
     *("downgrade", "increase", "decrease", "reduce", "remove", "switch to", "choose", "select", "provide", "ensure"),
     *("make sure", "rebuild", "reinstall", "uninstall", "unset", "check", "verify", "lower", "raise", "change"),
-    *("restart", "export", "replace", "replacing", "re-?run", "restarting", "download"),
-    *("using", "setting", "running", "installing", "passing", "adding", "enabling", "disabling", "upgrading"),
-    *("increasing", "decreasing", "reducing", "removing", "update", "configure", "try", "raising", "lowering"),
-    *("changing", "switching to", "rebuilding", "choosing"),
+    *("restart", "export", "replace", "re-?run", "download"),
+    *("update", "configure", "try"),
     *("start", "stop", "mount", "copy", "allow", "point", "turn o(?:n|ff)", "free", "append", "convert", "regenerate"),
 )
+GERUNDS: Final = (
+    *("using", "setting", "running", "installing", "passing", "adding", "enabling", "disabling", "upgrading"),
+    *("increasing", "decreasing", "reducing", "removing", "raising", "lowering", "replacing", "restarting"),
+    *("changing", "switching to", "rebuilding", "choosing"),
+)
+"""Verbs that say what to do behind a word of advice alone: by itself ``Using mode X`` says what a program does."""
 BEFORE: Final = (
     r"(?:(?:you(?:'ll| will)? (?:can|may|should|must|need to|have to|could|might want to)|please|try(?: to)?|consider|"
     r"either|instead,?|or|(?:we|it is) recommend(?:ed)?(?: to)?|be sure to|(?:hint|help|tip|fix|solution|workaround):|"
-    r"to (?:fix|disable|enable|use|avoid|override|bypass)[^,.\n]{2,60},) )?"
+    r"to (?:fix|disable|enable|use|avoid|override|bypass)[^,.\n]{2,60},) )"
 )
 IMPERATIVE: Final = re.compile(
-    rf"(?:^|(?<=[.;:!?] )|(?<=\n)|(?<=, ))(?P<advice>{BEFORE}(?:{'|'.join(VERBS)})\b[^\n]{{4,220}}?)"
+    rf"(?:^|(?<=[.;:!?] )|(?<=\n)|(?<=, ))(?P<advice>(?:{BEFORE}?(?:{'|'.join(VERBS)})|{BEFORE}"
+    rf"(?:{'|'.join(GERUNDS)}))\b[^\n]{{4,220}}?)"
     r"(?=\.(?:\s|$)|\n|$|;)",
     re.IGNORECASE,
 )

@@ -18,6 +18,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "flash_attn": "flash-attn",
     "tensorrt_llm": "tensorrt-llm",
     "tvm_ffi": "apache-tvm-ffi",
+    "cutlass": "nvidia-cutlass-dsl",
 }
 """Distributions whose package has another name."""
 LONGEST = 2000

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from gb10.core.log_words import unprefixed
 from gb10.serving.doctor.advice import own_advice
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
@@ -209,17 +210,26 @@ def calls_of_tools_not_read(case: Case) -> Verdict | None:
     if not (by_file and reads) and not by_json:
         return None
     given = f" (now {parser})" if parser and parser != "None" else ""
+    said = (case.raised.text if case.raised.type else unprefixed(case.first_line).strip())[:200]
+    family = (parser or "").partition("_")[0]
+    others = sorted(
+        name
+        for name, options in case.choices.items()
+        if family and name.startswith(f"{family}_") and name != parser and "--tool-call-parser" in options
+    )
+    beside = f" Of this family the releases have {', '.join(others)}, too." if others else ""
     return Verdict(
         code="tool-calls-not-read",
+        level="error" if case.raised.type else "warning",
         meaning=(
             f"An answer of the model has calls of tools, or reasoning, in a form that the parser{given} does not read: "
-            f"{case.raised.text[:200]}. The request fails or its answer is cut; the server goes on."
+            f"{said}. The request fails or its answer is cut; the server goes on."
         ),
         action=(
             "Take the parser of this very model: its card names --tool-call-parser and --reasoning-parser (Qwen3-Coder "
             "and Qwen3.5 or later: qwen3_coder in place of qwen3_xml or hermes), with the chat template that belongs "
-            "to it. Other causes: an answer that ends at max_tokens within a call, a temperature above what the card "
-            "says, streaming in a release whose parser has a fault (a newer one)."
+            f"to it.{beside} Other causes: an answer that ends at max_tokens within a call, a temperature above what "
+            "the card says, streaming in a release whose parser has a fault (a newer one)."
         ),
         evidence="the parser's own file or a JSON error of a served request; NemoClaw PR#6551, vllm#10589",
     )

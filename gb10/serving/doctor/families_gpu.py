@@ -5,6 +5,7 @@ A GB10 has compute capability 12.1, 48 SMs, 101,376 B (99 KiB) of shared memory 
 """
 
 import re
+from collections.abc import Iterator
 from typing import Final, Literal
 
 from packaging.version import InvalidVersion, Version
@@ -76,13 +77,17 @@ ONLY_FOR: Final = re.compile(
 NOT_FOR: Final = re.compile(
     (
         r"(?:unsupported|not supported|no (?:valid )?kernel|does not support|invalid|unknown|not implemented|"
-        r"cannot find).{0,60}?(?P<arch>\bsm_?1[02]\d[af]?\b|SM ?1[02]\d|capability ?:? ?12(?:\.?[01])?\b(?!\.\d)|"
+        r"cannot find|none of|not usable|unusable|not available|cannot (?:run|be used)).{0,60}?"
+        r"(?P<arch>\bsm_?1[02]\d[af]?\b|SM ?1[02]\d|capability ?:? ?12(?:\.?[01])?\b(?!\.\d)|"
         r"\(12, ?[01]\)|(?<![\d.])12\.1(?!\d|\.\d)|\b121\b)"
         r"|(?P<arch2>\bsm_?12[01][af]?\b|SM ?12[01]|compute capability ?:? ?12\.[01]|GB10).{0,60}?(?:is not "
-        r"supported|not supported|unsupported|not implemented|no kernel)"
+        r"supported|not supported|unsupported|not implemented|no kernel|not usable|not available)"
+        r"|(?:one of|expects?|requires?|must be)\b.{0,200}?\bbut (?:got|found|is|was) .{0,12}?"
+        r"(?P<arch3>\bsm_?12[01][af]?\b|\(12, ?[01]\))"
     ),
     re.IGNORECASE,
 )
+OWN_ARCH: Final = re.compile(r"12[.01,]|12, ?[01]|SM ?12x", re.I)
 SELECTOR: Final = re.compile(r"No valid [\w ]{2,30}backend found")
 """The engine's list of all backends with their reasons: another family reads it whole."""
 NOT_HERE: Final = re.compile(
@@ -252,6 +257,29 @@ def beyond_sms_or_registers(case: Case) -> Verdict | None:
     )
 
 
+SERVE: Final = {
+    ("vllm", "--moe-backend"): ("marlin", "triton", "flashinfer_cutlass"),
+    ("vllm", "--linear-backend"): ("marlin", "triton", "cutlass"),
+    ("vllm", "--attention-backend"): ("TRITON_ATTN", "FLASHINFER", "FLASH_ATTN; of MLA: TRITON_MLA"),
+    ("sglang", "--moe-runner-backend"): ("triton", "flashinfer_cutlass", "marlin"),
+    ("sglang", "--attention-backend"): ("triton", "flashinfer"),
+}
+"""Backends that have kernels for 12.1, by engine and option, the plainest first (docs/explain.md)."""
+NAMES_OF: Final = {("sglang", "--moe-backend"): "--moe-runner-backend"}
+
+
+def _that_serve(case: Case, options: str) -> str:
+    """Which values of the first option have kernels for this GPU, less the one that is set or that failed."""
+    first = re.match(r"--[a-z-]+", options)
+    engine = case.engine or ""
+    name = NAMES_OF.get((engine, first[0]), first[0]) if first else ""
+    values = SERVE.get((engine, name), ())
+    now = (case.scan.start.option(name[2:].replace("-", "_")) or "").lower()
+    text = case.text.lower()
+    left = [one for one in values if one.lower() != now and not re.search(rf"\b{one.lower().split(';')[0]}\b", text)]
+    return f" On 12.1 {name} has {', '.join(left)}." if left else ""
+
+
 def _another(case: Case, begin: str = "Take another kernel:", *, missing: bool = True) -> str:
     """Which options take another kernel, by where it was asked for; where one is ``missing``, a newer release."""
     files = " ".join(frame.path for frame in case.raised.frames[-6:]).lower() + case.text.lower()[:300]
@@ -275,13 +303,18 @@ def _another(case: Case, begin: str = "Take another kernel:", *, missing: bool =
     chosen = own or (
         options[0] if options else "--attention-backend, --moe-backend or --linear-backend, whichever this is of"
     )
-    return f"{begin} {chosen}.{given}{drafts}{newer if missing else ''}"
+    serve = _that_serve(case, chosen) if own or options else ""
+    return f"{begin} {chosen}.{given}{serve}{drafts}{newer if missing else ''}"
 
 
 def _of_tensorrt(files: str) -> str:
     """Fields that choose another kernel in TensorRT-LLM's file of options."""
     moe = "moe_config: {backend: CUTLASS}" if "moe" in files else ""
-    attention = "attn_backend: TRTLLM or FLASHINFER" if re.search("attn|attention|mla", files) else ""
+    attention = "attn_backend: TRTLLM or FLASHINFER" if re.search("attn|attention|mla|fmha", files) else ""
+    if attention and re.search("deepseek|mla", files):
+        attention += (
+            ", with kv_cache_config: {dtype: fp8_ds_mla} in a release that has FlashInfer's sparse MLA for 12.x"
+        )
     fields = ", ".join(filter(None, (moe, attention))) or "moe_config.backend or attn_backend, whichever this is of"
     return f"{fields} (in the file of --extra_llm_api_options; the TRTLLM kernels of experts are for 10.x alone)."
 
@@ -420,7 +453,7 @@ def kernel_without_arch(case: Case) -> Verdict | None:
     only, against = ONLY_FOR.search(case.text), NOT_FOR.search(case.text)
     if only is not None and re.search(r"12\.[01]|12[01]\b|SM ?12x", only["arch"], re.I):
         only = None
-    arch = (against["arch"] or against["arch2"]) if against else only["arch"] if only else ""
+    arch = (against["arch"] or against["arch2"] or against["arch3"]) if against else only["arch"] if only else ""
     here = NOT_HERE.search(case.text) if case.raised.type else None
     if here is not None and not arch:
         return _refuses_this_gpu(case)
@@ -429,8 +462,9 @@ def kernel_without_arch(case: Case) -> Verdict | None:
     return Verdict(
         code="kernel-without-this-arch",
         meaning=(
-            f"This kernel is refused on compute capability 12.1 (the message names {arch.rstrip('. :')}). A GB10 is no "
-            "10.x (SM100) and no 9.x: their kernels do not run on it."
+            f"This kernel is refused on compute capability 12.1 (the message names {arch.rstrip('. :')}"
+            f"{', which is this GPU' if OWN_ARCH.search(arch) else ''}). A GB10 is no 10.x (SM100) and no 9.x: their "
+            "kernels do not run on it."
         ),
         action=_another(case),
         evidence="the message's own check; sglang#9140, docs/explain.md lists the kernels that serve a model on 12.1",
@@ -790,7 +824,8 @@ SWITCHED_OFF: Final = frozenset(("DeepGEMM", "FlashMLA"))
 KERNEL_LIBRARIES: Final = {
     "deep_?gemm|DG_HOST": (
         "DeepGEMM",
-        "VLLM_USE_DEEP_GEMM=0 (SGLang: SGLANG_ENABLE_JIT_DEEPGEMM=0) turns it off: it has no kernels for 12.x.",
+        "VLLM_USE_DEEP_GEMM=0 (SGLang: SGLANG_ENABLE_JIT_DEEPGEMM=0) turns it off: not each release of it has kernels "
+        "for 12.x, and VLLM_USE_DEEP_GEMM_E8M0=0 goes with older ones alone.",
     ),
     "flash_?mla": ("FlashMLA", "It has no kernels for 12.x: another --attention-backend."),
     "flash_?attn|FlashAttention|fmha": (
@@ -855,15 +890,25 @@ def kernel_library_refuses(case: Case) -> Verdict | None:
         return None
     if (split := _by_what_is_refused(case)) is not None:
         return split
+    of_tensorrt = case.engine in ("trtllm", "tensorrt_llm")  # whose settings are fields of a file
+    name, own = ("TensorRT-LLM", "") if of_tensorrt else found
     return Verdict(
         code="kernel-library-refuses",
         meaning=(
-            f"{found[0]} stops at a check of its own{f' ({place[0]})' if place else ''}: this build has no "
-            f"kernel for what it was given (arch, shape, data type or scales)."
+            f"{name} stops at a check of its own{f' ({place[0]})' if place else ''}: "
+            f"{_condition(case) if of_tensorrt else ''}this build has no kernel for what it was given (arch, shape, "
+            "data type or scales)."
+            + (" Most of its fused kernels are for 9.0 and 10.x; a GB10 is 12.1." if of_tensorrt else "")
         ),
-        action=f"{found[1]} {_another(case)}",
+        action=f"{own} {_another(case)}".strip(),
         evidence="the library's own file or name in the message",
     )
+
+
+def _condition(case: Case) -> str:
+    """What an assertion says, without its place."""
+    said = re.sub(r"^.*?Assertion failed: |\(/.*$", "", case.first_line).strip().rstrip(".")
+    return f"{said}; " if said else ""
 
 
 CALLS_A_KERNEL: Final = re.compile(
@@ -939,6 +984,37 @@ MENDED: Final = {"flashinfer-python": "0.6.8", "sglang": "0.5.16"}
 for plain 12.1."""
 
 
+BACKENDS: Final = ("moe_backend", "attention_backend", "linear_backend", "mamba_backend", "gdn_backend")
+
+
+def _chosen_by_hand(case: Case) -> Iterator[str]:
+    """Backends of kernels that the command chose: vLLM prints what differs from the engine's own choice alone."""
+    if case.engine == "vllm":
+        for name in BACKENDS:
+            value = case.scan.start.option(name)
+            if value and value not in ("None", "auto"):
+                yield f"without --{name.replace('_', '-')} {value}, so that the engine chooses;"
+
+
+def _kernel_of_ggml_crashed(what: str, function: str) -> Verdict:
+    """The same for llama.cpp and ollama, which have other options, and releases every day."""
+    attention = " That is its flash attention, so --flash-attn off is the first." if "attn" in function else ""
+    return Verdict(
+        code="kernel-crashed",
+        meaning=(
+            f"A kernel of llama.cpp crashed on the GPU ({what}){f', seen in {function}' if function else ''}: CUDA "
+            "tells it at a later call, so another kernel may have done it. Such crashes are mostly of one build (a "
+            "change of these days) or of one combination of options."
+        ),
+        action=(
+            f"Another build first: the newest, and the last one that worked.{attention} Then one part less each time: "
+            "--flash-attn off (ollama: OLLAMA_FLASH_ATTENTION=0), -ctk f16 -ctv f16, without drafts and --mmproj, "
+            "--parallel 1, a smaller -ub, GGML_CUDA_DISABLE_GRAPHS=1. CUDA_LAUNCH_BLOCKING=1 names the kernel."
+        ),
+        evidence="ggml's own message; llama.cpp#28877, llama.cpp#24398, ollama#17596",
+    )
+
+
 def kernel_crashed(case: Case) -> Verdict | None:
     """A kernel that read or wrote where it must not, or ran code that this GPU has not."""
     found = CRASHED.search(f"{case.raised.type}: {case.text}" if case.raised.type else case.text)
@@ -957,12 +1033,16 @@ def kernel_crashed(case: Case) -> Verdict | None:
         None: "fewer parts at a time: without CUDA graphs (--enforce-eager), without flash attention (llama.cpp: "
         "--flash-attn off, ollama: OLLAMA_FLASH_ATTENTION=0), with a newer release",
     }
+    kernel = re.search(r"in function (?P<name>ggml_\w{3,80})|ggml[_-]cuda", case.text)
+    if kernel:
+        return _kernel_of_ggml_crashed(found["what"] or found["code"], kernel["name"] or "")
     innermost = next((one.path for one in reversed(case.raised.frames) if one.package != "torch"), "")
     library = _library(innermost)
     steps = (
         f"The frame is of {library[0]}: {library[1]}" if library and library[0] in SWITCHED_OFF else "",
         *old,
         "Start the process anew with one part less each time, the likely ones first:",
+        *_chosen_by_hand(case),
         "without drafts (--speculative-config, --speculative-algorithm);" if _drafts(case) or "spec" in where else "",
         "--no-enable-flashinfer-autotune, where FlashInfer's autotuner ran before it;"
         if case.engine != "sglang"
@@ -1083,8 +1163,8 @@ def index_on_the_gpu(case: Case) -> Verdict | None:
 
 
 NVML_MEMORY: Final = re.compile(
-    r"NVMLError_NotSupported|(?:nvmlDeviceGetMemoryInfo|GetMemoryInfo|(?:free|total|used|device|GPU) memory)"
-    r"[^\n]{0,120}\bNot ?Supported\b|NVML_ERROR_NOT_SUPPORTED[^\n]{0,80}memory"
+    r"NVMLError_NotSupported|(?:nvmlDeviceGetMemoryInfo|GetMemoryInfo|(?:free|total|used|device|GPU) memory|"
+    r"memory info(?:rmation)?)[^\n]{0,120}\bNot ?Supported\b|NVML_ERROR_NOT_SUPPORTED[^\n]{0,80}memory"
 )
 
 
@@ -1113,6 +1193,37 @@ CAPTURE: Final = re.compile(
     r"cudaErrorStreamCapture\w{3,40}|CUDA_ERROR_STREAM_CAPTURE\w{3,40}|when stream is capturing|"
     r"capture (?:was |is )?invalidated"
 )
+
+
+NOT_TRACED: Final = re.compile(
+    r"(?:Dynamo does not know how to trace|[Aa]ttempted to call function marked as skipped|torch\._dynamo\.exc\."
+    r"Unsupported|Unsupported: )(?P<what>[^\n]{0,160})"
+)
+
+
+def code_not_traced(case: Case) -> Verdict | None:
+    """Code that torch.compile cannot follow while the engine compiles or records a model's graph."""
+    found = NOT_TRACED.search(f"{case.raised.type}: {case.text}" if case.raised.type else case.text)
+    if found is None:
+        return None
+    off = (
+        "--disable-piecewise-cuda-graph (where a release has it; else --disable-cuda-graph), no --enable-torch-compile"
+        if case.engine == "sglang"
+        else "--enforce-eager, or --compilation-config '{\"mode\": 0}'"
+    )
+    return Verdict(
+        code="code-not-traced",
+        meaning=(
+            f"torch.compile cannot follow the model's code here: {' '.join(case.text.split())[:260]}. A call in it is "
+            "of a kind that Dynamo does not read (a lock, a file, a C function), mostly a kernel library that is set "
+            "up at its first call."
+        ),
+        action=(
+            f"Start without compiled graphs: {off}; it answers slower. A newer release marks such calls; the torch "
+            "that the engine requires, too."
+        ),
+        evidence="Dynamo's own message; sglang#23386",
+    )
 
 
 def capture_fails(case: Case) -> Verdict | None:
@@ -1241,6 +1352,60 @@ def kernel_of_other_sizes(case: Case) -> Verdict | None:
     )
 
 
+OF_TRITON: Final = re.compile(r"(?:^|/)triton/")
+A_TYPE: Final = re.compile(r"^'?(?P<type>(?:b?float|u?int|fp|bf)\d{1,2}\w{0,12})'?$")
+
+
+def type_not_known_to_triton(case: Case) -> Verdict | None:
+    """A kernel in Triton that was handed a tensor of a type for which this Triton has no name."""
+    found = A_TYPE.match(case.first_line)
+    frames = case.raised.frames
+    if case.raised.name != "KeyError" or found is None or not (frames and OF_TRITON.search(frames[-1].path)):
+        return None
+    own = next((one for one in reversed(frames) if one.package not in ("triton", "torch", "")), None)
+    scales = " (scales in powers of two, UE8M0: of MXFP8, MXFP4 and DeepSeek V4)" if "e8m0" in found["type"] else ""
+    return Verdict(
+        code="data-type-not-taken",
+        meaning=(
+            f"Triton has no name for the type {found['type']}{scales}, and "
+            f"{own.path if own else 'a kernel'} hands it a tensor of that type: this kernel is the engine's way out "
+            "where no library has one for 12.x, and it was not made for such checkpoints in this release."
+        ),
+        action=(
+            "Another kernel for these layers: --linear-backend, or --moe-backend where experts are meant. A newer "
+            "release of the engine may convert such tensors first, or take a kernel that reads them. Else a checkpoint "
+            "without that type."
+        ),
+        evidence="Triton's own table of types; vllm#47266, vllm#46232",
+    )
+
+
+CUTE: Final = re.compile(r"\bMLIRError$|^cutlass\.\S*(?:Error|Exception)$|\bDSL\w{0,20}Error$")
+
+
+def kernel_of_cute_does_not_compile(case: Case) -> Verdict | None:
+    """A kernel in CUTLASS' Python language that its compiler refuses: most are written for 9.0 and 10.x alone."""
+    if not CUTE.search(case.raised.type):
+        return None
+    own = next((one for one in reversed(case.raised.frames) if not one.package.startswith(("cutlass", "nvidia"))), None)
+    caller = next((one for one in reversed(case.raised.frames) if own and one.package != own.package), None)
+    called = f", called by {caller.path}" if caller else ""
+    pin = case.fitting("nvidia-cutlass-dsl")
+    return Verdict(
+        code="kernel-does-not-compile",
+        meaning=(
+            f"A kernel in the CuTe DSL does not compile here: {own.path if own else 'its file is not shown'}{called}: "
+            f"{' '.join(case.text.split())[:240]}. Most of them, FlashAttention 4 (flash_attn/cute) among them, are "
+            "written for 9.0 and 10.x, and their path for 12.x is new or missing; the DSL's release decides, too."
+        ),
+        action=(
+            f"{_another(case)} {pin or 'Take the nvidia-cutlass-dsl and the kernel package that the engine requires.'} "
+            "What called it took this kernel for want of one for 12.x: the engine's next release may choose another."
+        ),
+        evidence="the compiler's own exception; sglang PR#36649, sglang PR#36556, cutlass#3100",
+    )
+
+
 def compiler_of_kernels_fails(case: Case) -> Verdict | None:
     """Triton or Inductor that cannot compile a kernel which the engine brings or generated."""
     last = [frame.path for frame in case.raised.frames[-3:]]
@@ -1295,6 +1460,9 @@ GPU_FAMILIES: Final = (
     device_without,
     launch_refused,
     kernel_of_other_sizes,
+    type_not_known_to_triton,
+    kernel_of_cute_does_not_compile,
+    code_not_traced,
     compiler_of_kernels_fails,
     capture_fails,
 )

@@ -130,6 +130,37 @@ def torch_for_cpus(case: Case) -> Verdict | None:
     )
 
 
+NO_GPU: Final = re.compile(
+    r"\b(?:no|(?:cannot|could not|can't|failed to) (?:find|detect|see) (?:any|an?)|needs? an?|requires? an?) "
+    r"(?:(?:NVIDIA|CUDA|torch|compatible|supported|available|other) ){0,2}(?:GPUs?|accelerators?)\b"
+    r"(?! (?:memory|kernel))"
+    r"|only (?:works|runs|supported) on (?:NVIDIA|CUDA)[\w ,-]{0,40} ?GPUs?",
+    re.IGNORECASE,
+)
+
+
+def torch_sees_no_gpu(case: Case) -> Verdict | None:
+    """A program that asked torch for a GPU, and was told that there is none."""
+    said = case.first_line
+    if not case.raised.type or NO_GPU.search(said) is None or re.search(r"sm_?\d|SM ?\d|capabilit", said):
+        return None
+    return Verdict(
+        code="torch-sees-no-gpu",
+        meaning=(
+            f"The program asked torch for a GPU, and torch sees none: {said[:240].rstrip('.')}. Where nvidia-smi shows "
+            "the GB10 in this very environment, torch is at fault: one for CPUs (PyPI's for aarch64, or one that a "
+            "later installation brought) or for another CUDA took the place of the one for CUDA 13."
+        ),
+        action=(
+            "python3 -c 'import torch; print(torch.__version__, torch.version.cuda)': with +cpu or None install torch "
+            "from the index of CUDA 13 (https://download.pytorch.org/whl/cu130) after everything else, or take an "
+            "image for the Spark (NGC's PyTorch). Where nvidia-smi fails, too, the container was started without "
+            "--gpus all."
+        ),
+        evidence="programs decide it by torch.cuda.is_available(); unsloth#3553, unsloth PR#9281",
+    )
+
+
 def no_driver_in_the_container(case: Case) -> Verdict | None:
     """A library of the driver is not there, or no GPU is seen."""
     found = MISSING.search(case.text)
@@ -542,11 +573,18 @@ OF_TENSORRT: Final = {
 """The same for TensorRT-LLM, whose settings are fields of a file."""
 DEEP: Final = 3
 """Innermost frames whose files say which part it is."""
+LOOP: Final = re.compile(
+    r"^(?:run_scheduler_process|run_event_loop|dispatch_event_loop|event_loop_\w+|run_engine_core|run_busy_loop|"
+    r"worker_main|worker_busy_loop|execute_method|collective_rpc|run_method|main|<module>)$"
+)
+"""Functions of the loop of a process: their file says which process it is, not which part of it failed."""
+READS_WEIGHTS: Final = re.compile(r"load_weights|weight_loader|_load_w\d*$|load_\w{0,20}weight")
 
 
 def part_of(frames: Sequence[Frame], file: str = "") -> tuple[str, str]:
     """What the innermost files, or one file, are for, and what to leave out; empty where their paths do not say."""
-    inner = [frame.path for frame in reversed(frames[-DEEP:])] or [file]
+    frames = [frame for frame in frames if not LOOP.match(frame.function)]
+    inner = [_by_work(frame) for frame in reversed(frames[-DEEP:])] or [file]
     paths = " ".join((*inner, file))
     feature, leave = next(
         (one for path in inner for part, one in HOOKS.items() if re.search(part, path, re.I)), ("", "")
@@ -560,6 +598,37 @@ def part_of(frames: Sequence[Frame], file: str = "") -> tuple[str, str]:
     trace = f"{paths} {' '.join(frame.function for frame in frames[-DEEP:])}"
     own = next((one for part, one in other.items() if re.search(part, trace, re.I)), "")
     return feature, own or ("" if "--" in leave and "SGLang" not in leave else leave)
+
+
+def _by_work(frame: Frame) -> str:
+    """A file as HOOKS read it: a function that reads weights is of their reading, whatever else its file does."""
+    return f"{frame.path} load_weights" if READS_WEIGHTS.search(frame.function) else frame.path
+
+
+A_LAYER: Final = re.compile(r"Linear(?:\w{0,20})?$|LMHead$|Embedding$")
+OF_A_LAYER: Final = re.compile(r"^(?:q?weight(?:_\w{1,30})?|bias|\w{1,20}_scale(?:_inv)?)$")
+
+
+def _layer_that_is_packed(case: Case, last: Frame, kind: str, name: str) -> Verdict:
+    """A layer whose numbers are not under the name that the code reads: a quantized one, or one that is not."""
+    code = " ".join(frame.code for frame in case.raised.frames[-3:])
+    layer = re.search(rf"(?P<layer>\w{{2,60}})\.{name}\b", code)
+    own = next((one for one in reversed(case.raised.frames) if one.package != "torch"), last)
+    which = f"{layer['layer']} ({kind})" if layer and layer["layer"] != "self" else f"a {kind}"
+    return Verdict(
+        code="quantized-layer-is-read",
+        meaning=(
+            f"{own.path}:{own.line} reads {name} of {which}, which has none: a quantized layer keeps its numbers under "
+            "other names (qweight, weight_packed, weight_scale), and one that is not quantized has no scales. This "
+            "code counts on the other form, and the checkpoint's quantization decides it."
+        ),
+        action=(
+            "Take a checkpoint that leaves this layer as the code wants it (config.json: ignore, "
+            "modules_to_not_convert; kv_b_proj, lm_head and routers are mostly left unquantized), or a newer release "
+            "or patch that reads this form. Without drafts, where the layer is shared with them."
+        ),
+        evidence="the class of the layer and the name in the code; vllm#34561, vllm PR#30823",
+    )
 
 
 OF_TORCH: Final = frozenset(("Parameter", "Tensor", "Module", "Linear", "Embedding"))
@@ -601,6 +670,8 @@ def parts_of_different_releases(case: Case) -> Verdict | None:
     gave = next((one.package for one in reversed(frames) if one.package != last.package), "")
     if kind in OF_TORCH and gave:
         return _different_times(case, gave, last.package, f"{gave} gives it a plain {kind}, which has no {name}")
+    if A_LAYER.search(kind) and OF_A_LAYER.match(name):
+        return _layer_that_is_packed(case, last, kind, name)
     feature, leave = part_of(frames)
     if case.scan.start.option("speculative_config", "speculative_algorithm") not in (None, "None") and not leave:
         leave = DRAFTS[1]
@@ -919,6 +990,7 @@ PACKAGE_FAMILIES: Final = (
     attribute_in_a_line,
 )
 LATE_PACKAGE_FAMILIES: Final = (
+    torch_sees_no_gpu,
     release_named_by_the_message,
     packages_of_different_times,
     parts_of_different_releases,

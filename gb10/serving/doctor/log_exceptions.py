@@ -65,11 +65,13 @@ LINK: Final = re.compile(
 NAME: Final = r"(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Za-z_]\w{1,80}(?:\(\w{1,80}\))?"
 ANY: Final = re.compile(rf"(?P<type>{NAME})(?:: ?(?P<message>.*))?$")
 STRICT: Final = re.compile(
-    r"(?:[^:\"'()]{0,60}: |- |\s{0,8})?(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,12}"
+    r"(?:[^:\"'()]{0,60}: |- |\s{0,8})?(?P<type>(?:(?:[A-Za-z_]\w{0,80}|<locals>)\.){0,12}"
     r"[A-Za-z_]\w{0,80}(?:Error(?:_\w{1,40})?|Exception|Exit|Interrupt|OutOfResources|Unsupported|NotFound|TimeoutExpired)(?:\(\w{1,80}\))?)"
     r": ?(?P<message>\S.*)$"
 )
-BARE: Final = re.compile(r"\s{0,8}(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Za-z_]\w{0,80}(?:Error|Exception))\s*$")
+BARE: Final = re.compile(
+    r"\s{0,8}(?P<type>(?:(?:[A-Za-z_]\w{0,80}|<locals>)\.){0,12}[A-Za-z_]\w{0,80}(?:Error|Exception))\s*$"
+)
 """An exception without a message, such as that of an assertion: one only where frames stand before it."""
 REPR: Final = re.compile(
     r"(?:[^:\"'()]{0,60}: |- |\s{0,8})?(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,12}[A-Za-z_]\w{0,80}(?:Error|Exception))"

@@ -7,12 +7,13 @@ from itertools import islice
 from typing import Final
 
 from gb10.core.log_words import FOLLOWS, unprefixed
-from gb10.serving.doctor.advice import BASE, advice_of, own_advice
+from gb10.serving.doctor.advice import BASE, advice_of
 from gb10.serving.doctor.diagnosis import Finding, Verdict
 from gb10.serving.doctor.doctor_rule import DoctorRule
 from gb10.serving.doctor.error_case import LONGEST, Case
 from gb10.serving.doctor.log_exceptions import STRICT, Frame, Raised
 from gb10.serving.doctor.log_scan import Scan, Scanner
+from gb10.serving.doctor.log_speech import speech
 from gb10.serving.doctor.log_time import Moment
 from gb10.serving.doctor.rule_files import is_tool_error, load_choices, load_doctor_rules, load_options, load_releases
 from gb10.serving.doctor.stages import StageFile
@@ -276,9 +277,9 @@ def _events(log: str, scan: Scan) -> list[_Event]:
         head = _head(line.text)
         kind = shape(head)
         if kind not in verdicts:  # lines of one kind are one finding, which the first of them makes
-            text = Raised(type="", message=f"{line.text}{line.more}", line=line.number)
+            text = Raised(type="", message=f"{line.text}{line.more}", line=line.number, place=speech(line.text).place)
             verdict = _judged(text, (text,), scan) if len(verdicts) < MOST_KINDS else None
-            verdicts[kind] = verdict, "" if verdict else own_advice(text.message)
+            verdicts[kind] = verdict, "" if verdict else advice_of(_case(text, (text,), scan))
         known, note = verdicts[kind]
         errors.append(_Event(log, line.number, line.moment, known, line.text, head=head, note=note))
     return _once_near([*hits, *errors])

@@ -93,7 +93,7 @@ TOOL_TEXTS: Final = (
         b"ORTE ",
         b"nsupported ",
     ),
-    *(b"mpirun ", b"TCP connection", b"earlyoom"),
+    *(b"mpirun ", b"TCP connection", b"earlyoom", b"inference compute"),
 )
 """Texts of lines that may be a tool's error, though no word of them speaks of trouble."""
 ENGINE_MARKS: Final[Mapping[str, tuple[bytes, ...]]] = {
@@ -103,6 +103,8 @@ ENGINE_MARKS: Final[Mapping[str, tuple[bytes, ...]]] = {
 }
 """Texts that only one engine prints: its banner, its processes, its files in a traceback. FlashInfer's kernels, which
 vLLM and SGLang call, print ``[TensorRT-LLM]``, too."""
+OF_AN_ANSWER: Final = re.compile(r"\[\w{0,40}(?:tool_?parser|reasoning_parser|function_call|_detector)\w{0,20}\.py:\d")
+"""Files that read what a model answered: what they call a warning is an answer that was lost."""
 SPOKEN: Final = re.compile(
     rb"(?:INFO|WARNING|ERROR|DEBUG|CRITICAL)(?:\x1b\[[\d;]{0,8}m)? \d\d-\d\d \d\d:\d\d:\d\d |"
     rb"\(EngineCore|\(APIServer|\(Worker|server_args=ServerArgs\(|\[TRT-LLM\]|\[TensorRT-LLM\]|NCCL (?:INFO|WARN)|"
@@ -293,7 +295,7 @@ class Scanner:
         if hits:
             return
         speaks_of_trouble = any(text in TROUBLE for text in texts)
-        if (speaks_of_trouble and is_trouble(line.text)) or (
+        if (speaks_of_trouble and (is_trouble(line.text) or OF_AN_ANSWER.search(line.text))) or (
             any(text in TOOL_TEXTS for text in texts) and self._is_of_a_tool(line.text)
         ):
             self._trouble.append(line)
@@ -361,7 +363,11 @@ class Scanner:
         trouble = {line.number: line for line in (*self._trouble, *left)}
         start = self._stages.start(self._tail.decode("utf-8", "replace"))
         if start.is_ready:  # what was a warning before was none of a fault: vLLM for the CPU starts without Triton
-            trouble = {number: line for number, line in trouble.items() if not is_remark(line.text)}
+            trouble = {
+                number: line
+                for number, line in trouble.items()
+                if not is_remark(line.text) or OF_AN_ANSWER.search(line.text)
+            }
         return Scan(
             hits=tuple(sorted(hits, key=lambda hit: hit.line.number)),
             trouble=tuple(trouble[number] for number in sorted(trouble)),

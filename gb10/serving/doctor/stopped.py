@@ -97,6 +97,13 @@ def _ended(text: str) -> str:
 def _known(scan: Scan, reached: Reached) -> str:
     """What is known of starts of this engine that stop here; empty where nothing is."""
     start, facts = scan.start, scan.facts
+    if start.engine == "llamacpp" and reached.stage == "load":
+        return (
+            "llama.cpp keeps at most 32 GiB of addresses for its pool of CUDA memory, and on a GB10 a larger model is"
+            " known to wait in a copy for ever, with NV_ERR_NO_MEMORY in `journalctl -k -g NVRM` (llama.cpp#27918):"
+            " start with GGML_CUDA_NO_VMM=1 (or a build with -DGGML_CUDA_NO_VMM=ON), and without"
+            " GGML_CUDA_ENABLE_UNIFIED_MEMORY. Else it only reads slowly: --no-mmap; does free memory fall?"
+        )
     if start.engine != "sglang" or start.nodes < 2:
         return ""
     if reached.stage == "capture":

@@ -268,6 +268,15 @@ def test_options_as_the_parser_takes_them(written: str, known: str | None) -> No
     assert declared(words, written) == known
 
 
+@pytest.mark.parametrize(("engine", "known"), [("sglang", False), ("vllm", True)])
+def test_underscores_in_an_option_are_refused_by_sglang_alone(engine: str, known: bool) -> None:
+    option = {"sglang": "--max_prefill_tokens", "vllm": "--max_num_batched_tokens"}[engine]
+    found = [one for one in linted({"options": f"{option} 8192"}, engine) if one.code == "unknown-option"]
+    assert (not found) is known
+    right = option.replace("_", "-")
+    assert all(f"write {right}: its parser takes no underscores" in str(one.document) for one in found)
+
+
 SOURCE = """
 from typing import Literal
 Kind = Literal["fast", "slow"]

@@ -1,0 +1,183 @@
+"""Families: what an error's own evidence decides, in words that no report has (made here)."""
+
+import pytest
+
+from gb10.serving.doctor.diagnosing import Evidence, diagnose
+from gb10.serving.doctor.diagnosis import Finding
+from gb10.serving.doctor.rule_files import load_doctor_rules
+from tests.kept_cases import scanned
+
+SGLANG = "/v/lib/python3.12/site-packages/sglang/srt/"
+VLLM = "/v/lib/python3.12/site-packages/vllm/"
+
+
+def found(log: str) -> tuple[Finding, ...]:
+    return diagnose(load_doctor_rules(), Evidence(logs={"log": scanned(log)})).seen
+
+
+def said(one: Finding) -> str:
+    return f"{one.words(one.rule.meaning)} {one.words(one.rule.action)} {one.note}" if one.rule else one.note
+
+
+def trace(error: str, *frames: tuple[str, str, str]) -> str:
+    lines = [f'  File "{file}", line 9, in {where}\n    {code}\n' for file, where, code in frames]
+    return f"Traceback (most recent call last):\n{''.join(lines)}{error}\n"
+
+
+LOOP = (f"{SGLANG}managers/scheduler.py", "run_scheduler_process", "scheduler = Scheduler(")
+
+
+@pytest.mark.parametrize("line", ["Using the mode 'auto' of hooks", "Setting page size to 64", "Running as root"])
+def test_what_a_program_does_is_no_advice(line: str) -> None:
+    (one,) = found(f"Error: the hook failed to start with status 4: {line}\n")
+    assert "The message itself says" not in said(one)
+
+
+def test_advice_in_a_gerund_behind_a_word_of_advice_is_advice() -> None:
+    (one,) = found("RuntimeError: the pool is gone. Consider using --pool-size 4 here.\n")
+    assert "The message itself says: Consider using --pool-size 4 here" in said(one)
+
+
+def test_the_loop_of_a_process_does_not_say_which_part_failed() -> None:
+    (one,) = found(trace("IndexError: list index out of range", LOOP, (f"{SGLANG}layers/linear.py", "f", "a = b[3]")))
+    assert "the KV cache" not in said(one)
+    assert "--disable-radix-cache" not in said(one)
+
+
+def test_a_weight_of_another_shape_is_told_by_the_line_that_compares() -> None:
+    loads = (f"{VLLM}model_executor/parameter.py", "load_row_parallel_weight", "assert self.data.shape == weight.shape")
+    (one,) = found(trace("AssertionError", (f"{VLLM}v1/engine/core.py", "run_engine_core", "e = f()"), loads))
+    assert one.code == "weights-do-not-fit"
+    (other,) = found(trace("AssertionError", (f"{VLLM}v1/attention/a.py", "forward", "assert q.shape == k.shape")))
+    assert other.code != "weights-do-not-fit"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "packed"),
+    [
+        ("RowParallelLinear", "weight_scale_inv", True),
+        ("ParallelLMHead", "weight", True),
+        ("RowParallelLinear", "gather_output", False),
+    ],
+)
+def test_a_layer_without_the_weight_that_the_code_reads_is_one_of_another_quantization(
+    kind: str, name: str, packed: bool
+) -> None:
+    reads = (f"{VLLM}model_executor/models/m.py", "forward", f"x = self.o_proj.{name}.t()")
+    (one,) = found(trace(f"AttributeError: '{kind}' object has no attribute '{name}'", reads))
+    assert (one.code == "quantized-layer-is-read") is packed
+    assert (f"{name} of o_proj ({kind})" in said(one)) is packed
+
+
+@pytest.mark.parametrize(
+    ("error", "none"),
+    [
+        ("RuntimeError: cannot find any accelerator on this host", True),
+        ("NotImplementedError: Trainer only works on NVIDIA or AMD GPUs.", True),
+        ("RuntimeError: this needs a GPU of compute capability 9.0", False),
+        ("RuntimeError: no GPU memory is left", False),
+    ],
+)
+def test_a_program_that_torch_tells_of_no_gpu(error: str, none: bool) -> None:
+    seen = found(trace(error, ("/v/lib/python3.12/site-packages/trainer/__init__.py", "<module>", "x = f()")))
+    assert any(one.code == "torch-sees-no-gpu" for one in seen) is none
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "none of the three tactics is usable on sm_121",
+        "this path cannot be used on SM121",
+        "the arch must be one of [sm_100a, sm_103a], but got sm_121a",
+    ],
+)
+def test_a_refusal_of_this_very_arch_is_read_in_any_words(error: str) -> None:
+    (one,) = found(trace(f"RuntimeError: {error}", ("/v/lib/python3.12/site-packages/kit/moe.py", "run", "call()")))
+    assert one.code == "kernel-without-this-arch"
+    assert "which is this GPU" in said(one)
+
+
+ARGS = "(APIServer pid=1) INFO 09-18 10:00:01 [utils.py:233] non-default args: "
+
+
+def test_the_remedy_names_the_backends_that_this_gpu_has_less_the_one_that_is_set() -> None:
+    call = (f"{VLLM}model_executor/layers/fused_moe/x.py", "apply", "run_moe()")
+    error = trace("RuntimeError: not supported on this GPU", call)
+    (one,) = found(f"{ARGS}{{'model': 'm', 'moe_backend': 'triton'}}\n{error}")
+    assert "On 12.1 --moe-backend has marlin, flashinfer_cutlass." in said(one)
+
+
+def test_what_was_chosen_by_hand_is_left_out_first() -> None:
+    crash = trace("RuntimeError: Triton Error [CUDA]: misaligned address", (f"{VLLM}a/b.py", "f", "k[grid](x)"))
+    (one,) = found(f"{ARGS}{{'model': 'm', 'moe_backend': 'flashinfer_b12x'}}\n{crash}")
+    text = said(one)
+    assert text.index("without --moe-backend flashinfer_b12x") < text.index("--enforce-eager")
+
+
+def test_a_kernel_of_the_cute_dsl_names_its_file_and_who_called_it() -> None:
+    calls = (f"{SGLANG}layers/attention/b.py", "forward", "kit()")
+    kernel = ("/v/lib/python3.12/site-packages/kit/cute/k.py", "epilogue", "cute.copy(a, b)")
+    (one,) = found(trace("cutlass._mlir._site.<locals>.MLIRError: bad layout", LOOP, calls, kernel))
+    assert one.code == "kernel-does-not-compile"
+    assert "kit/cute/k.py, called by sglang/srt/layers/attention/b.py" in said(one)
+
+
+@pytest.mark.parametrize(("key", "known"), [("float4_e2m1fn_x2", True), ("layers.0.weight", False)])
+def test_a_type_that_triton_does_not_know(key: str, known: bool) -> None:
+    runs = (f"{VLLM}model_executor/layers/quantization/u.py", "mm", "kernel[grid](a)")
+    inner = ("/v/lib/python3.12/site-packages/triton/runtime/jit.py", "mangle", "return table[name]")
+    (one,) = found(trace(f"KeyError: '{key}'", runs, inner))
+    assert (one.code == "data-type-not-taken") is known
+
+
+def test_a_crash_in_llama_cpp_gets_its_own_options() -> None:
+    (one,) = found("CUDA error: misaligned address\n  current device: 0, in function ggml_cuda_op_mul at ggml.cu:9\n")
+    assert "--flash-attn off" in said(one)
+    assert "--moe-backend" not in said(one)
+
+
+LOADING = "load_tensors: loading model tensors, this can take a while... (mmap = true)\n"
+
+
+def test_llama_cpp_that_stops_while_it_loads_is_a_finding() -> None:
+    (one,) = found(LOADING)
+    assert one.code == "start-stopped"
+    assert "GGML_CUDA_NO_VMM=1" in said(one)
+    assert found(f"{LOADING}llama_context: n_batch = 2048\n") == ()
+
+
+READY = f"{ARGS}{{'model': 'm', 'tool_call_parser': 'qwen3_xml'}}\nINFO:     Application startup complete.\n"
+
+
+def test_a_parser_s_warning_of_an_answer_counts_and_others_do_not() -> None:
+    warning = "(APIServer pid=1) WARNING 07-08 10:09:31 [{file}:303] Error when reading a part: not well-formed\n"
+    (one,) = found(f"{READY}{warning.format(file='abc_tool_parser.py')}")
+    assert (one.code, one.level) == ("tool-calls-not-read", "warning")
+    assert "qwen3_coder" in said(one)
+    assert found(f"{READY}{warning.format(file='metrics.py')}") == ()
+
+
+def test_an_option_with_underscores_is_named_with_its_hyphens() -> None:
+    (one,) = found("launch_server.py: error: unrecognized arguments: --max_prefill_tokens 4096 --kv_cache_dtype auto\n")
+    assert "Write --max-prefill-tokens, --kv-cache-dtype." in said(one)
+
+
+def test_scales_of_the_cache_under_a_joined_name_are_a_fault_of_the_class() -> None:
+    loads = (f"{VLLM}model_executor/models/m.py", "load_weights", "param = params_dict[name]")
+    (one,) = found(trace("KeyError: 'layers.3.self_attn.qkv_proj.v_scale'", loads))
+    assert "a newer release reads these scales" in said(one)
+    (other,) = found(trace("KeyError: 'layers.3.self_attn.attn.v_scale'", loads))
+    assert "a newer release reads these scales" not in said(other)
+
+
+def test_code_that_torch_compile_cannot_follow_names_how_to_go_without() -> None:
+    calls = (f"{VLLM}compilation/backends.py", "__call__", "self.run(x)")
+    (one,) = found(trace("torch._dynamo.exc.Unsupported: Dynamo does not know how to trace the builtin `x.y`", calls))
+    assert one.code == "code-not-traced"
+    assert "--enforce-eager" in said(one)
+
+
+def test_the_dsl_of_cutlass_is_named_by_its_distribution() -> None:
+    calls = (f"{VLLM}v1/attention/ops/k.py", "_kernel", "x = cute.arch.fmax9(x)")
+    (one,) = found(trace("AttributeError: module 'cutlass.cute.arch' has no attribute 'fmax9'", calls))
+    assert "nvidia-cutlass-dsl" in said(one)
