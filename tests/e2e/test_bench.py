@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gb10.core.proc import capture
-from gb10.image.build.bases import make_rootfs
+from gb10.image.build.bases import for_add, make_rootfs
 from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.plan.catalog import ROOT
 from gb10.image.proof.reading import scan_path
@@ -81,7 +81,8 @@ def emulated(emulator: Path, tmp_path_factory: pytest.TempPathFactory) -> list[s
     ctx = open_context(os.environ, verbosity=-1)
     plan = make_plan(ctx, Request(engine="vllm", arch="12.1f"))
     root = tmp_path_factory.mktemp("cross")
-    with tarfile.open(make_rootfs(ctx, plan, plan.step("base-build"))) as tar:
+    for_add(make_rootfs(ctx, plan, plan.step("base-build")))(root / "base.tar")
+    with tarfile.open(root / "base.tar") as tar:
         members = [member for member in tar if "usr/aarch64-linux-gnu/lib" in member.name]
         tar.extractall(root, members, filter="tar")
     return [str(emulator), "-L", str(root / "usr/aarch64-linux-gnu")]
