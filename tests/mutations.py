@@ -6,7 +6,9 @@ changed module, or name it in a constant DRIVES because their requests reach it 
 never changed. What survives is tried with the files of tests/integration that name its module and start no container
 engine, each of them alone, but for tests marked ``slow`` or ``long``: what talks to a server, a registry or an index is
 tested there, with the real one. They need the network, and a store of their own.
-``--neighbours`` tries more test files before: those that import a module which imports the changed one.
+``--callers`` tries more test files before: those whose tests call the changed function, by a run of all unit and
+golden tests that notes it (tests/function_calls.py). That says whether any test notices; the share by the files that
+name the module says whether it is found where one looks for it.
 ``--integration`` tries the other integration test files, too: minutes for each survivor.
 
 What no test could notice, or only by repeating a number, is not changed:
@@ -28,6 +30,7 @@ the others, or an entry of EQUIVALENT fits no line.
 import argparse
 import ast
 import contextlib
+import json
 import os
 import random
 import re
@@ -118,6 +121,8 @@ class Mutant:
     end: int
     old: str
     new: str
+    function: str
+    """``path:first line`` of the innermost function; of a module or a class, line 0."""
 
     @property
     def rule(self) -> tuple[str, str, str]:
@@ -139,6 +144,11 @@ class Source:
     def __init__(self, path: str, content: bytes) -> None:
         self.path, self.content = path, content
         self.tree = ast.parse(content, path)
+        self.functions = [
+            (min(one.lineno for one in (node, *node.decorator_list)), node.end_lineno or 0)
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
         self.lines = content.splitlines(keepends=True)
         self.offsets = [0]
         for line in self.lines:
@@ -152,9 +162,11 @@ class Source:
 
     def mutant(self, start: int, end: int, new: str) -> Mutant:
         line = self.content.count(b"\n", 0, start)
+        first = max((begin for begin, last in self.functions if begin <= line + 1 <= last), default=0)
         return Mutant(
             path=self.path,
             line=line + 1,
+            function=f"{self.path}:{first}",
             source_line=self.lines[line].decode().strip(),
             start=start,
             end=end,
@@ -312,15 +324,6 @@ def starts_engine(test: str) -> bool:
     return not named.isdisjoint(("docker", "Engine", "connect_or_start", "ready_engine"))
 
 
-def tests_of_importers(naming: dict[str, list[str]]) -> dict[str, list[str]]:
-    """For each module, the test files that name a module which imports it, and not itself."""
-    found: dict[str, set[str]] = {}
-    for importer, tests in naming.items():
-        for module in named_modules(ROOT / importer):
-            found.setdefault(module, set()).update(tests)
-    return {module: sorted(tests - set(naming.get(module, ()))) for module, tests in found.items()}
-
-
 class Copy:
     """A copy of the checkout in which mutants live, with a home and a store of its own."""
 
@@ -345,11 +348,11 @@ class Copy:
         }
         self.env |= {"HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
 
-    def run(self, tests: Iterable[str], limit: float) -> tuple[str, str]:
+    def run(self, tests: Iterable[str], limit: float | None, *more: str) -> tuple[str, str]:
         """What the tests say: passed, failed, no tests or no end; and their output. No process of theirs is left."""
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen(
-                [*ISOLATED, *PYTEST, "-m", "not slow and not long", *tests],
+                [*ISOLATED, *PYTEST, *more, "-m", "not slow and not long", *tests],
                 cwd=self.tree,
                 env=self.env,
                 stdout=output,
@@ -366,6 +369,17 @@ class Copy:
                 process.wait()
             output.seek(0)
             return verdict, output.read()
+
+    def calls(self) -> dict[str, list[str]]:
+        """The unit and golden test files that call each function, those that call the fewest functions first."""
+        place = self.tree / "function-calls.json"
+        self.env["FUNCTION_CALLS"] = str(place)
+        verdict, output = self.run(SUITES, None, "-p", "tests.function_calls")
+        if verdict != "passed":
+            raise SystemExit(f"{output}\nthe tests fail without a mutation: {verdict}")
+        found: dict[str, list[str]] = json.loads(place.read_bytes())
+        breadth = Counter(test for tests in found.values() for test in tests)
+        return {function: sorted(tests, key=lambda test: (breadth[test], test)) for function, tests in found.items()}
 
     def survives(self, mutant: Mutant, tests: Iterable[str], limit: float) -> bool:
         """Whether the tests pass with a mutant; its module is as before afterwards."""
@@ -385,7 +399,7 @@ class Trial:
     copy: Copy
     limit: float
     naming: Mapping[str, Sequence[str]]
-    near: Mapping[str, Sequence[str]]
+    callers: Mapping[str, Sequence[str]]
     real: Mapping[str, Sequence[str]]
     fit: dict[str, bool] = field(default_factory=dict)
     """Whether an integration test file passes without a mutation."""
@@ -394,9 +408,9 @@ class Trial:
         """``caught``, ``caught by`` whom, or ``SURVIVED``."""
         if not self.copy.survives(mutant, self.naming[mutant.path], self.limit):
             return "caught"
-        near = self.near.get(mutant.path)
-        if near and not self.copy.survives(mutant, near, 3 * self.limit):
-            return "caught by neighbours"
+        callers = [test for test in self.callers.get(mutant.function, ()) if test not in self.naming[mutant.path]]
+        if callers and not self.copy.survives(mutant, callers, 5 * self.limit):
+            return "caught by callers"
         for test in self.real.get(mutant.path, ()):
             if test not in self.fit:
                 self.fit[test] = self.passes(test)
@@ -419,7 +433,7 @@ def main() -> int:
     parser.add_argument("--seed", default=secrets.token_hex(4))
     parser.add_argument("--limit", type=float, default=120, metavar="S", help="seconds for the tests of one mutant")
     parser.add_argument("--only", default="", metavar="PREFIX", help="mutate files below this path alone")
-    parser.add_argument("--neighbours", action="store_true", help="try survivors with the tests of what imports them")
+    parser.add_argument("--callers", action="store_true", help="try survivors with all tests that call the function")
     parser.add_argument("--integration", action="store_true", help="try survivors with tests that start an engine")
     parser.add_argument("--list", action="store_true", help="print the chosen mutants and run nothing")
     options = parser.parse_args()
@@ -436,15 +450,16 @@ def main() -> int:
     if options.list:
         print(*chosen, sep="\n")
         return 0
-    near = tests_of_importers(naming) if options.neighbours else {}
     real = {
         module: [test for test in tests if options.integration or not starts_engine(test)]
         for module, tests in tests_by_module(INTEGRATION).items()
     }
     with tempfile.TemporaryDirectory(prefix="gb10-mutations-", ignore_cleanup_errors=True) as folder:
-        trial = Trial(copy=Copy(Path(folder)), limit=options.limit, naming=naming, near=near, real=real)
-        used = {test for m in chosen for test in (*naming[m.path], *near.get(m.path, ()))}
-        verdict, output = trial.copy.run(sorted(used), 10 * options.limit)
+        copy = Copy(Path(folder))
+        callers = copy.calls() if options.callers else {}
+        trial = Trial(copy=copy, limit=options.limit, naming=naming, callers=callers, real=real)
+        used = {test for m in chosen for test in naming[m.path]}
+        verdict, output = copy.run(sorted(used), 10 * options.limit)
         if verdict != "passed":
             print(output, f"the tests fail without a mutation: {verdict}", sep="\n")
             return 2
@@ -468,9 +483,9 @@ def print_sums(counts: Counter[str]) -> None:
     """The share that was caught, by those test files that were tried one after another."""
     total, caught = counts.total(), counts["caught"]
     print(f"\n{caught} of {total} caught ({caught / total:.0%}) by the test files that name the module")
-    if near := counts["caught by neighbours"]:
-        caught += near
-        print(f"{caught} ({caught / total:.0%}) with the test files that name a module which imports it")
+    if more := counts["caught by callers"]:
+        caught += more
+        print(f"{caught} ({caught / total:.0%}) with the test files whose tests call the function")
     if real := total - caught - counts["SURVIVED"]:
         print(f"{caught + real} ({(caught + real) / total:.0%}) with the integration tests that name it")
 
