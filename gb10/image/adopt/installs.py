@@ -57,7 +57,6 @@ MOST: Final = 2_000
 """Lines of the requirements files of one command."""
 DEEPEST: Final = 8
 """Requirements files that name each other."""
-COMMIT: Final = re.compile(r"[0-9a-f]{7,40}")
 ARCHIVE: Final = re.compile(
     r"(https://[^/]+/[^/]+/[^/]+?)(?:\.git)?/archive/(?:refs/(?:tags|heads)/)?(.+?)(?:\.tar\.gz|\.zip)"
 )
@@ -309,7 +308,7 @@ def apt_packages(words: Sequence[str | None]) -> tuple[str, tuple[str | None, ..
 def git_clone(words: Sequence[str | None]) -> tuple[Tree, str] | None:
     """Repository and folder of ``git clone``; None for another command, an empty folder where it is not known."""
     left = list(without_prefix(words))
-    if len(left) < 2 or (left[0] or "").rsplit("/", 1)[-1] != "git":
+    if not left or (left[0] or "").rsplit("/", 1)[-1] != "git":
         return None
     places = list(_git_words(left[1:]))
     if not places or places[0][1] != "clone":
@@ -325,7 +324,7 @@ def git_clone(words: Sequence[str | None]) -> tuple[Tree, str] | None:
 def git_checkout(words: Sequence[str | None]) -> tuple[str, str] | None:
     """Folder (empty: the current one) and commit of ``git checkout``; None for another command."""
     left = list(without_prefix(words))
-    if len(left) < 2 or (left[0] or "").rsplit("/", 1)[-1] != "git":
+    if not left or (left[0] or "").rsplit("/", 1)[-1] != "git":
         return None
     places = list(_git_words(left[1:]))
     plain = [value for option, value in places if not option]

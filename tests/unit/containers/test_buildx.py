@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -67,3 +68,12 @@ def test_an_emptied_record_of_the_programs_counts_as_absent(store: Store, text: 
     assert unpacked(store)
     store.write_text(store.entry("engine", "packages.json"), text)
     assert unpacked(store) is None
+
+
+def test_a_builder_of_the_user_is_found_in_the_users_own_list(store: Store, tmp_path: Path) -> None:
+    program(tmp_path / "bin" / "docker", "github.com/docker/buildx v0.14.0 x")
+    own = {"PATH": str(tmp_path / "bin"), "DOCKER_CONTEXT": "far", "BUILDX_CONFIG": "/home/me/buildx"}
+    mine = open_buildx(replace(engine("user"), builder="mine"), own, store).env
+    assert (mine.get("DOCKER_CONTEXT"), mine["BUILDX_CONFIG"]) == ("far", "/home/me/buildx")
+    beside = open_buildx(replace(engine("embedded"), builder="mine"), own, store).env
+    assert (beside.get("DOCKER_CONTEXT"), beside["DOCKER_HOST"]) == (None, "unix:///nowhere")

@@ -97,6 +97,7 @@ def test_a_text_that_a_patch_would_not_find_again_goes_to_the_overlay(tmp_path: 
             ["rm -rf '/opt/a b'", "mkdir -p /opt", "ln -s -- y '/opt/a b'"],
         ),
         (NONE, Entry(kind="folder", mode=0o700), False, ["mkdir -p '/opt/a b'", "chmod 0700 '/opt/a b'"]),
+        (NONE, Entry(kind="folder", mode=0o755), False, ["mkdir -p '/opt/a b'"]),
         (entry(OLD), entry(OLD, 0o600, 7), True, ["chown -h 7:7 '/opt/a b'", "chmod 0600 '/opt/a b'"]),
         (NONE, entry(OLD, 0o640), False, ["chmod 0640 '/opt/a b'"]),
     ],

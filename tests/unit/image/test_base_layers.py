@@ -73,6 +73,13 @@ def test_long_names_are_whole_in_every_form(kind: int) -> None:
     assert (found.paths, found.targets) == ((path,), {0: "y" * 900})
 
 
+def test_a_link_has_a_path_of_bounded_length() -> None:
+    longest = "y" * layer_stream.LONGEST
+    assert read(("x", longest, "l")).targets == {0: longest}
+    with pytest.raises(VerifyError, match="a link to a path of"):
+        read(("x", f"{longest}y", "l"))
+
+
 def test_metadata_of_any_size_is_read_by_its_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = list[int]()
     whole = layer_stream.LayerStream.read

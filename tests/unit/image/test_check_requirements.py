@@ -3,7 +3,7 @@
 import pytest
 
 from gb10.image.plan.catalog import ROOT, Catalog
-from gb10.image.proof.check import Subject
+from gb10.image.proof.check import Subject, Target
 from gb10.image.proof.checks.requirements import CHECK, environments
 from tests.unit.made_up_images import distribution, found, image, plan_of
 
@@ -86,6 +86,13 @@ def test_each_environment_is_judged_alone_and_debians_packages_count_last() -> N
 )
 def test_a_wheel_for_another_platform(tag: str, told: list[str]) -> None:
     assert judged(image(distribution("x", tags=(tag,)))) == told
+
+
+def test_a_folder_is_for_the_machine_that_most_of_its_wheels_are_for() -> None:
+    tags = ("manylinux_2_28_x86_64", "manylinux_2_28_x86_64", "manylinux_2_28_aarch64")
+    made = image(*(distribution(f"x{number}", tags=(f"cp313-cp313-{tag}",)) for number, tag in enumerate(tags)))
+    folder = Subject(scan=made.scan, target=Target(python=13))
+    assert judged(folder) == ["cp313-cp313-manylinux_2_28_aarch64"]
 
 
 def test_a_wheel_that_names_its_platform_wrongly_is_allowed_by_name() -> None:

@@ -58,6 +58,23 @@ def test_torch_without_the_flags_is_an_error(tmp_path: Path) -> None:
         cmake_targets.nvcc_flags(tmp_path)
 
 
+def test_nvcc_lies_where_the_headers_of_the_target_are(tmp_path: Path) -> None:
+    host, target = tmp_path / "host", tmp_path / "target"
+    (host / "bin").mkdir(parents=True)
+    (host / "bin/nvcc").write_text("nvcc", encoding="ascii")
+    (target / "nvvm").mkdir(parents=True)
+    (target / "bin").symlink_to(host / "bin")
+    torch = tmp_path / "torch"
+    (torch / "utils").mkdir(parents=True)
+    (torch / "utils/cpp_extension.py").write_text("COMMON_NVCC_FLAGS = ['-O3']\n", encoding="ascii")
+    given = argparse.Namespace(cuda_home=target, machine="aarch64", torch=torch, work=tmp_path / "work")
+    cmake_targets.lay_out_target(given)
+    assert (target / "bin/nvcc").resolve() == target / "bin/nvcc"
+    assert (host / "bin/nvcc").is_file()
+    for name in ("aarch64-linux", "sbsa-linux"):
+        assert (target / "targets" / name / "lib").readlink() == target / "lib64"
+
+
 def asked_for(tmp_path: Path, targets: str) -> argparse.Namespace:
     return argparse.Namespace(source=tmp_path, work=tmp_path, targets=targets, nested=[], arch="12.1f", wheel="vllm")
 

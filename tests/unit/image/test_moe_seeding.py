@@ -119,3 +119,12 @@ def test_a_triton_that_has_no_gb10_is_known(tmp_path: Path, triton: str, compile
     made = Judge(**{name: getattr(release, name) for name in release.__slots__} | {"triton": triton})
     assert made.compiles is compiles
     assert folder_of(release, Path("/t")) == Path("/t/configs/triton_3_5_1")
+
+
+def test_the_block_of_scales_is_part_of_the_question(tmp_path: Path) -> None:
+    release = judge(tmp_path, line="assert block_shape == [128, 128]")
+    meant = shape_from_options(16, 384, "fp8_w8a8", "128x128", per_channel=False)
+    wanted = Model(meant=meant, hidden=4096, topk=8, group=128)
+    assert make_job(release, release, wanted, (1,), 1 << 30)[1].defaults
+    with pytest.raises(UsageError):
+        make_job(release, release, model(), (1,), 1 << 30)

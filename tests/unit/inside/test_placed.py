@@ -56,6 +56,12 @@ def test_a_file_keeps_its_mode_and_its_stale_bytecode_is_emptied(tmp_path: Path,
     assert {path.lstat().st_mtime for path in (out, *out.rglob("*"))} == {EPOCH}
 
 
+def test_a_new_folder_may_be_entered_and_written_by_its_owner_alone(tmp_path: Path, below: Path) -> None:
+    assert placed(tmp_path, below, {f"{PACKAGE}/new/b.py": "b"}).returncode == 0
+    found = listed(tmp_path / "out")
+    assert (found[f"{PACKAGE}/new"], found[f"{PACKAGE}/new/b.py"]) == (0o755, 0o644)
+
+
 def test_python_reads_the_source_where_the_bytecode_is_empty(tmp_path: Path) -> None:
     package = tmp_path / "one"
     package.mkdir()

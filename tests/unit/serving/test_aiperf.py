@@ -45,6 +45,13 @@ def test_collapsed_text_and_failed_requests_have_their_verdict() -> None:
     assert Verdict.GARBAGE in verdicts
 
 
+def test_times_of_aiperf_are_milliseconds_and_ours_seconds() -> None:
+    found = deepcopy(RECORDED)
+    for record in found["records"]:
+        record["metrics"]["time_to_first_token"]["value"] = 250
+    assert {stream.first_token_s for run in runs(found) for stream in run.streams} == {0.25}
+
+
 def test_its_settings_name_the_key_and_do_not_hold_it() -> None:
     endpoint = Endpoint(url="http://a:1/v1", model="m", key="sesame")
     made = settings(endpoint, tokens=(100, 50), concurrency=4, runs=3, warm_up=0, extra={"temperature": 0})
