@@ -4,7 +4,7 @@ import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -156,8 +156,3 @@ def spread(times: Sequence[float]) -> float:
     """The standard deviation, relative, by the median of distances from the median: one slow turn does not count."""
     middle = statistics.median(times)
     return 1.4826 * statistics.median(abs(one - middle) for one in times) / middle
-
-
-def document(choices: Iterable[Choice]) -> dict[str, Any]:
-    """The rows by batch size."""
-    return {str(choice.size): dict(choice.row) for choice in choices}

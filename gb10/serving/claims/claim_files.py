@@ -1,6 +1,5 @@
 """The claims and reports of the checkout: recipes/claims."""
 
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -39,11 +38,6 @@ def load_reports(root: Path = ROOT) -> tuple[Report, ...]:
         parse_document(_text(path), Report, where=f"{REPORTS}/{path.name}", what="report of a machine")
         for path in paths
     )
-
-
-def steps_of(subjects: tuple[Subject, ...]) -> frozenset[str]:
-    """The steps of selftest that claims name."""
-    return frozenset(claim.step for claim in chain.from_iterable(one.claims for one in subjects) if claim.step)
 
 
 def _text(path: Path) -> str:

@@ -62,10 +62,6 @@ NO_NVCC: Final = re.compile(
     r"nvcc: (?:not found|No such file)|[Cc]ould not find nvcc|nvcc not found|CUDA_HOME environment variable is "
     r"not set|No such file or directory: '\S{0,200}nvcc'"
 )
-BUILD: Final = re.compile(
-    r"[Nn]inja build failed|ninja: build stopped|Error building extension|Error compiling objects|nvcc fatal|"
-    r"nvcc error"
-)
 ONLY_FOR: Final = re.compile(
     (
         r"(?:only |is only )?(?:supported|available|implemented|works|runs|compiled)\b.{0,30}?\b(?:on|for|with)"

@@ -42,10 +42,6 @@ KEYWORD: Final = re.compile(
 )
 NO_MODULE: Final = re.compile(r"No module named ['\"](?P<module>[\w.]{1,150})['\"]")
 NO_METADATA: Final = re.compile(r"No package metadata was found for (?:The ['\"])?(?P<name>[\w.-]{1,80})")
-CONFLICT: Final = re.compile(
-    r"(?P<name>[\w.-]{1,60})(?P<wanted>[<>=!~]=?[\w.,<>=!~ ]{1,60}?) is required for .{1,80} but found "
-    r"(?P<found>\S{1,80}==?\S{1,40})"
-)
 ARCHITECTURE: Final = re.compile(
     r"[Mm]odel architectures? (?:\[?['\"]?)(?P<name>[A-Z]\w{3,80})(?:['\"]?\]?).{0,40}(?:not supported|"
     r"failed to be inspected)"

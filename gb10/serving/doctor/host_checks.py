@@ -4,7 +4,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from gb10.core.checked import NotChecked
 from gb10.core.linear_regex import linear
@@ -55,7 +55,6 @@ HostSign = Literal[
     "adapter-behind-iommu",
     "cores-carry-packets",
 ]
-HOST_SIGNS: Final[tuple[HostSign, ...]] = get_args(HostSign)
 Signs = Iterator[tuple[HostSign, str]]
 
 

@@ -68,7 +68,6 @@ COMMON: Final = frozenset(
 """Words that say too little to find a statement by."""
 MOST_WORDS: Final = 12
 """Words of a statement that are kept: the longest."""
-NAMES: Final = 8
 DEEPEST: Final = 3
 """Conditions around a statement that are kept, the innermost."""
 CONDITION: Final = 400

@@ -281,9 +281,6 @@ def power_outcome(found: Any, claims: dict[str, Figure], *, low: float) -> Outco
     return holds(f"{share:.0%} of the highest clock, {found['most']} MHz", claims)
 
 
-SITE: Final = "--site"
-
-
 def modules(scene: Scene) -> Outcome:
     """Our table of what a GPU loads, against the driver's own answer."""
     roots = scene.libraries

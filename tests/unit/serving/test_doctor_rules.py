@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -11,7 +11,7 @@ from gb10.errors import UsageError
 from gb10.serving.doctor.container_checks import CONTAINER_CHECKS, ContainerState
 from gb10.serving.doctor.diagnosing import EndpointOutcomes, Evidence, diagnose, fitting
 from gb10.serving.doctor.diagnosis import Finding
-from gb10.serving.doctor.host_checks import HOST_SIGNS
+from gb10.serving.doctor.host_checks import HostSign
 from gb10.serving.doctor.image_record import ImageRecord
 from gb10.serving.doctor.log_scan import Scan, scan_log
 from gb10.serving.doctor.rule_files import left_out, load_doctor_rules, load_slim_rules
@@ -73,7 +73,7 @@ def test_every_rule_has_a_case_for_each_way_to_see_it() -> None:
 
 
 def test_every_check_belongs_to_a_rule() -> None:
-    assert {check for rule in RULES for check in rule.host} == set(HOST_SIGNS)
+    assert {check for rule in RULES for check in rule.host} == set(get_args(HostSign))
     checks = {sign.check for rule in RULES for sign in rule.container or () if sign.check}
     assert checks == set(CONTAINER_CHECKS)
 
