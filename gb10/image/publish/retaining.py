@@ -88,7 +88,10 @@ def retain(
 
     Raises PublishError, also when the registry forbids it, and EngineError for a node that cannot be asked.
     """
-    used = {image: node for node in nodes for image in _images_of(node)}
+    used = dict[str, str]()
+    for node in nodes:
+        with reached(node) as nodes_engine:
+            used |= dict.fromkeys((container.image for container in containers_with(nodes_engine)), node)
     with open_referrers(host.store, host.env, engine, repository) as place:
         tags = place.skopeo.tags(place.repository, place.access)
         texts = _texts(place, [tag for tag in tags if not TAG.fullmatch(tag)])
@@ -104,11 +107,6 @@ def retain(
             if place.text(f"{place.repository}@{digest}", GONE) is None:  # a refusal for another reason is raised
                 _delete(place, digest, keep)
         return tuple(replace(one, deleted=one.digest in going) for one in found)
-
-
-def _images_of(node: str) -> set[str]:
-    with reached(node) as engine:
-        return {container.image for container in containers_with(engine)}
 
 
 def _texts(place: Referrers, tags: Sequence[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from gb10.models.issue import Issue, in_order
 from gb10.models.lint.checks import CHECKS
 from gb10.models.lint.engine_words import own_releases
 from gb10.models.lint.lint_parts import Linted, unchecked_parts
-from gb10.models.lint.rule import Rule, applies, issue, rule_findings
+from gb10.models.lint.rule import Rule, applies, issue, matching_parts
 from gb10.models.lint.served import ImageFacts, LintCase, lint_case
 from gb10.models.load.known_keys import OURS
 from gb10.models.load.model_recipe import ModelRecipe, Variant, own_section
@@ -97,9 +97,8 @@ def _judge(case: LintCase, rules: Sequence[Rule]) -> list[Issue]:
 
 
 def findings(rule: Rule, case: LintCase) -> Iterator[Issue]:
-    """What one rule finds."""
-    if rule.when:
-        yield from rule_findings(rule, case)
-    elif applies(rule, case):
-        for place in CHECKS[rule.code](case):
-            yield issue(rule, case, place)
+    """What one rule finds: places of a check, or of its first condition where all others hold."""
+    if not applies(rule, case) or not all(matching_parts(condition, case) for condition in rule.when[1:]):
+        return
+    for place in matching_parts(rule.when[0], case) if rule.when else CHECKS[rule.code](case):
+        yield issue(rule, case, place)

@@ -112,14 +112,6 @@ class Finding:
     level: Level | None = None
 
 
-def rule_findings(rule: Rule, case: LintCase) -> list[Issue]:
-    """The findings of a rule with conditions: a place of the first one each, where all others hold."""
-    first, *others = rule.when
-    if not applies(rule, case) or not all(matching_parts(condition, case) for condition in others):
-        return []
-    return [issue(rule, case, place) for place in matching_parts(first, case)]
-
-
 def issue(rule: Rule, case: LintCase, place: Finding) -> Issue:
     """The finding of a rule at a place."""
     text, fix = (_filled(part, place) for part in (rule.text, rule.fix))

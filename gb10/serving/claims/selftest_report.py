@@ -112,17 +112,13 @@ def read_report(path: Path, now: datetime) -> tuple[SelftestReport, str]:
     twice = sorted({one for one in steps if steps.count(one) > 1})
     if twice:
         raise UsageError(f"{path} is not a valid {WHAT}: a step is listed twice", where=", ".join(twice))
-    if when_of(path, report) > now + AHEAD:
-        raise UsageError(f"{path} is of {report.when}, which is to come", hint="correct the clock of that machine")
-    return report, hashlib.sha256(content).hexdigest()
-
-
-def when_of(path: Path, report: SelftestReport) -> datetime:
-    """When the report was begun. Raises UsageError for a day that no calendar has."""
     try:
-        return datetime.strptime(report.when, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+        begun = datetime.strptime(report.when, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     except ValueError as error:
         raise UsageError(f"{path} is not a valid {WHAT}: no such time", where=report.when) from error
+    if begun > now + AHEAD:
+        raise UsageError(f"{path} is of {report.when}, which is to come", hint="correct the clock of that machine")
+    return report, hashlib.sha256(content).hexdigest()
 
 
 def _once(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:

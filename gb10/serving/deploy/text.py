@@ -34,14 +34,9 @@ class _Dumper(yaml.SafeDumper):
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     tag = "!unsafe" if isinstance(value, Unsafe) else "tag:yaml.org,2002:str"
-    return dumper.represent_scalar(tag, str(value), style=_style(value))
-
-
-def _style(value: str) -> str:
-    if "\n" in value and BLOCK.fullmatch(value):
-        return "|"
     plain = PLAIN.fullmatch(value) and value.lower() not in WORDS and not isinstance(value, Unsafe)
-    return "" if plain else '"'
+    style = "|" if "\n" in value and BLOCK.fullmatch(value) else "" if plain else '"'
+    return dumper.represent_scalar(tag, str(value), style=style)
 
 
 _Dumper.add_representer(str, _text)

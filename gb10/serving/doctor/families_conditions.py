@@ -147,12 +147,11 @@ def field_not_valid(case: Case) -> Verdict | None:
     of = OF_CONFIG.search(f"{case.raised.text} {case.text}")
     model = of["model"] if of else "the settings"
     given = ARGUMENT.search(case.text)
+    of_class = "--" + re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", model).lower()  # CompilationConfig: --compilation-config
     option = (
         given["option"]
         if given
-        else next(
-            (one for one in (_kebab(model), f"--{(found['loc'] or '').replace('_', '-')}") if one in case.options), ""
-        )
+        else next((one for one in (of_class, f"--{(found['loc'] or '').replace('_', '-')}") if one in case.options), "")
     )
     field = f"{found['loc']} of {model}" if found["loc"] else model
     kind, value = found["type"], found["value"][:120]
@@ -181,11 +180,6 @@ def field_not_valid(case: Case) -> Verdict | None:
         action=f"{todo} The form of settings changes between releases: the recipe may be of another one.",
         evidence="pydantic's own message: the field, the kind that it wants and what it got; vector-inference#157",
     )
-
-
-def _kebab(model: str) -> str:
-    """The option of a settings class: ``CompilationConfig`` is --compilation-config."""
-    return "--" + re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", model).lower()
 
 
 PARSERS: Final = re.compile(r"tool_?parser|function_call/|reasoning(?:_parser|/)|_detector\.py|parser_manager")

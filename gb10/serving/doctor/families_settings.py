@@ -765,7 +765,9 @@ def quantization_fields(case: Case) -> Verdict | None:
     found = SCALES.search(case.text)
     loads = any("load_weights" in frame.function or "weight_loader" in frame.function for frame in case.raised.frames)
     missing = case.raised.name in ("KeyError", "ValueError", "AttributeError", "RuntimeError", "AssertionError")
-    lacks = _checkpoint_lacks(case)
+    # The files lack a tensor which the engine looks for, and not the reverse.
+    code = case.raised.frames[-1].code if case.raised.frames else ""
+    lacks = NO_TENSOR.search(case.text) or (case.raised.name == "KeyError" and OF_FILES.search(code))
     if not (found and (missing or lacks)) and not (loads and QUANT.search(case.text) and missing):
         return None
     name = found["name"] if found else case.first_line[:120]
@@ -824,14 +826,6 @@ NO_TENSOR: Final = re.compile(
 OF_FILES: Final = re.compile(
     r"(?:state_dict|weights?|tensors?|checkpoint|reader|handle|\bf)\w{0,12}(?:\.pop\(|\[|\.get_tensor\()"
 )
-
-
-def _checkpoint_lacks(case: Case) -> bool:
-    """Whether it is the files that lack a tensor which the engine looks for, and not the reverse."""
-    code = case.raised.frames[-1].code if case.raised.frames else ""
-    return NO_TENSOR.search(case.text) is not None or (
-        case.raised.name == "KeyError" and OF_FILES.search(code) is not None
-    )
 
 
 SIZES: Final = re.compile(

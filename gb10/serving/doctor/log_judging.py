@@ -360,7 +360,8 @@ def _without_echoes(events: Sequence[_Event]) -> tuple[list[_Event], dict[str, i
     first: _Event | None = None
     for event in events:
         repeats = event.rule is None and event.raised is not None and FOLLOWS.search(event.value)
-        if first is None and (repeats or _only_ends(event)):
+        ends = event.rule is None and event.raised is not None and root_of(event.raised).name in STOPPED
+        if first is None and (repeats or ends):
             continue  # its cause is not in the log: the server was ended, or the beginning is cut off
         cause = _echo_of(event, first, texts) if event.is_error else None
         if cause is not None:
@@ -374,11 +375,6 @@ def _without_echoes(events: Sequence[_Event]) -> tuple[list[_Event], dict[str, i
                     if len(one.message) >= CONTAINED:
                         texts.setdefault(one.message.partition("\n")[0][:400], event.kind)
     return own, echoes
-
-
-def _only_ends(event: _Event) -> bool:
-    """Whether an unknown exception came of the end of its process."""
-    return event.rule is None and event.raised is not None and root_of(event.raised).name in STOPPED
 
 
 def _echo_of(event: _Event, first: _Event | None, texts: Mapping[str, str]) -> str | None:

@@ -429,7 +429,9 @@ def numbers_hold(sign: LogSign, found: LinearMatch) -> bool:
         if test.per is not None:
             divisor = _number(found, test.per)
             value = value / divisor if value is not None and divisor else None
-        if value is None or not _between(value, test.above, test.below):
+        if value is None or (test.above is not None and value <= test.above):
+            return False
+        if test.below is not None and value >= test.below:
             return False
     return True
 
@@ -439,10 +441,6 @@ def _number(found: LinearMatch, group: int) -> float | None:
         return float(found[group] or "")
     except (TypeError, ValueError, IndexError):
         return None
-
-
-def _between(value: float, above: float | None, below: float | None) -> bool:
-    return (above is None or value > above) and (below is None or value < below)
 
 
 def scan_log(

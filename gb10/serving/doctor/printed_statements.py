@@ -216,13 +216,14 @@ class _Reader:
         parts, holes = [""], list[str]()
         for argument in arguments:
             _literals(argument, parts, holes, scope.assigned, 0)
+        identifiers = re.findall(r"[A-Za-z_]\w{2,60}", " ".join((*conditions[:DEEPEST], *holes)))
         found = Statement(
             kind=kind,
             exception=exception.rpartition(".")[2][:80],
             parts=tuple(parts),
             holes=tuple(holes),
             conditions=conditions[:DEEPEST],
-            names=tuple(dict.fromkeys((*_identifiers(" ".join((*conditions[:DEEPEST], *holes))), *scope.names)))[:60],
+            names=tuple(dict.fromkeys((*identifiers, *scope.names)))[:60],
             file=self._file,
             line=one.lineno,
             end=one.end_lineno or one.lineno,
@@ -282,10 +283,6 @@ def _called(one: ast.expr) -> str:
 
 def _source(one: ast.expr) -> str:
     return ast.unparse(one)[:CONDITION]
-
-
-def _identifiers(text: str) -> list[str]:
-    return re.findall(r"[A-Za-z_]\w{2,60}", text)
 
 
 def _names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
