@@ -1,5 +1,6 @@
 """Charts as SVG text: an axis, rows as bars, a figure by level, two sides. Every word of others is escaped. Pure."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ class Axis:
 
 def _text(value: float, step: float) -> str:
     """A number with as many digits as its step has: ``1,200``, ``107.5``, ``0.25``."""
-    digits = next(digits for digits in range(16) if math.isclose(round(step, digits), step, rel_tol=1e-9))
+    digits = next(digits for digits in itertools.count() if math.isclose(round(step, digits), step, rel_tol=1e-9))
     return f"{value + 0.0:,.{digits}f}"
 
 

@@ -35,7 +35,7 @@ def session(text: str) -> Iterator[Session]:
 
 
 def test_each_thread_gets_the_answer_for_its_node_whoever_reads_it() -> None:
-    odd = "banner of a shell\nbanner 2 7\nnode x y\nnode x 7\nnode 2 y\nlost 9 nobody\n"
+    odd = "banner of a shell\nbanner 2 7\nnode x y\nnode x 7\nnode 2 y\nlost 9 nobody\nlost 0 nobody\n"
     text = f"node 3 303\n{odd}lost 2 Permission denied\nnode 1 101\n"
     with session(text) as found, ThreadPoolExecutor(3) as pool:
         ways = [pool.submit(found.way, node) for node in found.nodes]

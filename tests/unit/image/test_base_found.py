@@ -218,8 +218,17 @@ def test_pythonpath_comes_first_and_the_users_folder_before_the_systems() -> Non
     ]
     assert base(files, User="1000:1000", Env=["PYTHONPATH=/srv/python"]).version == "0.3"
     assert base(files, User="1000:1000").version == "0.2"
-    assert base(files).version == "0.1"
-    assert base(files, User="me", Env=["PYTHONNOUSERSITE=1"]).version == "0.1"
+    assert base(files, User="1000:1000", Env=["PYTHONNOUSERSITE=1"]).version == "0.1"
+
+
+@pytest.mark.parametrize("inherits", [False, True])
+def test_an_environment_by_itself_has_no_folder_of_its_user(*, inherits: bool) -> None:
+    passwd: File = ("etc/passwd", "me:x:1000:1000::/home/me:/bin/sh\n", "f")
+    config = f"home = /usr/bin\ninclude-system-site-packages = {inherits}\nversion = 3.12.3\n"
+    venv: list[File] = [VENV[0], (VENV[1][0], config, "f"), *package(VENV_SITE, "vllm", "0.1")]
+    own = package("home/me/.local/lib/python3.12/site-packages", "einops", "0.2")
+    found = base([*DEBIAN, passwd, *venv, *own], User="1000", Env=VENV_PATH)
+    assert ("einops" in found.installed) is inherits
 
 
 def test_two_releases_in_one_folder_are_told() -> None:

@@ -158,6 +158,11 @@ def test_links_stay_inside_and_end() -> None:
         tree([("l", "m", "l"), ("m", "l", "l"), ("l/x", "", "f")])
 
 
+def test_a_file_that_replaces_the_link_to_its_folder_counts_at_once() -> None:
+    with pytest.raises(VerifyError, match="a file below a file: 'l'"):
+        tree([("l", ".", "l"), ("l/l", "", "f"), ("l/x", "", "f")])
+
+
 def test_hard_links_are_the_same_file_and_never_a_folder() -> None:
     path = f"{SITE}/x-1.dist-info/METADATA"
     found = tree(

@@ -55,6 +55,14 @@ def test_a_folder_and_a_zip_of_it_are_the_same_mod(tmp_path: Path) -> None:
     assert set(found[0].files) == {"run.sh", ".hidden", "empty"}
 
 
+def test_the_one_folder_on_top_of_a_zip_is_the_mod(tmp_path: Path) -> None:
+    regular = stat.S_IFREG | 0o644
+    packed = a_zip(tmp_path / "m.zip", ("top/run.sh", SCRIPT, regular), ("top/sub/x", b"x", regular))
+    assert set(load_mod(packed).files) == {"run.sh", "sub", "sub/x"}
+    two = a_zip(tmp_path / "n.zip", ("top/run.sh", SCRIPT, regular), ("run.sh", SCRIPT, regular))
+    assert set(load_mod(two).files) == {"run.sh", "top", "top/run.sh"}
+
+
 def test_what_is_read_is_what_is_written(tmp_path: Path) -> None:
     folder = a_mod(tmp_path / "m")
     (folder / "sub").mkdir()

@@ -249,6 +249,7 @@ def test_a_library_that_is_needed_is_not_left_out(tmp_path: Path, library: Path)
     needs = Elf(library.read_bytes()).dynamic()[0]
     assert needs
     (tmp_path / "a.so").write_bytes(library.read_bytes())
+    (tmp_path / "folder").mkdir()
     check_needed(tmp_path, {"other.so"})
     with pytest.raises(SystemExit, match=f"a.so needs {needs[0]}"):
         check_needed(tmp_path, {needs[0]})

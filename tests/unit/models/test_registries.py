@@ -465,6 +465,8 @@ def test_a_folder_gives_plain_files_alone(tmp_path: Path, monkeypatch: pytest.Mo
     found = content_of_folder(tmp_path)
     assert sorted(found.files) == ["m/big", "m/run.sh", "r/a.yaml"]
     assert found.left_out == 3
+    monkeypatch.setattr(content, "MOST_SEEN", 9)  # with the folders and what is left out
+    assert content_of_folder(tmp_path) == found
     monkeypatch.setattr(content, "LARGEST", 50)
     with pytest.raises(UsageError, match="MiB of them"):
         content_of_folder(tmp_path)

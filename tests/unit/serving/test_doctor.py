@@ -31,7 +31,7 @@ from gb10.serving.doctor.host_state import read_look
 from gb10.serving.doctor.image_record import ImageRecord, read_installed, read_plan
 from gb10.serving.doctor.log_judging import remedy_of
 from gb10.serving.doctor.log_scan import LONGEST, MANY, Scan, last_lines_of, scan_log, whole_lines
-from gb10.serving.doctor.log_time import Moment, moment_of
+from gb10.serving.doctor.log_time import Moment, moment_of, near
 from gb10.serving.doctor.masking import masked, masked_environment
 from gb10.serving.doctor.rule_files import is_tool_error, left_out, load_doctor_rules, load_slim_rules, load_stages
 from gb10.serving.guard.canary import AnswerKind, Canary, CanaryAnswer, Fact
@@ -163,6 +163,21 @@ def test_a_flood_of_one_error_is_bounded_and_said() -> None:
 )
 def test_times_of_lines(text: str, expected: tuple[int, int, float] | None) -> None:
     assert moment_of(text) == (Moment(*expected) if expected else None)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (Moment(11, 4, 100), Moment(11, 4, 160), True),
+        (Moment(11, 4, 161), Moment(11, 4, 100), False),
+        (Moment(11, 4, 100), Moment(11, 5, 100), False),
+        (Moment(11, 4, 100), Moment(10, 4, 100), False),
+        (None, Moment(11, 4, 100), True),
+        (Moment(11, 4, 100), None, True),
+    ],
+)
+def test_lines_of_the_same_minute_are_near(one: Moment | None, other: Moment | None, expected: bool) -> None:
+    assert near(one, other) is expected
 
 
 def plan(**fields: object) -> dict[str, Any]:

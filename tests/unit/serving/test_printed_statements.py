@@ -206,6 +206,14 @@ def test_a_statement_that_only_moved_is_the_same_and_options_are_named() -> None
     assert index().known(*found, "0.31.0").gone is None
 
 
+@pytest.mark.parametrize(
+    ("line", "release", "found"),
+    [(18, "0.31.0", True), (20, "0.31.0", False), (20, "0.32.0", True), (20, "0.99.0", True), (19, None, False)],
+)
+def test_a_place_is_of_the_release_that_is_named(line: int, release: str | None, found: bool) -> None:
+    assert (index().at("vllm/x.py", line, release) is not None) is found
+
+
 def test_words_that_no_statement_has_find_nothing() -> None:
     assert index().find("the quick brown fox jumps over lazy dogs") is None
     assert index().find("") is None

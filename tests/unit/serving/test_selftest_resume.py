@@ -14,10 +14,20 @@ from gb10.image.context import Context
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.serving.selftest.cleaning import Cleaner
 from gb10.serving.selftest.folder import JOURNAL, Folder
-from gb10.serving.selftest.outcome import Figure, MachineFacts, Outcome, Report, StepReport, holds, unchecked
+from gb10.serving.selftest.outcome import (
+    Figure,
+    MachineFacts,
+    NotCheckedError,
+    Outcome,
+    Report,
+    StepReport,
+    holds,
+    unchecked,
+)
 from gb10.serving.selftest.scene import Scene, SelftestRequest
 from gb10.serving.selftest.step_running import run_steps
 from gb10.serving.selftest.step_table import Step
+from gb10.serving.trial.launcher import Launched
 
 Run = Callable[[Scene], Outcome]
 
@@ -135,3 +145,16 @@ def test_a_line_that_is_no_step_is_named(line: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"line 4 of .*is no step") as error:
         ran(tmp_path, one=never)
     assert "--out" in str(error.value.hint)
+
+
+def test_a_server_that_ended_is_not_asked(tmp_path: Path) -> None:
+    ctx = Context(env={}, store=Store(tmp_path / "store"), reporter=Reporter({}, verbosity=-1), catalog=Catalog(ROOT))
+    machine = MachineFacts(arch="aarch64")
+    scene = Scene(ctx=ctx, asked=SelftestRequest(), folder=folder(tmp_path), work=tmp_path / "work", machine=machine)
+    with pytest.raises(NotCheckedError, match="no server was started"):
+        _ = scene.running
+    scene.server = Launched(url="http://127.0.0.1:1")
+    assert scene.running is scene.server
+    scene.server = Launched(url="http://127.0.0.1:1", ended=lambda: "killed by signal 9")
+    with pytest.raises(NotCheckedError, match="the server has ended: killed by signal 9"):
+        _ = scene.running
