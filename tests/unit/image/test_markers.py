@@ -13,7 +13,8 @@ import pytest
 
 from gb10.core.proc import capture
 from gb10.image.build.compile import UNKEYED, stage_files
-from gb10.image.build.contexts import write_tree
+from gb10.image.build.contexts import scanner_files, write_tree
+from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.inside.compile import markers
 from tests.recipes import SHIPPED
 
@@ -23,6 +24,12 @@ GEMM = {"GemmUniversal": ["QMMA", "UTMALDG"]}
 
 def cubin(name: str) -> bytes:
     return gzip.decompress((DATA / f"{name}.cubin.gz").read_bytes())
+
+
+def test_a_stage_gets_the_reader_of_changes_where_mods_are_baked_in() -> None:
+    contents = Catalog(ROOT).contents
+    assert set(scanner_files(contents)) == {"scan.py", "linked.py"}
+    assert set(scanner_files(contents, mods=True)) == {"scan.py", "linked.py", "changed.py"}
 
 
 def test_a_real_kernel_has_what_cuobjdump_counts() -> None:

@@ -155,6 +155,28 @@ def test_another_torch_is_an_error(wanted: str, fits: bool, monkeypatch: pytest.
         check_torch(wanted, "requires")
 
 
+@pytest.mark.parametrize(
+    ("requires", "fits"),
+    [
+        ([], True),
+        (["numpy<1", "torch>=2.6", "torch==2.9.1; extra == 'test'"], True),
+        (["numpy", "Torch (==2.9.1)"], False),
+    ],
+)
+def test_what_a_built_wheel_requires_of_torch(
+    tmp_path: Path, requires: list[str], fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.version", argparse.Namespace(__version__="2.14.0+cu130"))
+    rows = "".join(f"Requires-Dist: {one}\n" for one in requires)
+    with zipfile.ZipFile(tmp_path / "x.whl", "w") as archive:
+        archive.writestr("x-1.dist-info/METADATA", f"Metadata-Version: 2.1\nName: x\nVersion: 1\n{rows}")
+    if fits:
+        package_backend.check_requires(tmp_path / "x.whl")
+        return
+    with pytest.raises(SystemExit, match=r"the package requires torch.*, the image has torch 2\.14\.0"):
+        package_backend.check_requires(tmp_path / "x.whl")
+
+
 METADATA = "Metadata-Version: 2.1\nName: conv\nVersion: 1.0\nRequires-Dist: torch\n"
 WHEEL = "Wheel-Version: 1.0\nTag: cp313-cp313-linux_aarch64\n"
 FILES = {"conv/__init__.py": "", "conv-1.0.dist-info/METADATA": METADATA, "conv-1.0.dist-info/WHEEL": WHEEL}
