@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from gb10.containers.head.session import SCRIPT, Node, Session, Way, node_of
+from gb10.containers.head.session import SCRIPT, Node, Session, Way, node_of, on_host
 from gb10.core.child_sessions import Dialogue, members
 from gb10.core.ssh import SshHost
+from gb10.core.store import Store, seal
 from gb10.errors import EngineError, UsageError
 from gb10.image.publish.via_head import HeadPull
 from tests.hang import PATIENCE, until
@@ -118,3 +119,40 @@ def test_a_head_that_is_ended_at_any_moment_leaves_nothing(tmp_path: Path) -> No
 
 def have_ended(session: int) -> bool:
     return not list(members(session))
+
+
+SSH = """#!/bin/sh
+for last; do :; done
+case "$last" in */tmp/gb10-head-*) what=start ;; *"uname -m"*) what=look ;; *) what=send ;; esac
+echo "$what" >>"$CALLS"
+[ "$what" = start ] && { echo "error no room on the head"; exit 1; }
+HOME="$HEAD_HOME" exec sh -c "$last"
+"""
+"""An ssh whose head is another home folder of this machine."""
+
+
+def test_a_head_gets_the_registry_once_and_again_when_its_bytes_differ(tmp_path: Path) -> None:
+    store, machine = Store(tmp_path / "store"), os.uname().machine
+    own = store.entry("engine", f"docker-registry-{machine}") / "docker-registry"
+    own.parent.mkdir(parents=True)
+    own.write_bytes(b"program")
+    seal(own)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/ssh").write_text(SSH, encoding="ascii")
+    (tmp_path / "bin/ssh").chmod(0o755)
+    calls, head = tmp_path / "calls", tmp_path / "head"
+    env = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "CALLS": str(calls), "HEAD_HOME": str(head)}
+    sent = head / ".cache/gb10/docker-registry"
+
+    def asked() -> list[str]:
+        calls.unlink(missing_ok=True)
+        with pytest.raises(EngineError, match="no registry starts on the head") as caught, on_host(store, env, "h", ()):
+            pass
+        assert caught.value.where == "no room on the head"
+        assert (sent.read_bytes(), sent.stat().st_mode & 0o777) == (b"program", 0o755)
+        return calls.read_text(encoding="ascii").split()
+
+    assert asked() == ["look", "send", "start"]
+    assert asked() == ["look", "start"]
+    sent.write_bytes(b"Program")
+    assert asked() == ["look", "send", "start"]
