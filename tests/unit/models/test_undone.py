@@ -94,6 +94,25 @@ def test_a_dry_run_in_words_and_as_json_and_show_have_the_same_list(
     ] == listed
 
 
+@pytest.mark.parametrize(
+    ("keys", "format_", "own"),
+    [
+        ({"recipe_version": "1"}, "v1", None),
+        ({"recipe_version": "2"}, "v2", None),
+        ({"recipe_version": "2", "gb10": {"engine": "vllm", "notes": ["slow"]}}, "gb10", ["slow"]),
+    ],
+)
+def test_show_has_our_own_section_of_recipes_in_our_form(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], keys: dict[str, object], format_: str, own: list[str] | None
+) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({**PLAIN, **keys}), encoding="utf-8")
+    assert main(("recipe", "show", str(path), "--json")) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["format"] == format_
+    assert (document["gb10"] and document["gb10"]["notes"]) == own
+
+
 def test_what_cannot_be_done_is_an_error_unless_it_is_ignored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
