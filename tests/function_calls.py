@@ -1,8 +1,8 @@
 """A pytest plugin for tests/mutations.py: which functions of gb10 the tests of each file call.
 
 ``python -m pytest -p tests.function_calls …`` writes them to the file that the variable FUNCTION_CALLS names, as JSON:
-the test files by ``path:first line`` of a function. What a process of its own calls is not seen, nor what is called
-while tests are collected.
+the test files by ``path:first line`` of a function. Files in which a test fails are left out. What a process of its own
+calls is not seen, nor what is called while tests are collected.
 """
 
 import json
@@ -24,6 +24,7 @@ class FunctionCalls:
 
     def __init__(self) -> None:
         self.called = dict[str, set[CodeType]]()
+        self.failed = set[str]()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -41,9 +42,13 @@ class FunctionCalls:
             sys.setprofile(None)
             threading.setprofile(None)  # type: ignore[arg-type] # None ends it, as of sys
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed.add(report.nodeid.partition("::")[0])
+
     def pytest_sessionfinish(self) -> None:
         found: dict[str, list[str]] = {}
-        for test, codes in self.called.items():
+        for test, codes in ((test, codes) for test, codes in self.called.items() if test not in self.failed):
             for code in codes:
                 path = Path(code.co_filename)
                 if path.is_relative_to(ROOT / "gb10"):

@@ -374,9 +374,7 @@ class Copy:
         """The unit and golden test files that call each function, those that call the fewest functions first."""
         place = self.tree / "function-calls.json"
         self.env["FUNCTION_CALLS"] = str(place)
-        verdict, output = self.run(SUITES, None, "-p", "tests.function_calls")
-        if verdict != "passed":
-            raise SystemExit(f"{output}\nthe tests fail without a mutation: {verdict}")
+        self.run(SUITES, None, "--maxfail=0", "-p", "tests.function_calls")
         found: dict[str, list[str]] = json.loads(place.read_bytes())
         breadth = Counter(test for tests in found.values() for test in tests)
         return {function: sorted(tests, key=lambda test: (breadth[test], test)) for function, tests in found.items()}
