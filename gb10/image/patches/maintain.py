@@ -123,7 +123,8 @@ def _message(patch: Patch) -> bytes:
 def new_patch(library: Library, source: str, slug: str, version: Version, tree: Path, *, today: datetime.date) -> Path:
     """Write patch, record and series line for what ``tree`` changes in a release. Raises PatchError, UsageError."""
     folder = library.root / source
-    name = f"{_next_number(library, source)}-{slug}"
+    last = max((int(patch.id[:4]) for patch in load_series(library.root, source)), default=0)
+    name = f"{last + 1:04}-{slug}"
     if not NAME.fullmatch(name):
         raise UsageError(f"{slug!r} is no slug", hint="lower-case words with hyphens: moe-maps-are-zeroed")
     releases = load_releases(library.root)
@@ -155,8 +156,3 @@ def _changed(before: Tree, after: Tree, tree: Path) -> list[str]:
         what = f"{binary} is no text" if binary else f"{tree} changes nothing of the release"
         raise PatchError(what, where=str(tree), hint="a patch changes, adds and deletes lines of text")
     return changed
-
-
-def _next_number(library: Library, source: str) -> str:
-    numbers = [int(patch.id[:4]) for patch in load_series(library.root, source)]
-    return f"{max(numbers, default=0) + 1:04}"

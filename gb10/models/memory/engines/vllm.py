@@ -163,7 +163,8 @@ def _pages(kind: _Kind, launch: Launch, length: int, batched: int) -> int:
     """Pages of one layer for one request. Decode context parallelism divides tokens of full attention, no states."""
     layer = kind.layer
     if layer.kind == "state":
-        kept = 2 + _keeps_checkpoint(layer, launch) if _keeps_prefixes(launch) else 1
+        prefixes = launch.may_be_from(HYBRID_PREFIXES) if launch.prefix_caching is None else launch.prefix_caching
+        kept = 2 + _keeps_checkpoint(layer, launch) if prefixes else 1
         return kept + (launch.drafts.tokens if launch.drafts else 0)
     flying = batched * _steps(launch)
     if layer.kind == "window":
@@ -182,11 +183,6 @@ def _steps(launch: Launch) -> int:
 
 def _keeps_checkpoint(layer: CacheLayer, launch: Launch) -> bool:
     return bool(layer.checkpoint) and launch.may_be_from(CHECKPOINTS)
-
-
-def _keeps_prefixes(launch: Launch) -> bool:
-    """Whether states of prefixes are kept; by default from HYBRID_PREFIXES on."""
-    return launch.may_be_from(HYBRID_PREFIXES) if launch.prefix_caching is None else launch.prefix_caching
 
 
 FRACTION: Final = 0.92
