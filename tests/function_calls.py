@@ -40,7 +40,7 @@ class FunctionCalls:
             return (yield)
         finally:
             sys.setprofile(None)
-            threading.setprofile(None)  # type: ignore[arg-type] # None ends it, as of sys
+            threading.setprofile(None)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:

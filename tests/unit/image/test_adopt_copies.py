@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gb10.image.adopt.run_lines import first_folders
 from tests.unit.image.test_adopt import adopted, line_of
 
 FILES = ("one.txt", "d/top.txt", "d/top.md", "d/sub/a.txt", "d/sub/b.md", "d/sub/deep/c.txt", "d/sub2/a.txt")
@@ -104,3 +105,9 @@ def test_the_mod_makes_the_links_also_where_one_is(context: Path) -> None:
 def test_a_link_with_a_name_that_no_script_shows(context: Path) -> None:
     (context / "d/in").symlink_to("a\nb")
     assert line_of(adopted(context, "COPY d /x"), "COPY").verdict == "unchecked"
+
+
+def test_a_path_and_the_folders_above_it_down_to_a_depth() -> None:
+    assert [*first_folders(["/a/b/../c", "/a"])] == ["/a", "/a/c"]
+    deep = "/1/2/3/4/5/6/7/8"
+    assert [*first_folders([deep])] == ["/1", "/1/2", "/1/2/3", "/1/2/3/4", "/1/2/3/4/5", "/1/2/3/4/5/6"]
