@@ -85,6 +85,25 @@ def test_a_docker_that_one_may_not_use_is_no_reason_for_the_embedded_engine(tmp_
     assert not (tmp_path / "engine").exists()
 
 
+def test_where_no_engine_can_be_used_the_error_names_each_that_was_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Absent(socket.socket):
+        def connect(self, address: object) -> None:
+            raise FileNotFoundError(2, "No such file or directory", address)
+
+    monkeypatch.setattr("gb10.containers.connection.socket.socket", Absent)
+    env, store = {"DOCKER_CONFIG": str(tmp_path), "PATH": ""}, Store(tmp_path / "store")
+    with pytest.raises(EngineError, match="no container engine can be used here") as caught:
+        connect_or_start(env, store)
+    default, own = (caught.value.where or "").split("\n")
+    assert default == "no Docker at the default socket (unix:///var/run/docker.sock): No such file or directory"
+    assert own.startswith("the embedded engine needs unshare and")
+    with pytest.raises(EngineError) as chosen:
+        connect_or_start({**env, "DOCKER_HOST": Place(store).endpoint.host}, store)
+    assert chosen.value.where == own
+
+
 @pytest.mark.usefixtures("no_member")
 def test_a_socket_of_docker_host_that_one_may_not_use(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="you may not use Docker") as caught:
