@@ -158,6 +158,8 @@ def test_one_half_of_a_port(names: str, found: str | None) -> None:
     machine = machine_of(spark=CABLE)
     assert seen("one-half-named", machine=machine, environment={"NCCL_IB_HCA": names}) == found
     assert seen("one-half-named", environment={"NCCL_IB_HCA": "rocep1s0f0"}) is None
+    alone = machine_of(spark={**CABLE, "down": frozenset({"enP2p1s0f0np0"})})
+    assert seen("one-half-named", machine=alone, environment={"NCCL_IB_HCA": "rocep1s0f0"}) is None
 
 
 @pytest.mark.parametrize("variable", ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"])
