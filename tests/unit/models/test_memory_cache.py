@@ -243,6 +243,19 @@ def test_a_layer_that_keeps_nothing_has_no_page() -> None:
     assert all(page.size for page in cache({**v41, "head_dim": 0}).pages)
 
 
+def test_entries_of_deepseek_v41_alone_are_smaller_in_four_bits() -> None:
+    """Entries of 584 bytes in FP8 and of 288 in four bits; the window stays as it is."""
+    file = ROOT / "recipes/models/configs/deepseek-ai--DeepSeek-V4.1-Flash.json"
+    v41 = json.loads(file.read_text(encoding="utf-8"))["config"]["text_config"]
+    eight, four = cache(v41, number=1.0), cache(v41, number=0.5)
+    assert four.windows == eight.windows
+    entries = (eight.token - four.token) / (584 - 288)
+    index = eight.token - 584 * entries
+    assert 0 < index < eight.token
+    older = {**v41, "model_type": "deepseek_v4"}
+    assert cache(older, number=0.5).token == cache(older, number=1.0).token
+
+
 def test_an_index_of_blocks_stands_in_sparse_layers_only() -> None:
     """MiniMax-M3: layers before the first with experts have no index."""
     minimax = {
