@@ -69,6 +69,7 @@ def test_options_have_long_names_and_keep_their_spelling() -> None:
         ({"defaults": {"tensor_parallel": 64}}, 64),
         ({"defaults": {"tensor_parallel": 65}}, 1),
         ({"defaults": {"tensor_parallel": "2"}}, 1),
+        ({"defaults": {"tensor_parallel": 4, "pipeline_parallel": 0}}, 4),
         ({"solo_only": True, "defaults": {"tensor_parallel": 4}}, 1),
         ({"cluster_only": True}, 2),
         ({"cluster_only": True, "defaults": {"tensor_parallel": 4}}, 4),
