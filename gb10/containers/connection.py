@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gb10.errors import EngineError
 
@@ -245,9 +245,6 @@ def _reason(error: BaseException) -> str:
     return getattr(inner, "strerror", None) or str(inner) or type(inner).__name__
 
 
-FRACTION: Final = re.compile(r"\.(\d{1,6})\d*")
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineHost:
     """The machine behind an engine."""
@@ -290,7 +287,7 @@ def engine_id(engine: Engine) -> str:
 def seconds_of(moment: str) -> float | None:
     """A time as an engine writes it (RFC 3339, nanoseconds) in seconds since 1970; None for what is none. Pure."""
     try:
-        found = datetime.fromisoformat(FRACTION.sub(lambda part: f".{part[1]:0<6}", moment))
+        found = datetime.fromisoformat(moment)
     except (ValueError, OverflowError):
         return None
     return found.timestamp() if found.tzinfo is not None and found.year > 1 else None

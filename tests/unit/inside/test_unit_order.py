@@ -1,5 +1,8 @@
 """The order in which ninja starts the units of several modules."""
 
+import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,3 +107,22 @@ def test_a_unit_that_just_fits_starts_and_one_too_large_waits_until_it_is_alone(
     assert names(2, 10, ("a", 9, 6), ("b", 8, 5), ("c", 7, 4)) == "a c b"
     assert names(2, 10, ("a", 9, 11), ("b", 8, 1)) == "a b"
     assert names(3, 10, ("a", 9, 1), ("b", 8, 11), ("c", 1, 1)) == "a c b"
+
+
+def test_ninja_reads_the_ordered_file_and_whatever_names_no_file_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "peaks.json").write_text(json.dumps({"units": costs(m_a=3)}), encoding="utf-8")
+    (tmp_path / "pool.json").write_text(json.dumps(POOL), encoding="utf-8")
+    top = tmp_path / "top.ninja"
+    top.write_text(f"subninja {module(tmp_path, 'm')}\n", encoding="utf-8")
+    started = list[list[str]]()
+    monkeypatch.setattr(os, "execv", lambda _, argv: started.append(argv))
+    for argv in (["-v"], ["-v", "-f"], ["-j", "2", "-f", str(top), "-v"]):
+        monkeypatch.setattr(sys, "argv", ["unit_order.py", str(tmp_path), "/usr/bin/ninja", *argv])
+        unit_order.main()
+    assert started[:2] == [["/usr/bin/ninja", "-v"], ["/usr/bin/ninja", "-v", "-f"]]
+    *before, ordered, after = started[2]
+    assert (before, after) == (["/usr/bin/ninja", "-j", "2", "-f"], "-v")
+    assert ordered != str(top)
+    assert "subninja" in Path(ordered).read_text(encoding="utf-8")
