@@ -356,6 +356,9 @@ def test_what_canaries_show_of_an_endpoint() -> None:
     silent = batch(AnswerKind.FAILED, exchange=Exchange(status=200, error="the server was silent"))
     assert outcomes_of(Probe(alone=silent, together=silent, running=2.0))["stalled"].startswith("2 requests run")
     assert "stalled" not in outcomes_of(Probe(alone=silent, together=silent, running=0.0))
+    for exchange in (Exchange(status=200, steps=1, error="cut off"), Exchange(status=200), Exchange(error="refused")):
+        other = batch(AnswerKind.FAILED, exchange=exchange)
+        assert "stalled" not in outcomes_of(Probe(alone=other, together=other, running=2.0))
 
 
 def test_nearly_right_tuned_files_are_named() -> None:
