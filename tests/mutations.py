@@ -407,7 +407,7 @@ class Trial:
         if not self.copy.survives(mutant, self.naming[mutant.path], self.limit):
             return "caught"
         callers = [test for test in self.callers.get(mutant.function, ()) if test not in self.naming[mutant.path]]
-        if callers and not self.copy.survives(mutant, callers, 5 * self.limit):
+        if callers and not self.copy.survives(mutant, callers, 10 * self.limit):
             return "caught by callers"
         for test in self.real.get(mutant.path, ()):
             if test not in self.fit:
