@@ -13,7 +13,7 @@ from gb10.errors import UsageError
 from gb10.models.lint.engine_words import own_releases
 from gb10.models.lint.fit import served_model
 from gb10.models.load.loading import load_model_recipe
-from gb10.models.memory.cache import Cache, CacheLayer
+from gb10.models.memory.cache import Cache, CacheLayer, PagedLayer
 from gb10.models.memory.engines.budget import Machine, activations, loader_bytes, padding
 from gb10.models.memory.engines.vllm import graph_count, request_bytes
 from gb10.models.memory.estimating import estimate
@@ -291,6 +291,16 @@ def test_a_cache_without_layers_is_counted_as_published() -> None:
     assert request_bytes(published, VLLM, 1600, 10**6) == alone + (1600 - 128) * 10
     drafting = replace(VLLM, drafts=Drafts(tokens=3, own=True))
     assert request_bytes(published, drafting, 1600, 0) == alone + 3 * 1000
+
+
+def test_pages_of_a_window_reach_one_token_back_from_each_of_a_step() -> None:
+    """A window of 130 has 129 tokens before the next one: three pages of 64, and one that begins inside of a page."""
+    cache = Cache(pages=(PagedLayer(block=64, window=130, size=1000),))
+    assert request_bytes(cache, VLLM, 10**6, 0) == (3 + 1) * 1000
+    assert request_bytes(replace(cache, pages=(PagedLayer(block=64, window=129, size=1000),)), VLLM, 10**6, 0) == 3000
+    assert request_bytes(cache, VLLM, 64, 0) == (1 + 1) * 1000
+    assert request_bytes(Cache(pages=(PagedLayer(block=64, window=0, size=1000),)), VLLM, 65, 0) == 2000
+    assert request_bytes(Cache(pages=(PagedLayer(block=64, window=0, size=9, ring=True),)), VLLM, 10**6, 0) == 9
 
 
 def test_a_model_counts_its_table_and_leaves_drafts_out() -> None:
