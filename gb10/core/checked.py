@@ -73,5 +73,5 @@ def refuse_unchecked(unchecked: Sequence[NotChecked], *, allowed: bool = False) 
 
 def looked_at(parts: Mapping[str, str]) -> str:
     """The list for a verb's help: each part and what is looked at there, a line each."""
-    width = max(map(len, parts), default=0)
+    width = max(map(len, parts))
     return "\n".join(f"{name:{width}}  {text}" for name, text in parts.items())
