@@ -19,6 +19,7 @@ from gb10.core.journal import head_of
 from gb10.errors import BuildError, UsageError
 from gb10.image.plan.catalog import ROOT
 from gb10.serving.claims.claim_files import load_claims
+from gb10.serving.load.exchange import Exchange
 from gb10.serving.selftest import compared_steps, machine_steps, node_steps, server_steps
 from gb10.serving.selftest.answers import (
     AT_ONCE,
@@ -27,6 +28,7 @@ from gb10.serving.selftest.answers import (
     Answer,
     Token,
     captured_sizes,
+    met_at_once,
     parting,
     sizes,
 )
@@ -714,6 +716,16 @@ def test_a_step_that_goes_on_with_others_brings_them() -> None:
     assert [one.id for one in chosen(["against"], frozenset(), quick=False)] == ["server", "greedy", "against"]
     assert [one.id for one in chosen(["rank-death"], frozenset(), quick=False)] == ["server", "rank-death"]
     assert "switches" not in {one.id for one in chosen([], frozenset({"server"}), quick=False, experts=False)}
+
+
+def test_answers_met_where_all_were_under_way_at_one_moment() -> None:
+    def answer(*arrived: float, seconds: float = 9.0) -> Exchange:
+        return Exchange(arrived=arrived, seconds=seconds)
+
+    assert met_at_once([answer(1, 3), answer(2, 4), answer(3, 5)]) == 3
+    assert met_at_once([answer(1, 2), answer(2.5, 4), answer(3, 5)]) == 2
+    assert met_at_once([answer(1, 2), answer(3, seconds=3), answer(seconds=1.5)]) == 3, "a text at once, and none"
+    assert met_at_once([answer(1, 2), answer(3, 4), answer(1)]) == 2
 
 
 def test_batch_sizes_lie_between_the_captured_ones_too() -> None:
