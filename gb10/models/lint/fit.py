@@ -336,6 +336,7 @@ def _sglang(options: Options, release: str, *, own_image: bool) -> Launch:
         graphs="--disable-cuda-graph" not in options,
         graph_batch=whole(options, "--cuda-graph-max-bs-decode", "--cuda-graph-max-bs"),
         states=whole(options, "--max-mamba-cache-size"),
+        prefix_caching=False if "--disable-radix-cache" in options else None,
         loader=word(options, "--load-format"),
         loader_limit=_extra(options).get("memory_limit") or _extra(options).get("num_threads"),
         mapped="--weight-loader-disable-mmap" not in options,
