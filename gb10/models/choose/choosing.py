@@ -110,6 +110,8 @@ class Choice:
     launch: Launch
     found: Estimate
     pools: bool = False
+    transcribes: bool = False
+    """Whether it turns speech to text, so that it answers /v1/audio/transcriptions in place of a chat."""
     options: tuple[str, ...] = ()
     """More options of the engine, in order."""
     environment: tuple[tuple[str, str], ...] = ()
@@ -150,7 +152,8 @@ def choose(
             served, of_engine, (launch, found, of_memory) = aside
     pools = pools_by(files, served)
     logits = launch.indexer_logits
-    options, of_parsers = ((), ()) if pools else _parsers(files, served)
+    transcribes = files.architecture in served.transcribes
+    options, of_parsers = ((), ()) if pools or transcribes else _parsers(files, served)
     of_table, table_options = _of_table(files, launch)
     of_requests = Reason(what="max_num_seqs", value=str(launch.requests), why=f"{purpose}: {wanted.why}")
     return Choice(
@@ -160,6 +163,7 @@ def choose(
         launch=launch,
         found=found,
         pools=pools,
+        transcribes=transcribes,
         options=(*table_options, *options),
         environment=((INDEXER_LOGITS, str(logits)),) if logits else (),
         draft_length=None if pools else _with_drafts(files, found, machine),

@@ -140,7 +140,13 @@ def number_formats(word: str, model_width: int, file_type: str | None, state_typ
 
 def cache_of(fields: Fields, layers: Iterable[Layer], tensor: int, kept: NumberFormats) -> Cache:
     """The cache of a rank that holds these layers, with key heads over ``tensor`` ranks."""
-    return merge_caches(_layer(fields, layer, tensor, kept) for layer in layers)
+    return merge_caches(_layer(fields, one, tensor, kept) for layer in layers for one in _mixers(layer))
+
+
+def _mixers(layer: Layer) -> tuple[Layer, ...]:
+    """A layer, or the two that are side by side in one."""
+    both = replace(layer, mixer="full"), replace(layer, mixer="mamba")
+    return both if layer.mixer == "parallel" else (layer,)
 
 
 def merge_caches(found: Iterable[Cache]) -> Cache:
@@ -163,9 +169,6 @@ def merge_caches(found: Iterable[Cache]) -> Cache:
 def _layer(fields: Fields, layer: Layer, tensor: int, kept: NumberFormats) -> Cache:
     if fields.shares_cache(layer.number) and not kept.unshared:
         return Cache()
-    if layer.mixer == "parallel":
-        both = (replace(layer, mixer="full"), replace(layer, mixer="mamba"))
-        return merge_caches(_layer(fields, one, tensor, kept) for one in both)
     if layer.mixer in ("full", "window"):
         return _grouped(fields, layer, kept.heads_over or tensor, kept)
     if layer.mixer == "latent":

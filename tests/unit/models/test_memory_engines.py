@@ -317,11 +317,19 @@ def test_more_requests_than_states_are_refused_with_the_number_that_fits() -> No
     assert "the cache has 184 states, and 256 requests may run" in text
     for fitting in (
         replace(launch, requests=184),
-        replace(launch, graphs=False),
-        replace(launch, release="0.23.0"),
+        replace(launch, graphs=False, whole_graphs=False),
+        replace(launch, release="0.25.0"),
         replace(launch, drafts=Drafts(tokens=1, own=True), length=65536),
     ):
         assert estimate(model, fitting, MACHINE).fits, fitting
+    for word, whole in (
+        ("", True),
+        ("--enforce-eager", False),
+        ("""--compilation-config '{"cudagraph_mode": "PIECEWISE"}'""", False),
+        ("-cc.cudagraph_mode=piecewise", False),
+        ("--compilation-config.cudagraph_mode FULL_AND_PIECEWISE", True),
+    ):
+        assert launched(f"vllm serve {{model}} {word}").whole_graphs is whole, word
 
 
 def test_parallel_layers_have_both_attention_and_a_state() -> None:

@@ -464,19 +464,20 @@ def _problems(share: _Share, launch: Launch, machine: Machine) -> Sequence[Probl
     return ()
 
 
-STATES_COUNTED: Final = Version("0.24")
-"""Since 0.26 at the latest vLLM refuses to capture graphs for more requests than the pool has states; 0.24 was the
-first of which a report says so."""
+STATES_COUNTED: Final = Version("0.26")
+"""Since this release at the latest vLLM refuses to capture whole graphs for more requests than the pool has states: a
+report of 0.26.0, and config/compilation.py of 0.30.0 and 0.33.0."""
 
 
 def _few_states(model: Model, launch: Launch, stage: int, share: _Share) -> Sequence[Problem]:
     """A model with states: each block of the pool holds a layer's group of them for one request, and whole graphs are
-    captured for all requests that may run. With drafts vLLM takes fewer by itself."""
+    captured for all requests that may run. With drafts the default of these is lower."""
     kept = model.cache_on(launch, stage)
-    if not any(layer.kind == "state" for layer in kept.layers) or not launch.graphs or launch.drafts:
+    if not any(layer.kind == "state" for layer in kept.layers) or not launch.whole_graphs:
         return ()
     kinds = _with_equal_pages(_kinds(kept, launch))
-    blocks, wanted = int(share.pool / (_group(kinds) * kinds[0].page)), launch.requests or REQUESTS
+    blocks = int(share.pool / (_group(kinds) * kinds[0].page))
+    wanted = launch.requests or (0 if launch.drafts else REQUESTS)
     if not 0 < blocks < wanted or not launch.may_be_from(STATES_COUNTED):
         return ()
     text = f"the cache has {blocks} states, and {wanted} requests may run: vLLM refuses; --max-num-seqs {blocks} fits"
