@@ -61,6 +61,8 @@ class Model:
     """Bytes of the largest file of weights, where the files are there."""
     notes: tuple[str, ...] = ()
     """What a reader should know of the sizes."""
+    draft: "Model | None" = None
+    """The sizes of the launch's draft model, where they were read of its files."""
 
     @cached_property
     def total(self) -> int:
@@ -113,7 +115,7 @@ class Model:
             unshared=launch.engine == "sglang",
         )
         found = _cache_on(self, launch.ranks, stage, kept, own=drafts is not None and drafts.own)
-        draft = known_model(drafts.model) if drafts is not None and not drafts.own else None
+        draft = self.draft or known_model(drafts.model) if drafts is not None and not drafts.own else None
         if draft is None or not draft.layers or stage < launch.ranks.stages - 1:
             return found
         return merge_caches((found, _cache_on(draft, replace(launch.ranks, stages=1), 0, kept, own=False)))
