@@ -360,3 +360,26 @@ def test_parallel_layers_have_both_attention_and_a_state() -> None:
     assert kept.token == 44 * 2 * 2 * 128  # FP8
     assert kept.state == pytest.approx(44 * (24 * 128 * 256 * 4 + (3072 + 2 * 256) * 3 * 2))
     assert estimate(large, VLLM, MACHINE).fits
+
+
+def test_a_layer_that_predicts_tokens_has_an_input_of_two_hidden_states() -> None:
+    """MiMo-7B: 7.83 billion parameters by its publisher, with one such layer (vLLM's mimo_mtp.py)."""
+    config = {
+        "model_type": "mimo",
+        "torch_dtype": "bfloat16",
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "attention_bias": True,
+        "vocab_size": 151680,
+        "num_nextn_predict_layers": 1,
+        "tie_word_embeddings": False,
+    }
+    layer = 2 * 4096 * (4096 + 1024) + 3 * 4096 * 11008
+    whole = 2 * 151680 * 4096 + 37 * layer + 2 * 4096 * 4096
+    sizes = model_of(config, "XiaomiMiMo/MiMo-7B-Base", "its config")
+    assert (sizes.total + sizes.drafts) / 2 == pytest.approx(whole, rel=0.001)
+    assert sizes.drafts / 2 == pytest.approx(layer + 2 * 4096 * 4096, rel=0.001)
