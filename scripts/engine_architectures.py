@@ -35,13 +35,16 @@ POOLS: Final = (
 DRAFTS: Final = ("_SPECULATIVE_DECODING_MODELS",)
 SGLANG_POOLS: Final = ("Embedding", "Reward", "Classification")
 SGLANG_DRAFTS: Final = re.compile(r"Draft|^DFlash|^Eagle3|Eagle3?$|NextN$|MTP$|Assistant|DSpark")
+SPEECH: Final = re.compile(r"ASR|Asr|Whisper|Transcri")
+"""Of models that an engine lets transcribe, those that are made for nothing else; others are asked in a chat, too."""
 Architectures = dict[str, set[str]]
-"""Those that generate, those that pool, and those that only draft for another model."""
+"""Those that generate, those that pool, those that only draft for another model, and those that turn speech to text."""
 
 
 def vllm_architectures(archive: zipfile.ZipFile) -> Architectures:
     """By the tables of its registry."""
     tables: dict[str, set[str]] = {}
+    places: dict[str, tuple[str, str]] = {}
     for node in ast.parse(text_of(archive, "vllm/model_executor/models/registry.py")).body:
         target = (
             node.target
@@ -57,11 +60,28 @@ def vllm_architectures(archive: zipfile.ZipFile) -> Architectures:
         ):
             keys = (key.value for key in node.value.keys if isinstance(key, ast.Constant))
             tables[target.id] = {key for key in keys if isinstance(key, str)}
+            if target.id in GENERATES:
+                places |= ast.literal_eval(node.value)
     missing = [name for name in (*GENERATES, *POOLS, *DRAFTS) if not tables.get(name)]
     if missing:
         sys.exit(f"vLLM's registry has no {', '.join(missing)}: read where it keeps its architectures now")
     kinds = {"generates": GENERATES, "pools": POOLS, "drafts": DRAFTS}
-    return {kind: set().union(*(tables[name] for name in names)) for kind, names in kinds.items()}
+    found = {kind: set().union(*(tables[name] for name in names)) for kind, names in kinds.items()}
+    return {**found, "transcribes": {name for name, place in places.items() if transcribes(archive, name, *place)}}
+
+
+def transcribes(archive: zipfile.ZipFile, architecture: str, module: str, name: str) -> bool:
+    """Whether a class of vLLM only transcribes, or may and is named for it."""
+    path = f"vllm/model_executor/models/{module}.py"
+    if path not in archive.namelist():
+        return False
+    text = text_of(archive, path)
+    body = next((one for one in ast.parse(text).body if isinstance(one, ast.ClassDef) and one.name == name), None)
+    if body is None:
+        return False
+    own = ast.unparse(body)
+    may = any(getattr(base, "id", "") == "SupportsTranscription" for base in body.bases)
+    return "supports_transcription_only = True" in own or (may and bool(SPEECH.search(architecture)))
 
 
 def sglang_architectures(archive: zipfile.ZipFile) -> Architectures:
@@ -74,7 +94,15 @@ def sglang_architectures(archive: zipfile.ZipFile) -> Architectures:
         sys.exit("no module of sglang/srt/models has an EntryClass")
     pools = {name for name in found if any(word in name for word in SGLANG_POOLS)}
     drafts = {name for name in found if SGLANG_DRAFTS.search(name)}
-    return {"generates": found - pools - drafts, "pools": pools, "drafts": drafts}
+    keys = set[str]()
+    for name in archive.namelist():
+        if name.startswith("sglang/srt/entrypoints/openai/transcription_adapters/") and name.endswith(".py"):
+            keys |= set(
+                re.findall(r'^@register_transcription_adapter\("(\w+)"\)', text_of(archive, name), re.MULTILINE)
+            )
+    writes = found - pools - drafts
+    heard = {name for name in writes if SPEECH.search(name) and any(key in name for key in keys)}
+    return {"generates": writes, "pools": pools, "drafts": drafts, "transcribes": heard}
 
 
 def entry_classes(tree: ast.Module) -> Iterator[str]:

@@ -98,9 +98,9 @@ UNPUBLISHED = {
         "gemma",
         "glm4",
     ),
-    *("glm4v", "glm4v_moe", "glm5_next", "glm_moe_dsa", "hyperclovax", "llama4", "mellum", "mimo_v2_flash", "mixtral"),
-    *("olmo", "olmo2", "olmo3", "olmoe", "qwen2_5_vl", "qwen2_vl", "qwen3_next", "qwen3_vl_moe", "stablelm"),
-    "starcoder2",
+    *("glm4v", "glm4v_moe", "glm5_next", "glm_moe_dsa", "hyperclovax", "llama", "llama4", "mellum", "mimo"),
+    *("mimo_v2_flash", "mixtral", "olmo", "olmo2", "olmo3", "olmoe", "qwen2_5_vl", "qwen2_vl", "qwen3_next"),
+    *("deepseek_v3", "qwen3_vl", "qwen3_vl_moe", "stablelm", "starcoder2"),
 }
 """Types of models whose template is not in that archive: their commands are those of a model without a template."""
 PARSERS = {

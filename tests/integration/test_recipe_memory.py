@@ -88,3 +88,31 @@ def test_a_repository_without_weights_is_one_sentence(hub: FakeHub, recipe: Path
     with pytest.raises(CommandFailedError) as caught:
         said(hub, str(recipe), "--fetch")
     assert "it has no weights in safetensors files" in caught.value.tail
+
+
+@pytest.mark.parametrize("where", ["hub", "folder", "nowhere"])
+def test_a_draft_model_counts_with_its_own_files_and_cache(hub: FakeHub, tmp_path: Path, where: str) -> None:
+    size = fill(hub)
+    config, header = HEADERS.read_text(encoding="utf-8").splitlines()
+    name = "Org/Draft" if where == "hub" else "Org/None" if where == "nowhere" else str(tmp_path / "draft")
+    if where == "hub":
+        hub.repositories["Org/Draft"] = hub.repositories[MODEL]
+    (tmp_path / "draft").mkdir()
+    (tmp_path / "draft/config.json").write_text(json.dumps(json.loads(config)["config"]), encoding="utf-8")
+    head = len(header.encode()).to_bytes(8, "little") + header.encode()
+    (tmp_path / "draft/model.safetensors").write_bytes(head + bytes(size))
+    recipe = tmp_path / "drafted.yaml"
+    options = {"method": "draft_model", "model": name, "num_speculative_tokens": 3}
+    drafts = " ".join(f"--speculative-config.{key} {value}" for key, value in options.items())
+    recipe.write_text(f"{RECIPE.strip()} {drafts}\n", encoding="utf-8")
+    alone = tmp_path / "alone.yaml"
+    alone.write_text(RECIPE, encoding="utf-8")
+    found, bare = (json.loads(said(hub, str(one), "--fetch", "--json", "--allow-unchecked")) for one in (recipe, alone))
+    draft = next(item for item in found["stages"][0]["items"] if item["name"] == "draft model")
+    unknown = [row for row in found["unchecked"] if row["what"] == "draft"]
+    if where == "nowhere":
+        assert (draft["known"], len(unknown)) == ("assumed", 1)
+        return
+    assert (draft["bytes"], draft["known"], unknown) == (size, "computed", [])
+    each = [one["stages"][0]["cache"]["bytes"] / one["stages"][0]["cache"]["tokens"] for one in (found, bare)]
+    assert each[0] == pytest.approx(2 * each[1], rel=0.01)

@@ -12,7 +12,7 @@ from gb10.cli.values import RecipeArgument, override
 from gb10.cli.verb import AllowUncheckedOption, JsonOption, inject, print_json, with_reporter
 from gb10.core.checked import NotChecked, documents_of, in_order, refuse_unchecked, rows_of
 from gb10.core.reporter import Reporter
-from gb10.errors import UncheckedError, UsageError
+from gb10.errors import FetchError, UncheckedError, UsageError
 from gb10.image.request.recipe_mods import load_file
 from gb10.models.issue import lines_of
 from gb10.models.lint.engine_words import own_releases
@@ -107,6 +107,7 @@ def memory(
         reporter.say(line)
     machine = Machine(figures=load_figures(), services=question.services)
     model = _sizes(served.model, question, reporter)
+    model, served = _with_draft(model, served, question, reporter)
     try:
         found = estimate(model, served.launch, machine)
     except UsageError as error:
@@ -144,7 +145,8 @@ def _left_out(model: Model, found: Estimate, image: str) -> Iterator[NotChecked]
     drafts = found.launch.drafts
     if drafts is not None and not drafts.own and drafts.size is None:
         reason = (
-            f"the sizes of {drafts.model or 'the draft model'} are not known here: 1.5 GiB without a cache of its own"
+            f"the sizes of {drafts.model or 'the draft model'} are not known here (--fetch reads them, a folder has "
+            "them): 1.5 GiB without a cache of its own"
         )
         yield NotChecked(what="draft", reason=reason)
     if found.launch.engine in ("vllm", "sglang") and (image or not found.launch.release):
@@ -178,6 +180,29 @@ def _sizes(name: str, question: Question, reporter: Reporter) -> Model:
     if place is None and not question.fetch:
         hint = "--fetch reads them from the Hub, --weights PATH from the model's folder, index or config.json"
         raise UncheckedError(f"the sizes of {name or 'this model'} are not known here", hint=hint)
+    return _read(name, place, reporter)
+
+
+def _with_draft(model: Model, served: ServedModel, question: Question, reporter: Reporter) -> tuple[Model, ServedModel]:
+    """Both with the sizes of a draft model of its own: of the folder that the command names, or the Hub's. They stay as
+    they are where these are known, or where neither is there."""
+    drafts = served.launch.drafts
+    if drafts is None or drafts.own or drafts.size is not None or not drafts.model:
+        return model, served
+    folder = Path(drafts.model) if drafts.model.startswith((".", "/")) and Path(drafts.model).exists() else None
+    if folder is None and not question.fetch:
+        return model, served
+    try:
+        draft = _read(drafts.model, folder, reporter)
+    except (FetchError, UsageError) as error:
+        reporter.say(f"draft: {error.message}")
+        return model, served
+    launch = replace(served.launch, drafts=replace(drafts, size=draft.total + draft.drafts))
+    return replace(model, draft=draft), replace(served, launch=launch)
+
+
+def _read(name: str, place: Path | None, reporter: Reporter) -> Model:
+    """The sizes of a folder, an index or a config, or of a repository on the Hub."""
     from gb10.image.context import open_context  # noqa: PLC0415 - the same
     from gb10.image.request.model_sizes import hub_model, local_model  # noqa: PLC0415 - a sixth of a second for other verbs
 

@@ -110,6 +110,8 @@ class Choice:
     launch: Launch
     found: Estimate
     pools: bool = False
+    transcribes: bool = False
+    """Whether it turns speech to text, so that it answers /v1/audio/transcriptions in place of a chat."""
     options: tuple[str, ...] = ()
     """More options of the engine, in order."""
     environment: tuple[tuple[str, str], ...] = ()
@@ -144,9 +146,15 @@ def choose(
     served, of_engine = engine_for(files.name, files.fields, engine)
     wanted = PURPOSES[purpose]
     launch, found, of_memory = _launch(files, served, machine, wanted, nodes)
+    if engine is None and nodes is None and launch.engine == "vllm" and launch.nodes > 1 and files.sizes.table:
+        aside = _on_fewer_nodes(files, machine, launch.nodes, wanted)
+        if aside is not None:
+            served, of_engine, (launch, found, of_memory) = aside
     pools = pools_by(files, served)
     logits = launch.indexer_logits
-    options, of_parsers = ((), ()) if pools else _parsers(files, served)
+    transcribes = files.architecture in served.transcribes
+    options, of_parsers = ((), ()) if pools or transcribes else _parsers(files, served)
+    of_table, table_options = _of_table(files, launch)
     of_requests = Reason(what="max_num_seqs", value=str(launch.requests), why=f"{purpose}: {wanted.why}")
     return Choice(
         files=files,
@@ -155,11 +163,40 @@ def choose(
         launch=launch,
         found=found,
         pools=pools,
-        options=options,
+        transcribes=transcribes,
+        options=(*table_options, *options),
         environment=((INDEXER_LOGITS, str(logits)),) if logits else (),
         draft_length=None if pools else _with_drafts(files, found, machine),
-        reasons=(of_engine, *of_memory, of_requests, *of_parsers, *_left_alone(files, launch)),
+        reasons=(of_engine, *of_memory, of_requests, *of_table, *of_parsers, *_left_alone(files, launch)),
     )
+
+
+def _on_fewer_nodes(
+    files: ModelFiles, machine: Machine, nodes: int, wanted: Wanted
+) -> tuple[Served, Reason, tuple[Launch, Estimate, tuple[Reason, ...]]] | None:
+    """SGLang's launch, whose table of embeddings may stay in a file, where that needs fewer nodes than vLLM's."""
+    try:
+        served, of_engine = engine_for(files.name, files.fields, "sglang")
+        found = _launch(files, served, machine, wanted, None)
+    except UsageError:
+        return None
+    if found[0].nodes >= nodes:
+        return None
+    why = (
+        f"it needs {_count(found[0].nodes)}, and vLLM {nodes}: it leaves a table of {gib(files.sizes.table)} in a file"
+    )
+    return served, replace(of_engine, why=why), found
+
+
+def _of_table(files: ModelFiles, launch: Launch) -> tuple[tuple[Reason, ...], tuple[str, ...]]:
+    """Where SGLang keeps a table of embeddings, and the options that say so."""
+    if launch.engine != "sglang" or not files.sizes.table:
+        return (), ()
+    if launch.table_in_file:
+        why = f"{gib(files.sizes.table)} are read from the disk: the memory holds the rest"
+        return (Reason(what="table", value="in a file", why=why),), ("--ple-offload-backend", "file")
+    why = "CPU and GPU share the memory, so an offload frees nothing"
+    return (Reason(what="table", value="in memory", why=why),), ("--no-ple-offload-embedding",)
 
 
 def pools_by(files: ModelFiles, served: Served) -> bool:
@@ -283,16 +320,20 @@ def _launch(
     whole = pools_by(files, served)
 
     def fit(sizes: Model, count: int) -> tuple[Estimate, str] | None:
-        for cache in ("auto", EIGHT_BITS[served.engine]):
-            for requests in dict.fromkeys((wanted.requests, max(wanted.requests // 4, 1), 1)):
-                base = _of_length(_base(files, served, count, cache, requests), least, whole=whole)
-                found = _with_share(sizes, base, machine)
-                if found is not None:
-                    return found, cache
+        # SGLang can leave a table of embeddings in a file, which is slower: only where the nodes do not hold it.
+        aside = (False, True) if sizes.table and served.engine == "sglang" else (False,)
+        for in_file in aside:
+            for cache in ("auto", EIGHT_BITS[served.engine]):
+                for requests in dict.fromkeys((wanted.requests, max(wanted.requests // 4, 1), 1)):
+                    base = replace(_base(files, served, count, cache, requests), table_in_file=in_file)
+                    found = _with_share(sizes, _of_length(base, least, whole=whole), machine)
+                    if found is not None:
+                        return found, cache
         return None
 
+    in_file = files.sizes.table if served.engine == "sglang" else 0
     for count in counts:
-        if files.sizes.total / count <= machine.total and (first := fit(files.sizes, count)) is not None:
+        if (files.sizes.total - in_file) / count <= machine.total and (first := fit(files.sizes, count)) is not None:
             return _longest(files, first[0], machine, longest, first[1], whole=whole)
     nearest = _of_length(_base(files, served, counts[-1], "auto", 1), least, whole=whole)
     raise UsageError(

@@ -38,6 +38,8 @@ class Served:
     pools: frozenset[str]
     drafts: frozenset[str]
     """Those that only draft for another model."""
+    transcribes: frozenset[str]
+    """Those that turn speech to text and answer nothing else."""
     quantizations: frozenset[str]
     """The values of ``quant_method`` that it reads."""
 
@@ -61,6 +63,7 @@ def served_by(engine: str) -> Served:
         generates=frozenset(found["generates"]),
         pools=frozenset(found["pools"]),
         drafts=frozenset(found["drafts"]),
+        transcribes=frozenset(found["transcribes"]),
         quantizations=frozenset(words.options["--quantization"] or ()) | METHODS[engine] if words else frozenset(),
     )
 

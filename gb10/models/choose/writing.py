@@ -61,6 +61,7 @@ def recipe_text(choice: Choice) -> str:
         f"  engine: {choice.engine}",
         *([f'  releases: ">={launch.release}"'] if launch.release else []),
         "  status: not measured",
+        *(["  answers: audio/transcriptions"] if choice.transcribes else []),
         *_variants(choice),
         "  notes:",
         f'    - "{_memory(choice.found)}"',

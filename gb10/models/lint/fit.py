@@ -214,6 +214,7 @@ def _vllm(options: Options, release: str, environment: Mapping[str, str], *, own
         batched=whole(options, "--max-num-batched-tokens"),
         cache_type=word(options, "--kv-cache-dtype"),
         graphs="--enforce-eager" not in options,
+        whole_graphs="--enforce-eager" not in options and _graph_mode(options) not in ("PIECEWISE", "NONE"),
         graph_batch=whole(options, "--max-cudagraph-capture-size"),
         loader=word(options, "--load-format"),
         loader_limit=_extra(options).get("memory_limit"),
@@ -228,6 +229,13 @@ def _vllm(options: Options, release: str, environment: Mapping[str, str], *, own
         pictures=not (limits.get("image") == 0 and limits.get("video", 0) == 0),
         own_image=own_image,
     )
+
+
+def _graph_mode(options: Options) -> str:
+    """The mode of vLLM's CUDA graphs, by its object or by its key; empty where neither says it."""
+    whole_object = json_object(next(iter(options.get("--compilation-config", ())), ""))
+    key = word(options, "--compilation-config.cudagraph_mode", "-cc.cudagraph_mode")
+    return str(whole_object.get("cudagraph_mode", "" if key == "auto" else key)).upper()
 
 
 def _switch(options: Options, name: str) -> bool | None:
@@ -336,6 +344,7 @@ def _sglang(options: Options, release: str, *, own_image: bool) -> Launch:
         graphs="--disable-cuda-graph" not in options,
         graph_batch=whole(options, "--cuda-graph-max-bs-decode", "--cuda-graph-max-bs"),
         states=whole(options, "--max-mamba-cache-size"),
+        prefix_caching=False if "--disable-radix-cache" in options else None,
         loader=word(options, "--load-format"),
         loader_limit=_extra(options).get("memory_limit") or _extra(options).get("num_threads"),
         mapped="--weight-loader-disable-mmap" not in options,

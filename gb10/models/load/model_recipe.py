@@ -220,6 +220,8 @@ class OwnSection(_Part):
     engine: Engine | None = None
     releases: Releases | None = None
     status: Status = "not measured"
+    answers: Literal["chat", "embeddings", "rerank", "audio/transcriptions"] | None = None
+    """What ``run`` asks first; absent: what the options of the command say."""
     sources: Texts = ()
     notes: Texts = ()
     patches: Texts = ()

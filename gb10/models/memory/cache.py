@@ -4,7 +4,7 @@ Sizes are those of vLLM 0.33 (v1/kv_cache_interface.py) and SGLang 0.5.23 (model
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final, Literal
 
@@ -140,7 +140,13 @@ def number_formats(word: str, model_width: int, file_type: str | None, state_typ
 
 def cache_of(fields: Fields, layers: Iterable[Layer], tensor: int, kept: NumberFormats) -> Cache:
     """The cache of a rank that holds these layers, with key heads over ``tensor`` ranks."""
-    return merge_caches(_layer(fields, layer, tensor, kept) for layer in layers)
+    return merge_caches(_layer(fields, one, tensor, kept) for layer in layers for one in _mixers(layer))
+
+
+def _mixers(layer: Layer) -> tuple[Layer, ...]:
+    """A layer, or the two that are side by side in one."""
+    both = replace(layer, mixer="full"), replace(layer, mixer="mamba")
+    return both if layer.mixer == "parallel" else (layer,)
 
 
 def merge_caches(found: Iterable[Cache]) -> Cache:
@@ -203,11 +209,12 @@ def _blocks(fields: Fields, layer: Layer, number: float) -> float:
 
 
 def _latent(fields: Fields, number: float) -> float:
-    """A latent is whole on each rank. Sparse attention adds an index in FP8, with a scale of four bytes."""
+    """A latent is whole on each rank. Sparse attention adds an index in FP8, with a scale of four bytes, for each token
+    or for some together (``index_kpool``: GLM-5.3-Flash)."""
     kept = fields.number("kv_lora_rank") + fields.number("qk_rope_head_dim", default=0)
     if fields.text.get("index_topk") is None:
         return kept * number
-    index = fields.number("index_head_dim") + 4
+    index = ceil((fields.number("index_head_dim") + 4) / (fields.number("index_kpool", default=1, largest=4096) or 1))
     return SPARSE_LATENTS.get(number, kept * number) + index
 
 

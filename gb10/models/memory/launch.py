@@ -55,6 +55,8 @@ class Launch:
     batched: int | None = None
     cache_type: str = "auto"
     graphs: bool = True
+    whole_graphs: bool = True
+    """vLLM: graphs of whole steps, not of pieces alone."""
     graph_batch: int | None = None
     states: int | None = None
     """SGLang: slots for the states of a hybrid model."""

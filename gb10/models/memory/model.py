@@ -61,6 +61,8 @@ class Model:
     """Bytes of the largest file of weights, where the files are there."""
     notes: tuple[str, ...] = ()
     """What a reader should know of the sizes."""
+    draft: "Model | None" = None
+    """The sizes of the launch's draft model, where they were read of its files."""
 
     @cached_property
     def total(self) -> int:
@@ -113,7 +115,7 @@ class Model:
             unshared=launch.engine == "sglang",
         )
         found = _cache_on(self, launch.ranks, stage, kept, own=drafts is not None and drafts.own)
-        draft = known_model(drafts.model) if drafts is not None and not drafts.own else None
+        draft = self.draft or known_model(drafts.model) if drafts is not None and not drafts.own else None
         if draft is None or not draft.layers or stage < launch.ranks.stages - 1:
             return found
         return merge_caches((found, _cache_on(draft, replace(launch.ranks, stages=1), 0, kept, own=False)))
@@ -252,7 +254,7 @@ class _Part(Record):
 
 
 class Published(_Part):
-    """Sizes that are not computed: of all weights, and on each of ``ranks`` nodes bytes of a token and MiB of a state.
+    """Sizes in place of computed ones: of all weights, and on each of ``ranks`` nodes bytes of a token, MiB of a state.
 
     ``table_gib`` and ``repeated_gib`` are parts of ``weights_gib``: a table of embeddings that an engine can leave in
     a file, and what each rank keeps whole.
@@ -262,7 +264,7 @@ class Published(_Part):
     draft_gib: Number | None = None
     table_gib: Number | None = None
     repeated_gib: Number | None = None
-    token_bytes: Number
+    token_bytes: Number | None = None
     state_mib: Number | None = None
     ranks: Annotated[int, Field(ge=1, le=64)] = 1
 
@@ -276,9 +278,10 @@ class KnownModel(_Part):
     published: Published | None = None
 
     @model_validator(mode="after")
-    def _has_weights(self) -> "KnownModel":
-        if (self.config is None) == (self.published is None or self.published.weights_gib is None):
-            raise ValueError("a file has exactly one of config, published.weights_gib")
+    def _has_sizes(self) -> "KnownModel":
+        found = self.published
+        if self.config is None and (found is None or found.weights_gib is None or found.token_bytes is None):
+            raise ValueError("a file has a config, or published.weights_gib and published.token_bytes")
         return self
 
 
@@ -319,8 +322,9 @@ def published(model: Model, sizes: Published | None, source: str) -> Model:
     """A model with published sizes in place of computed ones."""
     if sizes is None:
         return model
-    cache = Cache(token=float(sizes.token_bytes), state=(sizes.state_mib or 0) * MIB)
-    model = replace(model, cache=cache, cache_ranks=sizes.ranks, cache_source=source)
+    if sizes.token_bytes is not None:
+        cache = Cache(token=float(sizes.token_bytes), state=(sizes.state_mib or 0) * MIB)
+        model = replace(model, cache=cache, cache_ranks=sizes.ranks, cache_source=source)
     if sizes.weights_gib is None:
         return model
     whole, drafts = round(sizes.weights_gib * GIB), round((sizes.draft_gib or 0) * GIB)

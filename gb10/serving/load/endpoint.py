@@ -74,8 +74,10 @@ def page(
     seconds: float | tuple[float, float],
     direct: bool,
     sent: Mapping[str, object] | None = None,
+    form: Mapping[str, tuple[str | None, str | bytes]] | None = None,
 ) -> Iterator[requests.Response]:
-    """The answer to a GET, or to a POST of ``sent`` as JSON; its body is not read yet.
+    """The answer to a GET, or to a POST of ``sent`` as JSON, or of a ``form``: names of files, and what is in each
+    field. Its body is not read yet.
 
     ``seconds``: to connect, and without a byte; two numbers where they differ.
     """
@@ -84,10 +86,11 @@ def page(
         session.trust_env = not direct
         verify = str(bundle) if bundle else True
         with session.request(
-            "GET" if sent is None else "POST",
+            "GET" if sent is None and form is None else "POST",
             url,
             headers=headers,
             json=sent,
+            files=form,
             timeout=seconds,
             verify=verify,
             stream=True,

@@ -13,6 +13,7 @@ from gb10.serving.guard.finding import Judgement
 from gb10.serving.load.canary_batch import ask_canaries, guard_facts, guard_limits
 from gb10.serving.load.endpoint import reach
 from gb10.serving.load.stream_client import Bounds
+from gb10.serving.run.heard_answer import heard_answer
 from gb10.serving.run.pooled_answer import pooled_answer
 from gb10.serving.run.service import Answers, Service
 
@@ -37,12 +38,13 @@ def is_healthy(endpoint: str) -> bool:
 def first_answer(service: Service, env: Mapping[str, str]) -> tuple[Answers, Judgement]:
     """What the server answers, and what the guard says of its answer to one request. Raises EndpointError.
 
-    A server without /v1/chat/completions (404) is asked for embeddings, then for ranks. Whether the answer is right is
-    no matter of health: small models are wrong about the world.
+    A server without /v1/chat/completions (404, or 501 as vLLM has it) is asked for embeddings, then for ranks, then for
+    what it hears. Whether the answer is right is no matter of health: small models are wrong about the world.
     """
     served = reach(service.endpoint, None, env, direct=True)
     if service.answers != "chat":
-        pooled = pooled_answer(served, env, service.answers)
+        heard = service.answers == "audio/transcriptions"
+        pooled = heard_answer(served, env) if heard else pooled_answer(served, env, service.answers)
         if pooled.status == 0:
             raise EndpointError("the server is healthy and does not answer", where=pooled.judgement.why)
         return pooled.answers, pooled.judgement
@@ -51,8 +53,9 @@ def first_answer(service: Service, env: Mapping[str, str]) -> tuple[Answers, Jud
     judgement, status = batch.judgements[0], batch.exchanges[0].status
     if status == 0:
         raise EndpointError("the server is healthy and does not answer", where=judgement.why)
-    if status == HTTPStatus.NOT_FOUND:
-        pooled = pooled_answer(served, env)
-        if pooled.status == HTTPStatus.OK:
-            return pooled.answers, pooled.judgement
+    if status in (HTTPStatus.NOT_FOUND, HTTPStatus.NOT_IMPLEMENTED):
+        for other in (pooled_answer, heard_answer):
+            found = other(served, env)
+            if found.status == HTTPStatus.OK:
+                return found.answers, found.judgement
     return "chat", judgement

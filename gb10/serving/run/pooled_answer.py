@@ -62,10 +62,10 @@ def _request(endpoint: Endpoint, env: Mapping[str, str], answers: Answers) -> Po
         with page(url, endpoint.headers, env, seconds=SECONDS, direct=endpoint.direct, sent=body) as reply:
             status, text = reply.status_code, reply.raw.read(LARGEST, decode_content=True)
     except (requests.RequestException, HTTPError) as error:
-        return PooledAnswer(answers=answers, status=0, judgement=_error(str(error)[:300]))
+        return PooledAnswer(answers=answers, status=0, judgement=no_answer(str(error)[:300]))
     if status != HTTPStatus.OK:
         said = text[:300].decode("utf-8", "replace")
-        return PooledAnswer(answers=answers, status=status, judgement=_error(f"/v1/{answers}: {status} {said}"))
+        return PooledAnswer(answers=answers, status=status, judgement=no_answer(f"/v1/{answers}: {status} {said}"))
     return PooledAnswer(answers=answers, status=status, judgement=judge_answer(answers, text))
 
 
@@ -76,7 +76,7 @@ def judge_answer(answers: Answers, text: bytes) -> Judgement:
         values = _vectors(found) if answers == "embeddings" else _ranks(found)
     except (ValueError, RecursionError, KeyError, TypeError, IndexError, OverflowError):
         said = text[:200].decode("utf-8", "replace")
-        return _error(f"/v1/{answers} returned no answer to {len(TEXTS)} texts: {said}")
+        return no_answer(f"/v1/{answers} returned no answer to {len(TEXTS)} texts: {said}")
     wrong = _wrong_vectors(values) if answers == "embeddings" else _wrong_ranks([one for (one,) in values])
     if not wrong:
         return Judgement(verdict=Verdict.OK, ending=Ending(finish_reason="stop", done=True))
@@ -84,7 +84,8 @@ def judge_answer(answers: Answers, text: bytes) -> Judgement:
     return Judgement(verdict=Verdict.GARBAGE, findings=(finding,), ending=Ending(done=True))
 
 
-def _error(why: str) -> Judgement:
+def no_answer(why: str) -> Judgement:
+    """The judgement of a request without an answer."""
     finding = Finding(verdict=Verdict.ERROR, sign="odd", at=1, onset=1, what=why)
     return Judgement(verdict=Verdict.ERROR, findings=(finding,), ending=Ending(error=why))
 

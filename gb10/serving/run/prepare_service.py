@@ -18,7 +18,7 @@ from gb10.image.request.recipe_mods import MODS, Release, foreign_mods, load_fil
 from gb10.models.issue import Issue, errors_of, lines_of
 from gb10.models.lint.fit import fit_of
 from gb10.models.load.host_access import host_request
-from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.load.model_recipe import ModelRecipe, own_section
 from gb10.models.memory.model import Model
 from gb10.models.needs.image_need import image_need, key_of
 from gb10.models.recipe_privileges import Power, model_files, replaced_by_run, unsupported_by_run
@@ -376,6 +376,7 @@ def _served(
         nodes=nodes,
         mods=recipe.mods,
         settings=settings,
+        answers=own_section(recipe).answers,
     )
     return service, rendered, powers
 

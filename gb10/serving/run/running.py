@@ -195,7 +195,7 @@ def _check_answer(ctx: Context, service: Service, watched: Watched) -> None:
     if why:
         ctx.reporter.say(f"{service.name}: the first answer is {judgement.verdict}: {why}")
     if answers != service.answers:
-        ctx.reporter.say(f"{service.name}: it writes no text, and answers /v1/{answers}")
+        ctx.reporter.say(f"{service.name}: it has no chat, and answers /v1/{answers}")
         watched.service = replace(service, answers=answers)
 
 

@@ -20,7 +20,7 @@ from gb10.serving.run.service_nodes import Node
 NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,60}")
 SERVED: Final = re.compile(r"--(?:served-model-name|alias)[=\s]+[\"']?([^\s\"']+)")
 SHARE: Final = re.compile(r"--(?:gpu-memory-utilization|mem-fraction-static)[=\s]+[\"']?(0?\.\d{1,6}|1(?:\.0{1,6})?)\b")
-Answers = Literal["chat", "embeddings", "rerank"]
+Answers = Literal["chat", "embeddings", "rerank", "audio/transcriptions"]
 """What a server answers, as the last part of its path."""
 POOLS: Final = re.compile(
     r"(?<![\w-])--(?:runner[=\s]+[\"']?pooling|is-embedding|embeddings?|convert[=\s]+[\"']?embed"
@@ -128,8 +128,9 @@ def service_of(
     nodes: Sequence[Node],
     mods: Sequence[str],
     settings: ContainerSettings,
+    answers: Answers | None = None,
 ) -> Service:
-    """The service of a recipe that was rendered for the addresses of ``nodes``.
+    """The service of a recipe that was rendered for the addresses of ``nodes``; ``answers`` is what the recipe says.
 
     Raises UsageError when the recipe does not say what a node runs.
     """
@@ -153,7 +154,7 @@ def service_of(
         runtime=rendered.runtime,
         port=api_port(rendered.serve or rendered.script or "", rendered.runtime),
         meeting=rendered.meeting,
-        answers="rerank" if RANKS.search(command) else "embeddings" if POOLS.search(command) else "chat",
+        answers=answers or ("rerank" if RANKS.search(command) else "embeddings" if POOLS.search(command) else "chat"),
         ranks=tuple(ranks),
         mods=tuple(mods),
         settings=settings,
@@ -162,6 +163,8 @@ def service_of(
 
 def curl_line(endpoint: str, model: str, answers: Answers = "chat") -> str:
     """A request that a person can paste."""
+    if answers == "audio/transcriptions":
+        return f"curl {endpoint}/v1/{answers} -F {shlex.quote(f'model={model}')} -F file=@speech.wav"
     asked: dict[Answers, dict[str, object]] = {
         "chat": {"messages": [{"role": "user", "content": "Hello"}]},
         "embeddings": {"input": ["Hello"]},

@@ -37,7 +37,7 @@ from gb10.models.lint.rule import load_rules
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.memory.engines.budget import Machine
 from gb10.models.memory.figures import GIB, load_figures
-from gb10.models.memory.model import known_config, known_names, model_of, with_sizes
+from gb10.models.memory.model import known_config, known_model, known_names, model_of, with_sizes
 from gb10.models.memory.shapes.config_fields import Fields
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
@@ -54,7 +54,7 @@ def files_of(name: str, template: str = HERMES, **changed: object) -> ModelFiles
     return ModelFiles(
         name=name,
         fields=Fields(config),
-        sizes=model_of(config, name, "its config"),
+        sizes=(None if changed else known_model(name)) or model_of(config, name, "its config"),
         template=template,
         revision="a" * 40,
     )
@@ -496,3 +496,13 @@ def test_a_folder_is_asked_for_its_architecture_before_its_sizes(
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     with pytest.raises(UsageError, match=message):
         choose_for(cast("Host", None), str(tmp_path), ChoiceRequest(engine=engine))  # a folder needs no host
+
+
+def test_a_table_that_one_node_can_leave_in_a_file_saves_the_others() -> None:
+    name = "RadixArk/Qwen3.8-Flash-Next-NVFP4"
+    alone, split, ours = chosen(name), chosen(name, engine="sglang", nodes=2), chosen(name, engine="vllm")
+    assert (alone.engine, alone.launch.nodes, alone.launch.table_in_file) == ("sglang", 1, True)
+    assert alone.options[:2] == ("--ple-offload-backend", "file")
+    assert "it needs 1 node, and vLLM 2" in alone.reasons[0].why
+    assert (split.launch.table_in_file, split.options[0]) == (False, "--no-ple-offload-embedding")
+    assert (ours.engine, ours.launch.nodes) == ("vllm", 2)

@@ -49,7 +49,7 @@ def test_a_command_without_options_is_the_default_launch() -> None:
         ("--max-num-seqs 8", {"requests": 8}),
         ("--max-num-batched-tokens 4096", {"batched": 4096}),
         ("--kv-cache-dtype fp8", {"cache_type": "fp8"}),
-        ("--enforce-eager", {"graphs": False}),
+        ("--enforce-eager", {"graphs": False, "whole_graphs": False}),
         ("--max-cudagraph-capture-size 64", {"graph_batch": 64}),
         ("--load-format fastsafetensors", {"loader": "fastsafetensors"}),
         ("--model-loader-extra-config {\"memory_limit\":7}", {"loader_limit": 7}),

@@ -274,7 +274,8 @@ def test_run_says_that_a_node_will_be_nearly_full(capsys: pytest.CaptureFixture[
 
 def test_what_was_left_out_for_a_fork_is_a_note_of_render(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "x.yaml"
-    command = "vllm serve {model} --gpu-memory-utilization 0.72 --max-model-len 32768 --gdn-decode-kernel b12x"
+    command = "vllm serve {model} --gpu-memory-utilization 0.72 --max-model-len 32768 --max-num-seqs 8"
+    command += " --gdn-decode-kernel b12x"
     path.write_text(json.dumps({"model": FLASH, "container": "a/fork", "command": command}), encoding="utf-8")
     main(["recipe", "render", str(path), "--json"])
     issues = json.loads(capsys.readouterr().out)["issues"]

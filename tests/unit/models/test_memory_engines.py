@@ -19,7 +19,7 @@ from gb10.models.memory.engines.budget import Machine
 from gb10.models.memory.estimating import container_memory, estimate
 from gb10.models.memory.figures import GIB, load_figures
 from gb10.models.memory.launch import Drafts, Launch
-from gb10.models.memory.model import Model, known_model
+from gb10.models.memory.model import Model, known_model, model_of
 from gb10.models.memory.weights.weight import Ranks
 from gb10.models.registries.recipe_file import RecipeFile, model_names, models_folder
 from gb10.models.render.rendered import RenderRequest
@@ -282,3 +282,104 @@ def test_an_unknown_model_names_the_ways_out(tmp_path: Path, capsys: pytest.Capt
     err = capsys.readouterr().err
     assert "the sizes of a/b are not known here" in err
     assert "--fetch" in err
+
+
+def test_states_and_those_of_drafts_share_a_part_of_what_sglang_has_left() -> None:
+    """MiaAI-Lab/Qwen3.8-Flash-Next-Dual-DGX-Sparks#8: 143 states in 5.78 GB and 715,136 tokens; with 0.70 of the memory
+    28 in 1.43 and 137,408. A request takes five, so 28 are enough for five."""
+    model = known("RadixArk/Qwen3.8-Flash-Next-NVFP4")
+    launch = Launch(
+        engine="sglang",
+        release="0.5.23",
+        ranks=Ranks(tensor=2),
+        requests=16,
+        length=262144,
+        state_type="bfloat16",
+        drafts=Drafts(tokens=4, own=True),
+    )
+    for share, states, tokens in ((0.8, 5.78, 715_136), (0.7, 1.43, 137_408)):
+        budget = estimate(model, replace(launch, fraction=share), MACHINE).tightest
+        sizes = {item.name: item.size / GIB for item in budget.items}
+        assert sizes["states of sequences"] == pytest.approx(states, rel=0.05)
+        assert budget.tokens == pytest.approx(tokens, rel=0.07)
+    bare = replace(launch, drafts=None, prefix_caching=False, fraction=0.8)
+    sizes = {item.name: item.size for item in estimate(model, bare, MACHINE).tightest.items}
+    each = model.cache_on(bare, 0).state
+    assert sizes["states of sequences"] == pytest.approx(17 * each, rel=0.001)  # 16 requests, and one that pads
+
+
+def test_more_requests_than_states_are_refused_with_the_number_that_fits() -> None:
+    """A report on an L40S with vLLM 0.26: "max_num_seqs (256) exceeds available Mamba cache blocks (184)"."""
+    model = known("Qwen/Qwen3.8-27B-FP8")
+    launch = Launch(engine="vllm", release="0.26.0", cache_size=round(8.82 * GIB), length=131072)
+    found = estimate(model, launch, MACHINE)
+    (text,) = [problem.text for problem in found.tightest.problems if not problem.warning]
+    assert "the cache has 184 states, and 256 requests may run" in text
+    for fitting in (
+        replace(launch, requests=184),
+        replace(launch, graphs=False, whole_graphs=False),
+        replace(launch, release="0.25.0"),
+        replace(launch, drafts=Drafts(tokens=1, own=True), length=65536),
+    ):
+        assert estimate(model, fitting, MACHINE).fits, fitting
+    for word, whole in (
+        ("", True),
+        ("--enforce-eager", False),
+        ("""--compilation-config '{"cudagraph_mode": "PIECEWISE"}'""", False),
+        ("-cc.cudagraph_mode=piecewise", False),
+        ("--compilation-config.cudagraph_mode FULL_AND_PIECEWISE", True),
+    ):
+        assert launched(f"vllm serve {{model}} {word}").whole_graphs is whole, word
+
+
+def test_parallel_layers_have_both_attention_and_a_state() -> None:
+    """Falcon-H1: 521.4 million and 7.59 billion parameters by its publisher."""
+    config = {
+        "model_type": "falcon_h1",
+        "dtype": "bfloat16",
+        "hidden_size": 3072,
+        "intermediate_size": 12288,
+        "num_hidden_layers": 44,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 2,
+        "head_dim": 128,
+        "mamba_n_heads": 24,
+        "mamba_d_head": 128,
+        "mamba_d_state": 256,
+        "mamba_n_groups": 1,
+        "mamba_d_conv": 4,
+        "vocab_size": 130049,
+        "tie_word_embeddings": False,
+    }
+    large = model_of(config, "tiiuae/Falcon-H1-7B-Instruct", "its config")
+    small = {"hidden_size": 1024, "intermediate_size": 2048, "num_hidden_layers": 36, "num_attention_heads": 8}
+    small |= {"head_dim": 64, "mamba_d_head": 64, "mamba_d_state": 128, "vocab_size": 32784}
+    assert large.total / 2 == pytest.approx(7.59e9, rel=0.002)
+    assert model_of(config | small, "f", "its config").total / 2 == pytest.approx(521.4e6, rel=0.002)
+    kept = large.cache_on(VLLM, 0)
+    assert kept.token == 44 * 2 * 2 * 128  # FP8
+    assert kept.state == pytest.approx(44 * (24 * 128 * 256 * 4 + (3072 + 2 * 256) * 3 * 2))
+    assert estimate(large, VLLM, MACHINE).fits
+
+
+def test_a_layer_that_predicts_tokens_has_an_input_of_two_hidden_states() -> None:
+    """MiMo-7B: 7.83 billion parameters by its publisher, with one such layer (vLLM's mimo_mtp.py)."""
+    config = {
+        "model_type": "mimo",
+        "torch_dtype": "bfloat16",
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "attention_bias": True,
+        "vocab_size": 151680,
+        "num_nextn_predict_layers": 1,
+        "tie_word_embeddings": False,
+    }
+    layer = 2 * 4096 * (4096 + 1024) + 3 * 4096 * 11008
+    whole = 2 * 151680 * 4096 + 37 * layer + 2 * 4096 * 4096
+    sizes = model_of(config, "XiaomiMiMo/MiMo-7B-Base", "its config")
+    assert (sizes.total + sizes.drafts) / 2 == pytest.approx(whole, rel=0.001)
+    assert sizes.drafts / 2 == pytest.approx(layer + 2 * 4096 * 4096, rel=0.001)

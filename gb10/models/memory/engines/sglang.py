@@ -39,8 +39,8 @@ KEPT_FREE: Final = 10 << 30
 """Bytes that host pools leave free (HICACHE_HOST_MEMORY_RESERVE_BYTES)."""
 NOT_SLACK: Final = 0.95
 """The part of its budget that a default ratio may fill (1 - _ALLOCATION_SLACK_FRACTION)."""
-SLOTS: Final = 3
-"""State slots of one request with a prefix cache."""
+SLOTS: Final = 5
+"""State slots of one request with a prefix cache, by default; without one it has its own (_calculate_mamba_ratio)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,10 +97,7 @@ def _pools(cache: Cache, launch: Launch, machine: Machine, rest: int) -> _Pools:
     """States and cache from what the static share leaves. The layers with a window hold fewer tokens."""
     states, slots = 0, None
     if cache.state and rest > 0:
-        share = launch.state_share or machine.figures["sglang_mamba_share"].value
-        slots = launch.states or int(rest * share / (1 + share) // cache.state)
-        waiting = min(launch.requests or 32, slots // SLOTS) + 1
-        states = round(slots * cache.state + (waiting * launch.drafts.tokens * cache.state if launch.drafts else 0))
+        slots, states = _states(cache.state, launch, machine, rest)
     of_window = launch.window_share or machine.figures["sglang_window_share"].value
     cell = (cache.token + of_window * cache.windowed) / launch.sequence_ranks
     pool = max(rest - states, 0)
@@ -110,6 +107,25 @@ def _pools(cache: Cache, launch: Launch, machine: Machine, rest: int) -> _Pools:
     if launch.cache_tokens and launch.cache_tokens < tokens:
         tokens, pool = launch.cache_tokens, round(launch.cache_tokens * cell)
     return _Pools(rest=rest, states=states, slots=slots, pool=pool, tokens=tokens, cell=cell)
+
+
+def _states(each: float, launch: Launch, machine: Machine, rest: int) -> tuple[int, int]:
+    """Slots for states of ``each`` bytes, and what they take with those of drafts that may be rejected: as many as
+    drafts for each request that runs. Both have one slot more. Without a number that is asked for, slots and drafts
+    share a part of what is left.
+
+    SGLang 0.5.23: mem_cache/kv_cache_configurator.py, _handle_max_mamba_cache.
+    """
+    drafts = launch.drafts.tokens if launch.drafts else 0
+    requests = launch.requests or 32
+    of_request = SLOTS if launch.prefix_caching is not False else 1
+    share = launch.state_share or machine.figures["sglang_mamba_share"].value
+    budget = rest * share / (1 + share)
+    fitting = int((budget - each * (1 + drafts)) // (each * (1 + drafts / of_request)))
+    asked = launch.states or (launch.requests if launch.prefix_caching is False else None)
+    slots = asked or max(fitting, 0)
+    waiting = min(requests, slots // of_request) + 1
+    return slots, round((slots + 1 + waiting * drafts) * each)
 
 
 ALIASED: Final = Version("0.5.12")
@@ -189,7 +205,7 @@ def _problems(launch: Launch, pools: _Pools, loaded: int, free: int) -> Sequence
     if launch.length and pools.tokens < launch.length:
         text = f"the KV cache holds {pools.tokens} tokens: a request of {launch.length} does not fit"
         return (Problem(code="pool-too-small", text=text, warning=True),)
-    if pools.slots is not None and pools.slots < SLOTS:
+    if pools.slots is not None and pools.slots < (SLOTS if launch.prefix_caching is not False else 1):
         text = f"the states of sequences have {pools.slots} slots: not one request fits"
         return (Problem(code="pool-too-small", text=text),)
     return ()

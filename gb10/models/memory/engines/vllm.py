@@ -245,6 +245,7 @@ def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> B
         compilers=compilers,
         problems=(
             *_problems(share, launch, machine),
+            *_few_states(model, launch, stage, share),
             *over_reserve(
                 items,
                 machine,
@@ -463,6 +464,26 @@ def _problems(share: _Share, launch: Launch, machine: Machine) -> Sequence[Probl
     return ()
 
 
+STATES_COUNTED: Final = Version("0.26")
+"""Since this release at the latest vLLM refuses to capture whole graphs for more requests than the pool has states: a
+report of 0.26.0, and config/compilation.py of 0.30.0 and 0.33.0."""
+
+
+def _few_states(model: Model, launch: Launch, stage: int, share: _Share) -> Sequence[Problem]:
+    """A model with states: each block of the pool holds a layer's group of them for one request, and whole graphs are
+    captured for all requests that may run. With drafts the default of these is lower."""
+    kept = model.cache_on(launch, stage)
+    if not any(layer.kind == "state" for layer in kept.layers) or not launch.whole_graphs:
+        return ()
+    kinds = _with_equal_pages(_kinds(kept, launch))
+    blocks = int(share.pool / (_group(kinds) * kinds[0].page))
+    wanted = launch.requests or (0 if launch.drafts else REQUESTS)
+    if not 0 < blocks < wanted or not launch.may_be_from(STATES_COUNTED):
+        return ()
+    text = f"the cache has {blocks} states, and {wanted} requests may run: vLLM refuses; --max-num-seqs {blocks} fits"
+    return (Problem(code="pool-too-small", text=text),)
+
+
 INDEXER_LOGITS: Final = "VLLM_SPARSE_INDEXER_MAX_LOGITS_MB"
 """vLLM's variable for the logits of a sparse indexer, 512 MiB by default (vllm/envs.py)."""
 FEW_LOGITS: Final = 64
@@ -542,6 +563,6 @@ def graph_count(largest: int, step: int = 1) -> int:
 
 def _graph_figure(model: Model) -> str:
     """By what a layer is made of: experts, Mamba, or neither."""
-    if any(layer.mixer == "mamba" for layer in model.layers):
+    if any(layer.mixer in ("mamba", "parallel") for layer in model.layers):
         return "vllm_graph_mamba_mib"
     return "vllm_graph_mib" if model.fields is None or model.fields.experts else "vllm_graph_dense_mib"

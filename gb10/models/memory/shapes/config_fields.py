@@ -182,7 +182,7 @@ class Fields:
         return iter(range(self.layers))
 
 
-Mixer = Literal["full", "window", "latent", "compressed", "delta", "kimi-delta", "mamba", "conv", "none"]
+Mixer = Literal["full", "window", "latent", "compressed", "delta", "kimi-delta", "mamba", "conv", "parallel", "none"]
 Feed = Literal["dense", "experts", "both", "none"]
 KINDS: Final[dict[str, Mixer]] = {
     "full_attention": "full",
@@ -248,6 +248,8 @@ def _hybrid(fields: Fields) -> tuple[str, ...]:
 def _mixer(number: int, fields: Fields) -> Mixer:
     if fields.kind in COMPRESSED:
         return "compressed"
+    if fields.kind == "falcon_h1":  # attention and Mamba 2 side by side, in each layer
+        return "parallel"
     if fields.kind == "kimi_linear":
         chosen = mapping_in(fields.text, "linear_attn_config")
         return "kimi-delta" if number + 1 in list_in(chosen, "kda_layers") else "latent"

@@ -41,7 +41,7 @@ FAMILIES: Final = frozenset(
         *("qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen4_exp"),
         *("minimax_m2", "minimax_m3", "minimax_m3_vl"),
         *("deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa", *COMPRESSED),
-        *("kimi_linear", "step3p7", "mimo_v2_flash"),
+        *("falcon_h1", "kimi_linear", "step3p7", "mimo", "mimo_v2_flash"),
         *("afmoe", "apertus", "arcee", "axk1", "cohere", "cohere2", "cohere2_moe", "deepseek_v2", "ernie4_5"),
         *("ernie4_5_moe", "exaone4", "exaone_moe", "gemma", "gemma2", "glm4", "glm4_moe_lite", "glm4v", "glm4v_moe"),
         *("glm5_next", "granite", "granite_swa", "granitemoe", "granitemoe_swa", "granitemoehybrid"),
@@ -100,7 +100,7 @@ def _ends(fields: Fields) -> Iterator[Tensor]:
 
 def _layer(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
     mixer = f"{at}.{ {'nemotron_h': 'mixer', **dict.fromkeys(COMPRESSED, 'attn')}.get(fields.kind, 'self_attn') }"
-    if layer.mixer in ("full", "window"):
+    if layer.mixer in ("full", "window", "parallel"):
         yield from grouped(fields, layer, mixer)
     elif layer.mixer == "latent":
         yield from latent(fields, mixer)
@@ -114,6 +114,8 @@ def _layer(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
         yield from mamba(fields, mixer)
     elif layer.mixer == "conv":
         yield from short_conv(fields, f"{at}.conv")
+    if layer.mixer == "parallel":
+        yield from mamba(fields, f"{at}.mamba")
     yield from streams_of(fields, at)
     yield from ngrams(fields, layer, at)
     yield from feed_forward(fields, layer, at)
