@@ -93,6 +93,13 @@ class Forecast:
         """Whether a part is in it."""
         return part in self._state.parts
 
+    def unmeasured(self) -> tuple[str, ...]:
+        """Parts that nobody has measured, until they end: with one of them, nothing is known of the whole."""
+        with self._lock:
+            return tuple(
+                name for name, part in self._state.parts.items() if not part.measured and name not in self._state.ended
+            )
+
     def begin(self, part: str) -> None:
         """A part starts; only the first time counts."""
         with self._lock:

@@ -21,13 +21,14 @@ class Unit:
 class Part:
     """Units that one task does: one by one, or, ``pooled``, in the jobs that all pooled parts share, longest first.
 
-    It begins when those of ``after`` have ended.
+    It begins when those of ``after`` have ended. ``measured``: how long its units take is known from a measurement.
     """
 
     name: str
     units: tuple[Unit, ...]
     pooled: bool = False
     after: tuple[str, ...] = ()
+    measured: bool = True
 
 
 @dataclass(slots=True)

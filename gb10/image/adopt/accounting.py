@@ -69,7 +69,7 @@ def account(file: Dockerfile, context: BuildFiles, given: DockerfileInputs, rele
     Raises UsageError for a stage that is not there.
     """
     reader = _Account(file, context, given, releases)
-    lines = tuple(_public(tuple(reader.lines())))
+    lines = tuple(_public(tuple(reader.settled(tuple(reader.lines())))))
     instructions = (*file.before, *(one for stage in file.stages for one in (stage.start, *stage.instructions)))
     image = reader.image
     return Adopted(
@@ -218,6 +218,17 @@ class _Account:
             return None
         self.secrets.discard(name)
         return value
+
+    def settled(self, lines: Sequence[Line]) -> Iterator[Line]:
+        """The lines at the end: a variable may name what only a command after it would have made."""
+        for line in lines:
+            name = line.text.removeprefix("ENV ").partition("=")[0]
+            value = self.image.env.get(name, ":") if (line.instruction, line.verdict) == ("ENV", "taken") else ":"
+            why = "" if ":" in value else self.image.lost_in(f" {value} ", {}, pythons=True)
+            if why:
+                del self.image.env[name]
+            lost = replace(line, verdict="not-taken", why=f"it names what is not taken: {why}", need="lost")
+            yield lost if why else line
 
     def lines(self) -> Iterator[Line]:
         """A verdict for every line, in the order of the Dockerfile."""

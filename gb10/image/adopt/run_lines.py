@@ -67,11 +67,14 @@ COMPILERS: Final = frozenset(
     micromamba configure autoreconf dpkg-buildpackage debuild
     """.split()  # noqa: SIM905 - one word after the other is easier to read
 )
+CONDAS: Final = frozenset(("conda", "mamba", "micromamba"))
 CACHES: Final = re.compile(
     r"(/var/lib/apt/lists|/var/cache/apt|/root/\.cache|~/\.cache|/root/\.triton|/tmp|/var/tmp|/root/\.cargo)(/.*)?"
 )
 VARIABLE: Final = re.compile(r"\$\{?([A-Za-z_]\w*)")
 IMPORTS: Final = re.compile(r"\b(import|find_spec|version)\b")
+ASKED: Final = re.compile(r"""(?:\bimport\s+|\b(?:version|find_spec)\(\s*["'])([\w-]+)""")
+"""What a text of Python imports, or asks the version of."""
 CHANGES: Final = re.compile(
     r"write|open\(|copy|shutil|subprocess|\bos\.|unlink|rename|symlink|hardlink|mkdir|rmdir|touch|chmod"
 )
@@ -131,6 +134,11 @@ CODE_FETCHES: Final = re.compile(
 )
 """What a text of Python needs a network for."""
 OF_INDEX: Final = re.compile(r"(.*\.)?((extra-|default-)?index(-url)?|find-links)")
+REMOTE_NAME: Final = re.compile(r"-[A-Za-z]*O|--remote-name(-all)?")
+MADE_BY: Final = re.compile(
+    r"(-o|-B|--out(put)?(-?(dir|file|folder|path))?|--prefix|--install-prefix|-DCMAKE_INSTALL_PREFIX)"
+)
+"""Options of programs behind which the path stands that they make."""
 OUTPUT: Final = re.compile(r"-[A-Za-z]*[oOP]|--output|--output-document|--local-dir|-d|-C|--directory")
 MOST_STARS: Final = 4
 """Of a path with wildcards that is compared; one with more may be any."""
@@ -206,6 +214,8 @@ class Image:
     """Paths, also with wildcards, that commands of a mod name: they may be other files after it."""
     removed: set[str] = field(default_factory=set)
     """Packages that a command of a mod removes."""
+    absent: set[str] = field(default_factory=set)
+    """Packages of another index, which are not taken; an empty name: some that only its command knows."""
     indexes: dict[str, str] = field(default_factory=dict)
     """What ``pip config`` sets: where packages come from."""
     secrets: set[str] = field(default_factory=set)
@@ -418,7 +428,10 @@ class RunReader:
             return self._own_environment(command, made)
         if _compiles(program, words):
             self.left = True
-            return _line(command, "not-taken", f"{program} compiles: its result needs a wheel method", "wheel")
+            self._lose_made(command)
+            compiled = _line(command, "not-taken", f"{program} compiles: its result needs a wheel method", "wheel")
+            own = _line(command, "not-taken", f"{program} installs from its own channels: no lock has them", "index")
+            return own if program in CONDAS else compiled
         asks = command.program == "command" and command.words[1:2] in (("-v",), ("-V",))
         if program in QUIET and not command.writes and not asks:
             return _line(command, "no-effect", "it changes nothing")
@@ -443,12 +456,21 @@ class RunReader:
         if reason := self._blocked(command, check_folder=False):
             self.unset |= {name for name, _ in command.settings}
             return _line(command, "not-taken", *reason)
+        codes = [f"{one.text}{one.stdin or ''}" for one in command.inner if PYTHON.fullmatch(one.program)]
+        if any(self._imports_absent(code) for code in codes):
+            self.unset |= {name for name, _ in command.settings}
+            return _line(command, "not-taken", "it asks a package that is not taken", "lost")
         self.unset -= {name for name, _ in command.settings}
         sourced = command.arguments[:1] if program in ("source", ".") else ("/",)
         if self.left and not (sourced[:1] and (sourced[0] or "").startswith("/")):
             return _line(command, "not-taken", "it reads a file that what is not taken may make", "lost")
         self._keep(command.text)
         return _line(command, "no-effect", "it only prepares the commands beside it", "lost")
+
+    def _imports_absent(self, code: str) -> bool:
+        """Whether a text of Python imports a package, or asks its version, that is not taken."""
+        asked = {requirement_name(name) for name in ASKED.findall(code)}
+        return bool(asked) and ("" in self.image.absent or not asked.isdisjoint(self.image.absent))
 
     @property
     def _has_commands(self) -> bool:
@@ -569,6 +591,7 @@ class RunReader:
         if fetched:
             self.left = True
             self._lose_writes(command)
+            self.unpacked |= {self.folder} if any(_nameless(one) for one in command.inner) else set()
             return self._archive(command) or _line(
                 command, "not-taken", f"{fetched[0]} fetches what no lock has", "download"
             )
@@ -636,8 +659,11 @@ class RunReader:
             *sources, target = words if one.program in COPIERS and len(words) > 1 else [""]
             into = posixpath.normpath(posixpath.join(self.folder or "", target))
             copied = [posixpath.join(into, posixpath.basename(name)) for name in sources]
+            ends = pairwise((*one.words, None))
             paths = copied if OF_BASES.fullmatch(into) or target.endswith("/") else [target]
-            for path in (*paths, *one.writes):
+            named = (word.split("=", 1) if word and "=" in word else (word or "", after or "") for word, after in ends)
+            options = [after for word, after in named if MADE_BY.fullmatch(word) and after.startswith("/")]
+            for path in (*paths, *options, *one.writes):
                 self._lose(path or "", "a file of a command that is not taken")
 
     def _lose(self, path: str, why: str) -> None:
@@ -653,8 +679,7 @@ class RunReader:
     def _fetched(self, command: Command) -> Line:
         self.left = True
         self._lose_writes(command)
-        if not any(_outputs(command)) and None in command.words:
-            self.unpacked.add(self.folder)  # a file whose name is not known
+        self.unpacked |= {self.folder} if _nameless(command) else set()
         return _line(
             command, "not-taken", f"{command.program} fetches what no lock has: add the file by COPY", "download"
         )
@@ -702,6 +727,7 @@ class RunReader:
             where = ", ".join(dict.fromkeys(indexes))
             why = f"it comes from {where}: a recipe on an image names no further index"
             self.left = True
+            self.image.absent |= {*map(requirement_name, found.requirements), *([""] if found.problems else [])}
             yield _line(command, "not-taken", why[:300], "index")
             return
         changed = (name for name in files_read(arguments) if self._changed(name))
@@ -1140,9 +1166,17 @@ def _outputs(command: Command) -> Iterator[str]:
         if word and after and OUTPUT.fullmatch(word):
             named = named or "://" not in after
             yield "" if "://" in after else after
-    remote = any(word and re.fullmatch(r"-[A-Za-z]*O|--remote-name", word) for word in words)
+    remote = any(word and REMOTE_NAME.fullmatch(word) for word in words)
     if (command.program == "wget" and not named) or (command.program == "curl" and remote):
         yield from (word.partition("?")[0].rpartition("/")[2] for word in words if word and "://" in word)
+
+
+def _nameless(command: Command) -> bool:
+    """Whether a program fetches files whose names are not known: computed, or listed in a file or by a pipe."""
+    if command.program not in FETCHERS or any(_outputs(command)):
+        return False
+    listed = command.program == "wget" or any(word and REMOTE_NAME.fullmatch(word) for word in command.words)
+    return listed or None in command.words
 
 
 def _git_fetches(command: Command) -> bool:

@@ -268,11 +268,12 @@ class Outlook:
 
     def share(self) -> str:
         """Of all work: what each part is of it would say little."""
-        return f"{self.forecast.share() * 100:.0f} % of all work"
+        return "" if self.forecast.unmeasured() else f"{self.forecast.share() * 100:.0f} % of all work"
 
     def left(self) -> str:
         """Until all is done."""
-        return self.forecast.sentence()
+        unknown = self.forecast.unmeasured()
+        return f"how long {', '.join(unknown)} takes is not known" if unknown else self.forecast.sentence()
 
 
 def outlook(ctx: Context, part: str) -> Outlook | None:
@@ -297,7 +298,7 @@ def _compiles(ctx: Context, plan: Plan, absent: Collection[Step]) -> Iterator[Pa
         units = tuple(compile_units(ctx.catalog, plan, step))
         # nobody measured a package of a user's: it says nothing of how fast this machine is
         unknown = step.kind == "wheel" and plan.recipe.wheels[step.name].method in WHOLE
-        yield Part(name=step.name, units=units, pooled=not unknown, after=(TOOLS,))
+        yield Part(name=step.name, units=units, pooled=not unknown, after=(TOOLS,), measured=not unknown)
 
 
 def _rest(ctx: Context, plan: Plan, absent: Collection[Step], *, alone: bool) -> Iterator[Part]:

@@ -235,6 +235,48 @@ FOUND: list[tuple[str, list[tuple[str, str]]]] = [
         "WORKDIR /w\nRUN N=x-$(uname -m); wget https://h/$N.tgz && tar -xzf $N.tgz && cp -r $N/* /srv/",
         [("no-effect", ""), (LOST, "wget"), (LOST, "unpacked"), (LOST, "unpacked")],
     ),
+    (
+        "RUN cd /w && curl -s https://h/list | cut -d: -f2 | wget -qi - && tar -xf x_*.tgz && mv x /usr/bin/x",
+        [("no-effect", ""), (LOST, "curl"), (LOST, "unpacked"), (LOST, "unpacked")],
+    ),
+    (
+        "RUN cd /w && xargs -n1 curl -O < /list; tar -xf x.tgz; touch /b",
+        [("mod", ""), (LOST, "curl"), (LOST, "unpacked"), ("mod", "")],
+    ),
+    ("RUN cd /w && curl -s https://h/list | sort; tar -xf x.tgz", [("mod", ""), (LOST, "curl"), ("mod", "")]),
+    # what a command that is not taken names as its output
+    (
+        "RUN git clone https://h/a.git /a && python /a/make.py --output /opt/made && mv /opt/made /opt/used",
+        [(LOST, ""), (LOST, "repository"), (LOST, "a command that is not taken")],
+    ),
+    (
+        "RUN cmake -S /srv/x -B /srv/b -DCMAKE_INSTALL_PREFIX=/srv/p && cp /srv/b/y /srv/y; cp /srv/p/z /srv/z",
+        [(LOST, "cmake"), (LOST, "a command"), (LOST, "a command")],
+    ),
+    ("RUN conda install -y rdkit", [(LOST, "its own channels")]),
+    ("RUN nvcc -o /usr/lib/x.so /x.cu && chmod 644 /usr/lib/x.so", [(LOST, "nvcc"), (LOST, "a command")]),
+    (
+        "RUN pip install torch --index-url https://h/cu130\nRUN T=$(python3 -c 'import torch; print(torch.v)')"
+        " && echo torch==$T > /o.txt && uv pip install ray --override /o.txt && touch /b",
+        [
+            (LOST, "https://h"),
+            (LOST, "a package"),
+            (LOST, "T is set by"),
+            (LOST, "o.txt"),
+            ("taken", "ray"),
+            ("mod", ""),
+        ],
+    ),
+    (
+        "RUN pip install torch --index-url https://h/cu130\nRUN V=$(python3 -c 'import numpy; print(numpy.v)')"
+        " && touch /b$V",
+        [(LOST, "https://h"), ("mod", "beside"), ("mod", "")],
+    ),
+    (
+        'RUN set -- "torch==$(x)" && pip install "$@" --index-url https://h/cu130\n'
+        "RUN V=$(python3 -c \"import importlib.metadata as m; print(m.version('vision'))\") && touch /b$V",
+        [("no-effect", ""), (LOST, "https://h"), (LOST, "a package"), (LOST, "V is set by")],
+    ),
     # what needs a network says so
     ("RUN python -m spacy download en", [("mod", "with a network")]),
     ("RUN apt-key adv --fetch-keys http://h/k.pub", [("mod", "with a network")]),
@@ -411,6 +453,9 @@ def test_several_commands_of_a_condition_in_a_chain_stay_in_one_piece() -> None:
 
 
 def test_a_variable_that_names_what_is_not_taken_is_not_taken(tmp_path: Path) -> None:
+    before = adopted(tmp_path, f"ENV HERE=/tmp/src/x\nENV THERE=/srv/other\nRUN {CLONE}")
+    assert [line.verdict for line in before.lines if line.instruction == "ENV"] == ["not-taken", "taken"]
+    assert before.env == {"THERE": "/srv/other"}
     found = adopted(tmp_path, f"RUN {CLONE}\nENV HERE=/tmp/src/x\nENV PATHS={PARTS}\nRUN touch $HERE")
     lines = [line for line in found.lines if line.instruction == "ENV"]
     assert [line.verdict for line in lines] == ["not-taken", "taken"]

@@ -18,6 +18,7 @@ import pytest
 from gb10.core.compilers_seen import compilers_seen
 from gb10.core.forecast import Forecast, Speed
 from gb10.core.work_state import Part, Unit
+from gb10.image.build.estimate import Outlook
 
 DATA = Path(__file__).parents[1] / "data/forecast"
 CORES = 8
@@ -202,6 +203,22 @@ def test_units_that_nobody_expected_and_parts_that_nobody_planned_change_nothing
 def test_a_forecast_of_nothing_says_nothing() -> None:
     made = Forecast()
     assert (made.left(), made.sentence(), made.share()) == (None, "", 0.0)
+
+
+def test_beside_what_nobody_measured_nothing_is_known_of_the_whole() -> None:
+    now = [0.0]
+    parts = (
+        Part(name="jit", units=(Unit("a/1.o", 60),), pooled=True),
+        Part(name="nccl", units=(Unit("nccl/0", 60),), measured=False),
+    )
+    made = Forecast(parts, cores=2, jobs=2, now=lambda: now[0])
+    for part in ("jit", "nccl"):
+        made.begin(part)
+    now[0] = 300.0
+    assert (Outlook(made).share(), Outlook(made).left()) == ("", "how long nccl takes is not known")
+    made.end("nccl")
+    assert Outlook(made).share().endswith("% of all work")
+    assert "not known" not in Outlook(made).left()
 
 
 def test_it_ends() -> None:
