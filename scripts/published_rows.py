@@ -30,7 +30,7 @@ from gb10.models.load.model_recipe import (  # noqa: E402
     own_section,
 )
 from gb10.models.registries.recipe_file import find_recipe  # noqa: E402
-from gb10.serving.trial.published import published  # noqa: E402
+from gb10.serving.benchmark.published import published  # noqa: E402
 
 FILE: Final = ROOT / "tests/unit/data/published_rows.yaml"
 ROUNDED: Final = 0.005

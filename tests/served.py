@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gb10.serving.trial.launch_line import LaunchLine, Result, result_of
-from gb10.serving.trial.saved_serve import read_serve
+from gb10.serving.benchmark.launch_line import LaunchLine, Result, result_of
+from gb10.serving.benchmark.saved_serve import read_serve
 
 BOOK = {"name": "a book", "sha256": "0" * 64}
 SETTINGS: Mapping[str, Any] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from gb10.serving.guard.canary import WORDS
-from gb10.serving.load.canary_batch import guard_facts
+from gb10.serving.load_generator.canary_batch import guard_facts
 from tests.e2e.word_model import CONFIG, ROPE, SIZE, WIDTH, Tensor, filled, matrix, ones, write_model
 
 BACK: Final = 7

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gb10.serving.trial.launch_journal import JOURNAL
+from gb10.serving.benchmark.launch_journal import JOURNAL
 
 
 def rows_of(folder: Path) -> Mapping[str, Any]:

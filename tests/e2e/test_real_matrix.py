@@ -9,7 +9,7 @@ import pytest
 
 from gb10.cli import main
 from gb10.image.plan.catalog import ROOT
-from gb10.serving.trial.launch_journal import JOURNAL
+from gb10.serving.benchmark.launch_journal import JOURNAL
 from tests.e2e.matrices import measured, rows_of
 from tests.hang import until
 from tests.integration.byte_tokenizer import write_byte_tokenizer

@@ -13,10 +13,10 @@ import pytest
 from gb10.cli import main
 from gb10.serving.guard.finding import Verdict
 from gb10.serving.guard.judging import StreamWatch
-from gb10.serving.load.canary_batch import guard_limits
-from gb10.serving.load.endpoint import reach
-from gb10.serving.load.exchange import flaws
-from gb10.serving.load.stream_client import ask_all, payload
+from gb10.serving.load_generator.canary_batch import guard_limits
+from gb10.serving.load_generator.endpoint import reach
+from gb10.serving.load_generator.exchange import flaws
+from gb10.serving.load_generator.stream_client import ask_all, payload
 from tests.integration.byte_tokenizer import write_byte_tokenizer
 from tests.integration.pinned import pinned
 

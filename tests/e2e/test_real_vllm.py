@@ -14,11 +14,11 @@ from gb10.containers.connection import client
 from gb10.containers.docker_containers import run_inside
 from gb10.core.store import Store
 from gb10.image.plan.catalog import ROOT
-from gb10.serving.load.endpoint import reach
-from gb10.serving.load.request_fields import request_fields
-from gb10.serving.load.server_pages import counter_gains, counters
-from gb10.serving.load.stream_client import ask_all, payload
-from gb10.serving.trial.launch_journal import JOURNAL
+from gb10.serving.benchmark.launch_journal import JOURNAL
+from gb10.serving.load_generator.endpoint import reach
+from gb10.serving.load_generator.request_fields import request_fields
+from gb10.serving.load_generator.server_pages import counter_gains, counters
+from gb10.serving.load_generator.stream_client import ask_all, payload
 from tests.e2e import vllm_cpu
 from tests.e2e.matrices import measured, rows_of
 from tests.e2e.word_model import TEXT

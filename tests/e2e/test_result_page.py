@@ -13,10 +13,10 @@ from gb10.core.store import Store
 from gb10.image.inspect.report_page import page
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.rootfs.unpack import write_rootfs
-from gb10.serving.trial.compared import compare_launches
-from gb10.serving.trial.matrix import Done, read_matrix, rows_of
-from gb10.serving.trial.pages import compare_page, html, matrix_page, serve_page
-from gb10.serving.trial.published import published
+from gb10.serving.benchmark.compared import compare_launches
+from gb10.serving.benchmark.matrix import Done, read_matrix, rows_of
+from gb10.serving.benchmark.pages import compare_page, html, matrix_page, serve_page
+from gb10.serving.benchmark.published import published
 from tests.integration.nodes import debs
 from tests.served import document, line, lines
 from tests.unit.made_up_portrait import portrait

@@ -7,9 +7,9 @@ from typing import Final
 
 from gb10.errors import UsageError
 from gb10.serving.guard.finding import Verdict
-from gb10.serving.load.canary_batch import guard_limits
-from gb10.serving.load.saved import judge_saved
-from gb10.serving.load.stream_client import EventReader
+from gb10.serving.load_generator.canary_batch import guard_limits
+from gb10.serving.load_generator.saved import judge_saved
+from gb10.serving.load_generator.stream_client import EventReader
 from tests.fuzz import mutate
 
 TOKENS: Final = (

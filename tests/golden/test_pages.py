@@ -5,6 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gb10.models.load.model_recipe import Measurement
+from gb10.serving.benchmark.compared import compare_launches
+from gb10.serving.benchmark.launch_line import LaunchLine, Result, SavedQuality
+from gb10.serving.benchmark.matrix import Done, MatrixRow, read_matrix, rows_of
+from gb10.serving.benchmark.matrix import document as matrix_document
+from gb10.serving.benchmark.pages import compare_page, html, markdown, marks, matrix_page, serve_page
+from gb10.serving.benchmark.published import Published
+from gb10.serving.benchmark.saved_serve import read_serve
 from gb10.serving.stats.comparison import (
     Launch,
     compare,
@@ -15,13 +22,6 @@ from gb10.serving.stats.comparison import (
     sentence,
     smallest,
 )
-from gb10.serving.trial.compared import compare_launches
-from gb10.serving.trial.launch_line import LaunchLine, Result, SavedQuality
-from gb10.serving.trial.matrix import Done, MatrixRow, read_matrix, rows_of
-from gb10.serving.trial.matrix import document as matrix_document
-from gb10.serving.trial.pages import compare_page, html, markdown, marks, matrix_page, serve_page
-from gb10.serving.trial.published import Published
-from gb10.serving.trial.saved_serve import read_serve
 from tests.golden.conftest import Golden, section
 from tests.served import document, line, lines
 

@@ -11,8 +11,8 @@ from threading import Thread
 import pytest
 
 from gb10.cli import main
-from gb10.serving.load.endpoint import Endpoint, reach
-from gb10.serving.load.server_pages import counter_gains, counters, server_facts
+from gb10.serving.load_generator.endpoint import Endpoint, reach
+from gb10.serving.load_generator.server_pages import counter_gains, counters, server_facts
 from tests.integration.byte_tokenizer import write_byte_tokenizer
 from tests.integration.nodes import free_port
 from tests.integration.openai_server import Handler, State, serving

@@ -16,7 +16,7 @@ from gb10.core.store import open_store
 from gb10.errors import FetchError
 from gb10.image.context import open_context
 from gb10.image.plan.catalog import ROOT
-from gb10.serving.load.benchy import CONNECTIONS, install
+from gb10.serving.load_generator.benchy import CONNECTIONS, install
 from tests.integration.byte_tokenizer import write_byte_tokenizer
 from tests.integration.openai_server import BATCH, IDLE_S, State, serving
 

@@ -17,8 +17,8 @@ import pytest
 from gb10.cli import main
 from gb10.core.child_sessions import started
 from gb10.image.plan.catalog import ROOT
-from gb10.serving.trial.launch_journal import JOURNAL
-from gb10.serving.trial.launch_line import BegunLine
+from gb10.serving.benchmark.launch_journal import JOURNAL
+from gb10.serving.benchmark.launch_line import BegunLine
 from tests.integration.byte_tokenizer import write_byte_tokenizer
 from tests.integration.openai_server import serving
 

@@ -62,7 +62,7 @@ def test_it_says_its_version_under_its_own_name(site: Path) -> None:
 def test_it_has_the_limits_of_its_guard_and_a_book_for_its_load(site: Path, tmp_path: Path) -> None:
     (tmp_path / "answer.txt").write_text("Paris is the capital of France.", encoding="utf-8")
     assert gb10(site, "bench", "guard", str(tmp_path / "answer.txt")).startswith("OK ")
-    code = "from gb10.serving.load.benchy import find_book; print(len(find_book(None, {}).text))"
+    code = "from gb10.serving.load_generator.benchy import find_book; print(len(find_book(None, {}).text))"
     assert int(capture([str(site / "bin/python"), "-c", code], env=os.environ, cwd=site)) > 100_000
 
 

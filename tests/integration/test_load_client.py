@@ -10,9 +10,9 @@ from gb10.image.plan.catalog import ROOT
 from gb10.serving.guard.finding import Verdict
 from gb10.serving.guard.judging import StreamWatch
 from gb10.serving.guard.limits import read_limits
-from gb10.serving.load.endpoint import KEY, Endpoint, reach
-from gb10.serving.load.exchange import Exchange, flaws
-from gb10.serving.load.stream_client import Bounds, ask_all, payload
+from gb10.serving.load_generator.endpoint import KEY, Endpoint, reach
+from gb10.serving.load_generator.exchange import Exchange, flaws
+from gb10.serving.load_generator.stream_client import Bounds, ask_all, payload
 from tests.integration.openai_server import FAULTS, GARBAGE, MODELS, State, serving
 
 pytestmark = pytest.mark.integration

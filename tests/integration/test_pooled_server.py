@@ -9,7 +9,7 @@ import pytest
 
 from gb10.models.render.rendered import RenderedRecipe, node_container
 from gb10.serving.guard.finding import Verdict
-from gb10.serving.load.endpoint import Endpoint
+from gb10.serving.load_generator.endpoint import Endpoint
 from gb10.serving.run.health import first_answer
 from gb10.serving.run.heard_answer import heard_answer, tone
 from gb10.serving.run.pooled_answer import pooled_answer

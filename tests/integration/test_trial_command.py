@@ -9,7 +9,7 @@ from gb10.core.host import Host
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store
 from gb10.errors import ServeError
-from gb10.serving.trial.launcher import Command, by_command
+from gb10.serving.benchmark.launcher import Command, by_command
 
 pytestmark = pytest.mark.integration
 SERVER = f"{sys.executable} -m http.server --bind 127.0.0.1"

@@ -13,13 +13,13 @@ from gb10.cli.machine.bench_target import Target, judged_targets
 from gb10.cli.machine.load_options import plans
 from gb10.cli.verb import inject
 from gb10.image.context import Context
-from gb10.serving.load.endpoint import reach
-from gb10.serving.load.load_plan import Plan
-from gb10.serving.trial.compared import compare_launches
-from gb10.serving.trial.comparing import run_comparison, sides_of_compare
-from gb10.serving.trial.launch_journal import open_journal
-from gb10.serving.trial.launcher import Starting
-from gb10.serving.trial.saved_results import is_saved, saved_launches
+from gb10.serving.benchmark.compared import compare_launches
+from gb10.serving.benchmark.comparing import run_comparison, sides_of_compare
+from gb10.serving.benchmark.launch_journal import open_journal
+from gb10.serving.benchmark.launcher import Starting
+from gb10.serving.benchmark.saved_results import is_saved, saved_launches
+from gb10.serving.load_generator.endpoint import reach
+from gb10.serving.load_generator.load_plan import Plan
 
 FOLDER: Final = "gb10-compare-%Y%m%d-%H%M%S"
 LaunchesOption = Annotated[

@@ -13,8 +13,8 @@ from gb10.core.files import read_plain_file
 from gb10.core.reporter import Reporter
 from gb10.errors import VerifyError
 from gb10.serving.guard.finding import worst
-from gb10.serving.load.canary_batch import guard_limits
-from gb10.serving.load.saved import SavedStream, judge_saved
+from gb10.serving.load_generator.canary_batch import guard_limits
+from gb10.serving.load_generator.saved import SavedStream, judge_saved
 
 LARGEST_FILE: Final = 256 << 20
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="The saved stream, or - for stdin.")]

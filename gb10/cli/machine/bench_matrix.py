@@ -19,10 +19,10 @@ from gb10.cli.values import completer
 from gb10.cli.verb import inject
 from gb10.image.context import Context
 from gb10.models.registries.recipe_file import model_names
-from gb10.serving.load.load_plan import Plan
-from gb10.serving.trial.launch_journal import open_journal
-from gb10.serving.trial.launcher import MakeLauncher, Starting
-from gb10.serving.trial.matrix import MatrixRow, judged_rows, matrix_of, rows_of, run_rows
+from gb10.serving.benchmark.launch_journal import open_journal
+from gb10.serving.benchmark.launcher import MakeLauncher, Starting
+from gb10.serving.benchmark.matrix import MatrixRow, judged_rows, matrix_of, rows_of, run_rows
+from gb10.serving.load_generator.load_plan import Plan
 
 FOLDER: Final = "gb10-matrix-%Y%m%d-%H%M%S"
 WhatArgument = Annotated[

@@ -11,8 +11,8 @@ from gb10.cli.machine.bench_serve import UrlArgument
 from gb10.cli.machine.bench_target import ModelOption
 from gb10.errors import VerifyError
 from gb10.image.context import Context
-from gb10.serving.load.endpoint import reach
-from gb10.serving.load.quality import LIMIT, TASK, Exam, Judge, Quality, by_canaries, examine, installed
+from gb10.serving.load_generator.endpoint import reach
+from gb10.serving.load_generator.quality import LIMIT, TASK, Exam, Judge, Quality, by_canaries, examine, installed
 
 SCHEMA: Final = "gb10/quality/v1"
 WithOption = Annotated[

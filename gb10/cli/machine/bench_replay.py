@@ -14,12 +14,12 @@ from gb10.cli.machine.bench_target import ModelOption, TokenizerOption
 from gb10.cli.verb import inject
 from gb10.core.store import file_sha256
 from gb10.image.context import Context
-from gb10.serving.trial.bench_bundle import read_bundle
-from gb10.serving.trial.compared import Unit
-from gb10.serving.trial.launch_journal import open_journal
-from gb10.serving.trial.launcher import Starting
-from gb10.serving.trial.measuring import Measure
-from gb10.serving.trial.replaying import (
+from gb10.serving.benchmark.bench_bundle import read_bundle
+from gb10.serving.benchmark.compared import Unit
+from gb10.serving.benchmark.launch_journal import open_journal
+from gb10.serving.benchmark.launcher import Starting
+from gb10.serving.benchmark.measuring import Measure
+from gb10.serving.benchmark.replaying import (
     chosen_side,
     compare_with_bundle,
     launcher_of_url,

@@ -11,14 +11,23 @@ from gb10.cli.verb import print_table
 from gb10.errors import VerifyError
 from gb10.image.context import Context
 from gb10.models.registries.recipe_file import find_recipe
-from gb10.serving.load.benchy import Book
-from gb10.serving.trial.bench_bundle import BUNDLE, write_bundle
-from gb10.serving.trial.compared import Compared
-from gb10.serving.trial.launch_journal import JOURNAL
-from gb10.serving.trial.matrix import Done, counts, document
-from gb10.serving.trial.pages import COMPARE_HEAD, Page, compare_page, head_of, matrix_page, table_row, table_rows, why
-from gb10.serving.trial.published import published
-from gb10.serving.trial.saved_results import MADE, write_results
+from gb10.serving.benchmark.bench_bundle import BUNDLE, write_bundle
+from gb10.serving.benchmark.compared import Compared
+from gb10.serving.benchmark.launch_journal import JOURNAL
+from gb10.serving.benchmark.matrix import Done, counts, document
+from gb10.serving.benchmark.pages import (
+    COMPARE_HEAD,
+    Page,
+    compare_page,
+    head_of,
+    matrix_page,
+    table_row,
+    table_rows,
+    why,
+)
+from gb10.serving.benchmark.published import published
+from gb10.serving.benchmark.saved_results import MADE, write_results
+from gb10.serving.load_generator.benchy import Book
 
 
 def keep_bundle(ctx: Context, folder: Path, book: Book, recipe: str | None) -> None:

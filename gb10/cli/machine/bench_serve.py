@@ -14,14 +14,14 @@ from gb10.cli.machine.load_options import BootOption, plans
 from gb10.cli.verb import print_table
 from gb10.errors import UsageError, VerifyError
 from gb10.image.context import Context
-from gb10.serving.load.bench_endpoint import serve as measure
-from gb10.serving.load.benchy import find_tokenizer
-from gb10.serving.load.endpoint import reach
-from gb10.serving.load.load_plan import Plan, make_bench
-from gb10.serving.load.results import Level, ServeResult, mean_of
-from gb10.serving.load.server_pages import ServerCounts
-from gb10.serving.trial.bench_bundle import write_serve_bundle
-from gb10.serving.trial.published import published
+from gb10.serving.benchmark.bench_bundle import write_serve_bundle
+from gb10.serving.benchmark.published import published
+from gb10.serving.load_generator.bench_endpoint import serve as measure
+from gb10.serving.load_generator.benchy import find_tokenizer
+from gb10.serving.load_generator.endpoint import reach
+from gb10.serving.load_generator.load_plan import Plan, make_bench
+from gb10.serving.load_generator.results import Level, ServeResult, mean_of
+from gb10.serving.load_generator.server_pages import ServerCounts
 
 MOST: Final = 6
 """Published figures that are printed; bench show has all."""

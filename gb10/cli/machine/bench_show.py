@@ -10,12 +10,12 @@ from gb10.cli.machine.bench_compare import MarginOption
 from gb10.cli.machine.bench_results import print_compared, print_matrix, print_page
 from gb10.errors import UsageError
 from gb10.image.context import Context
-from gb10.serving.trial.compared import Compared
-from gb10.serving.trial.matrix import document
-from gb10.serving.trial.pages import Page, compare_page, html, markdown, matrix_page, serve_page
-from gb10.serving.trial.published import published
-from gb10.serving.trial.saved_results import MADE, SavedMatrix, read_result
-from gb10.serving.trial.saved_serve import SavedServe
+from gb10.serving.benchmark.compared import Compared
+from gb10.serving.benchmark.matrix import document
+from gb10.serving.benchmark.pages import Page, compare_page, html, markdown, matrix_page, serve_page
+from gb10.serving.benchmark.published import published
+from gb10.serving.benchmark.saved_results import MADE, SavedMatrix, read_result
+from gb10.serving.benchmark.saved_serve import SavedServe
 
 ResultArgument = Annotated[
     Path, typer.Argument(metavar="RESULT", help="A .json of bench serve; a folder or a bundle of compare or matrix.")

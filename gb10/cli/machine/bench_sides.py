@@ -18,8 +18,8 @@ from gb10.cli.models.options import (
     settings_of,
 )
 from gb10.errors import UsageError
+from gb10.serving.benchmark.launcher import Starting
 from gb10.serving.run.service import LEAST
-from gb10.serving.trial.launcher import Starting
 
 RecipeOption = Annotated[
     str | None, typer.Option("--recipe", metavar="FILE|NAME", help="Start servers by this model recipe.")

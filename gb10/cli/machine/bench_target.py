@@ -8,10 +8,10 @@ import typer
 
 from gb10.cli.verb import inject
 from gb10.image.context import Context
-from gb10.serving.load.benchy import find_book
-from gb10.serving.load.load_plan import Plan
-from gb10.serving.load.quality import Exam, installed
-from gb10.serving.trial.measuring import Measure
+from gb10.serving.benchmark.measuring import Measure
+from gb10.serving.load_generator.benchy import find_book
+from gb10.serving.load_generator.load_plan import Plan
+from gb10.serving.load_generator.quality import Exam, installed
 
 ModelOption = Annotated[
     str | None, typer.Option("--model", metavar="NAME", help="As the endpoint names it. Default: the only one it has.")

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from gb10.cli.verb import inject
-from gb10.serving.load.load_plan import Plan, Tool
-from gb10.serving.load.request_fields import request_fields
+from gb10.serving.load_generator.load_plan import Plan, Tool
+from gb10.serving.load_generator.request_fields import request_fields
 
 ConcurrencyOption = Annotated[
     list[int] | None,

@@ -193,7 +193,7 @@ def _probe_endpoints(
     if not found:
         return (), (*failed, NotChecked(what="endpoint", reason="no service runs here; name one with --url"))
     from gb10.serving.checkup.endpoint_probe import probe_endpoint  # noqa: PLC0415 - a tenth of a second for logs
-    from gb10.serving.load.endpoint import KEY, reach  # noqa: PLC0415 - the same
+    from gb10.serving.load_generator.endpoint import KEY, reach  # noqa: PLC0415 - the same
 
     asked = []
     for url in found:

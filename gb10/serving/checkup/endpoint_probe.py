@@ -10,7 +10,7 @@ from gb10.serving.doctor.diagnosing import EndpointOutcomes
 from gb10.serving.doctor.doctor_rule import Outcome
 from gb10.serving.guard.canary import make_canaries
 from gb10.serving.guard.finding import Verdict
-from gb10.serving.load.canary_batch import (
+from gb10.serving.load_generator.canary_batch import (
     CanaryBatch,
     ask_canaries,
     canary_verdict,
@@ -18,10 +18,10 @@ from gb10.serving.load.canary_batch import (
     guard_limits,
     merge_batches,
 )
-from gb10.serving.load.endpoint import Endpoint
-from gb10.serving.load.exchange import Exchange
-from gb10.serving.load.server_pages import counters, running
-from gb10.serving.load.stream_client import Bounds, ask_all, payload
+from gb10.serving.load_generator.endpoint import Endpoint
+from gb10.serving.load_generator.exchange import Exchange
+from gb10.serving.load_generator.server_pages import counters, running
+from gb10.serving.load_generator.stream_client import Bounds, ask_all, payload
 
 ALONE: Final = 4
 TOGETHER: Final = 8

@@ -14,7 +14,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from gb10.serving.guard.finding import Ending, Judgement, Verdict
-from gb10.serving.load.endpoint import LARGEST, Endpoint, page
+from gb10.serving.load_generator.endpoint import LARGEST, Endpoint, page
 from gb10.serving.run.pooled_answer import SECONDS, PooledAnswer, no_answer
 
 PATH: Final = "audio/transcriptions"

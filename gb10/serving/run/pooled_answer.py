@@ -12,7 +12,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from gb10.serving.guard.finding import Ending, Finding, Judgement, Verdict
-from gb10.serving.load.endpoint import LARGEST, Endpoint, page
+from gb10.serving.load_generator.endpoint import LARGEST, Endpoint, page
 from gb10.serving.run.service import Answers
 
 TEXTS: Final = (

@@ -15,7 +15,7 @@ from urllib3.exceptions import HTTPError
 from gb10.core.installation import ROOT
 from gb10.serving.guard.canary import make_canaries
 from gb10.serving.guard.judging import StreamWatch
-from gb10.serving.load.canary_batch import (
+from gb10.serving.load_generator.canary_batch import (
     CanaryBatch,
     ask_canaries,
     canary_verdict,
@@ -23,9 +23,9 @@ from gb10.serving.load.canary_batch import (
     guard_limits,
     merge_batches,
 )
-from gb10.serving.load.endpoint import Endpoint, page
-from gb10.serving.load.exchange import Exchange
-from gb10.serving.load.stream_client import Bounds, ask_all, message_of, payload
+from gb10.serving.load_generator.endpoint import Endpoint, page
+from gb10.serving.load_generator.exchange import Exchange
+from gb10.serving.load_generator.stream_client import Bounds, ask_all, message_of, payload
 
 CANARY_TOKENS: Final = 96
 BOUNDS: Final = Bounds(connect=15.0, silent=300.0, whole=900.0)

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gb10.errors import Gb10Error
-from gb10.serving.load.server_pages import DRAFTS, counters, server_facts
+from gb10.serving.benchmark.launcher import ARGS, ENV, Launcher
+from gb10.serving.load_generator.server_pages import DRAFTS, counters, server_facts
 from gb10.serving.selftest import answers
 from gb10.serving.selftest.answers import Answer, Canaries
 from gb10.serving.selftest.outcome import Figure, NotCheckedError, Outcome, holds, outcome_from, unchecked
 from gb10.serving.selftest.scene import Greedy, Scene
 from gb10.serving.selftest.server_steps import NO_THINKING, SEED, log_of
-from gb10.serving.trial.launcher import ARGS, ENV, Launcher
 
 TOKENS: Final = 64
 DRAFTING: Final = f"{SEED}-drafts"

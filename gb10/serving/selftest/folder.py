@@ -16,12 +16,12 @@ from gb10.core.document import mistakes_of
 from gb10.core.files import digest
 from gb10.core.journal import Journal, head_of
 from gb10.errors import BuildError, UsageError
+from gb10.serving.benchmark.pages import html
 from gb10.serving.claims.selftest_report import StepOfReport
 from gb10.serving.doctor.masking import secrets_of
 from gb10.serving.selftest.cleaning import Cleaner
 from gb10.serving.selftest.outcome import LONGEST, ImageFacts, MachineFacts, Report, StepReport, step_of
 from gb10.serving.selftest.selftest_page import report_page, report_text
-from gb10.serving.trial.pages import html
 
 JOURNAL: Final = "steps.jsonl"
 MOST: Final = 4 << 20

@@ -23,6 +23,18 @@ from gb10.models.memory.figures import GIB, load_figures
 from gb10.models.memory.launch import Launch
 from gb10.models.memory.model import Model, known_model
 from gb10.models.render.rendered import RenderRequest
+from gb10.serving.benchmark.launcher import (
+    ARGS,
+    ENV,
+    Command,
+    Launched,
+    Launcher,
+    by_command,
+    by_recipe,
+    parameters_of,
+    with_parameters,
+    words_of,
+)
 from gb10.serving.run.find_source import find_source
 from gb10.serving.run.fleet import open_fleet
 from gb10.serving.run.prepare_service import PreparedService, ServiceRequest, prepare_service
@@ -35,18 +47,6 @@ from gb10.serving.selftest.outcome import ImageFacts, NotCheckedError
 from gb10.serving.selftest.place import ImagePlace, LocalPlace
 from gb10.serving.selftest.scene import Scene, SelftestRequest
 from gb10.serving.selftest.step_table import Need
-from gb10.serving.trial.launcher import (
-    ARGS,
-    ENV,
-    Command,
-    Launched,
-    Launcher,
-    by_command,
-    by_recipe,
-    parameters_of,
-    with_parameters,
-    words_of,
-)
 
 OURS: Final = re.compile(r"gb10/(?:vllm|sglang):")
 PLAN: Final = "io.github.gb10.plan.key"

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from gb10.core.files import read_plain_file
 from gb10.image.context import Context
-from gb10.serving.load.endpoint import Endpoint, page, reach
+from gb10.serving.benchmark.launcher import Launched, Launcher
+from gb10.serving.load_generator.endpoint import Endpoint, page, reach
 from gb10.serving.run.service import Service
 from gb10.serving.selftest.answers import Answer, Canaries
 from gb10.serving.selftest.folder import Folder
 from gb10.serving.selftest.outcome import Figure, ImageFacts, MachineFacts, NotCheckedError
 from gb10.serving.selftest.place import Place, Ran, run_program
-from gb10.serving.trial.launcher import Launched, Launcher
 
 MOST_REQUESTS: Final = re.compile(r"max_(?:num_seqs|running_requests)['\"]?\s{0,2}[:=]\s{0,2}(\d{1,5})")
 EXPERTS: Final = re.compile(r'"(?:num_experts|n_routed_experts|num_local_experts)"\s{0,4}:\s{0,4}[1-9]')

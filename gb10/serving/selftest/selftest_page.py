@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from textwrap import fill
 from typing import Final
 
+from gb10.serving.benchmark.pages import Page, Section
 from gb10.serving.selftest.outcome import Figure, Report, Result, StepReport
-from gb10.serving.trial.pages import Page, Section
 
 WIDTH: Final = 100
 SIGNS: Final = {Result.HOLDS: "ok  ", Result.BROKEN: "FAIL", Result.UNCHECKED: "??  "}

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from gb10.errors import Gb10Error
-from gb10.serving.load.server_pages import server_facts
+from gb10.serving.load_generator.server_pages import server_facts
 from gb10.serving.selftest import answers, server_logs
 from gb10.serving.selftest.device_compiles import Compiles, compiles_seen, judge_compiles
 from gb10.serving.selftest.machine_steps import own_verb

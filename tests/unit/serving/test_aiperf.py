@@ -9,10 +9,10 @@ import pytest
 
 from gb10.errors import UsageError
 from gb10.serving.guard.finding import Verdict
-from gb10.serving.load.aiperf import find_aiperf, settings
-from gb10.serving.load.aiperf_load import runs_of
-from gb10.serving.load.canary_batch import guard_limits
-from gb10.serving.load.endpoint import Endpoint
+from gb10.serving.load_generator.aiperf import find_aiperf, settings
+from gb10.serving.load_generator.aiperf_load import runs_of
+from gb10.serving.load_generator.canary_batch import guard_limits
+from gb10.serving.load_generator.endpoint import Endpoint
 
 RECORDED: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data/aiperf.json").read_text(encoding="utf-8"))
 RATE = 200

@@ -11,12 +11,12 @@ import pytest
 from gb10.cli import main
 from gb10.errors import UsageError, VerifyError
 from gb10.image.context import open_context
-from gb10.serving.load.benchy import Book
-from gb10.serving.trial.bench_bundle import LIMITS, read_bundle, write_bundle
-from gb10.serving.trial.launch_journal import open_journal
-from gb10.serving.trial.launch_line import Outcome, Result, leftover_server, read_launch
-from gb10.serving.trial.replaying import chosen_side, compare_with_bundle, settings_of_side, text_of_side
-from gb10.serving.trial.saved_results import read_result
+from gb10.serving.benchmark.bench_bundle import LIMITS, read_bundle, write_bundle
+from gb10.serving.benchmark.launch_journal import open_journal
+from gb10.serving.benchmark.launch_line import Outcome, Result, leftover_server, read_launch
+from gb10.serving.benchmark.replaying import chosen_side, compare_with_bundle, settings_of_side, text_of_side
+from gb10.serving.benchmark.saved_results import read_result
+from gb10.serving.load_generator.benchy import Book
 from tests.served import SETTINGS, document
 
 PLAN: dict[str, Any] = {

@@ -36,8 +36,8 @@ from gb10.serving.doctor.masking import masked, masked_environment
 from gb10.serving.doctor.rule_files import is_tool_error, left_out, load_doctor_rules, load_slim_rules, load_stages
 from gb10.serving.guard.canary import AnswerKind, Canary, CanaryAnswer, Fact
 from gb10.serving.guard.finding import Judgement, Verdict
-from gb10.serving.load.canary_batch import CanaryBatch
-from gb10.serving.load.exchange import Exchange
+from gb10.serving.load_generator.canary_batch import CanaryBatch
+from gb10.serving.load_generator.exchange import Exchange
 from tests.doctor_trees import look_text
 from tests.hang import no_hang
 from tests.recipes import SHIPPED

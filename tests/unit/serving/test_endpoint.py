@@ -4,7 +4,7 @@ import pytest
 import requests
 
 from gb10.errors import UsageError
-from gb10.serving.load.endpoint import Endpoint, base_url, connection_error, http_error, not_compatible
+from gb10.serving.load_generator.endpoint import Endpoint, base_url, connection_error, http_error, not_compatible
 
 BASE = "http://me:secret@spark-1:8000/v1"
 

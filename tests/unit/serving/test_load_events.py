@@ -2,8 +2,8 @@
 
 import pytest
 
-from gb10.serving.load.exchange import Exchange, Usage, flaws
-from gb10.serving.load.stream_client import LONGEST, EventReader, TooLongError
+from gb10.serving.load_generator.exchange import Exchange, Usage, flaws
+from gb10.serving.load_generator.stream_client import LONGEST, EventReader, TooLongError
 
 STREAM = (
     # a byte order mark, comments, all three line ends, a blank after the colon or none, characters of 2 to 4 bytes

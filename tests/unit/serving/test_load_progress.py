@@ -9,14 +9,14 @@ from gb10.errors import UsageError
 from gb10.image.plan.catalog import ROOT
 from gb10.serving.guard.canary import AnswerKind, Canary, CanaryAnswer, Fact
 from gb10.serving.guard.finding import Judgement, Verdict
-from gb10.serving.load.bench_endpoint import level_verdict
-from gb10.serving.load.benchy import Shape, arguments, find_book, find_tokenizer
-from gb10.serving.load.canary_batch import CanaryBatch, at_least, canary_verdict, guard_limits, merge_batches
-from gb10.serving.load.endpoint import Endpoint, base_url
-from gb10.serving.load.exchange import Exchange
-from gb10.serving.load.load_progress import SCHEMA, Progress
-from gb10.serving.load.results import Level, ServeResult, mean_of
-from gb10.serving.load.saved import judge_saved
+from gb10.serving.load_generator.bench_endpoint import level_verdict
+from gb10.serving.load_generator.benchy import Shape, arguments, find_book, find_tokenizer
+from gb10.serving.load_generator.canary_batch import CanaryBatch, at_least, canary_verdict, guard_limits, merge_batches
+from gb10.serving.load_generator.endpoint import Endpoint, base_url
+from gb10.serving.load_generator.exchange import Exchange
+from gb10.serving.load_generator.load_progress import SCHEMA, Progress
+from gb10.serving.load_generator.results import Level, ServeResult, mean_of
+from gb10.serving.load_generator.saved import judge_saved
 
 LIMITS = guard_limits()
 PROSE = (ROOT / "docs/run.md").read_text(encoding="utf-8")

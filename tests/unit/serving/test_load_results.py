@@ -9,14 +9,14 @@ import pytest
 
 from gb10.errors import UsageError
 from gb10.serving.guard.finding import Verdict
-from gb10.serving.load.benchy import SMALLEST_BOOK, find_book
-from gb10.serving.load.canary_batch import CanaryBatch, guard_limits
-from gb10.serving.load.exchange import Exchange, Usage, flaws, summed
-from gb10.serving.load.results import Level, LoadRun, LoadStream, ServeResult, mean_of, place
-from gb10.serving.load.saved import judge_saved
-from gb10.serving.load.server_pages import ACCEPTED, DRAFTS, POSITION, ServerCounts, counter_gains
-from gb10.serving.load.stream_client import LONGEST, EventReader, TooLongError, message_of, payload
-from gb10.serving.load.validity import load_doubts, start_doubts, warm_up_doubt
+from gb10.serving.load_generator.benchy import SMALLEST_BOOK, find_book
+from gb10.serving.load_generator.canary_batch import CanaryBatch, guard_limits
+from gb10.serving.load_generator.exchange import Exchange, Usage, flaws, summed
+from gb10.serving.load_generator.results import Level, LoadRun, LoadStream, ServeResult, mean_of, place
+from gb10.serving.load_generator.saved import judge_saved
+from gb10.serving.load_generator.server_pages import ACCEPTED, DRAFTS, POSITION, ServerCounts, counter_gains
+from gb10.serving.load_generator.stream_client import LONGEST, EventReader, TooLongError, message_of, payload
+from gb10.serving.load_generator.validity import load_doubts, start_doubts, warm_up_doubt
 
 
 def stream(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gb10.serving.trial.published import family, published
+from gb10.serving.benchmark.published import family, published
 
 FAMILIES = {
     "gpt-oss-120b": ("openai/gpt-oss-120b", "ggml-org/gpt-oss-120b-GGUF"),

@@ -12,8 +12,8 @@ from gb10.core.host import Host
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store
 from gb10.errors import UsageError, VerifyError
-from gb10.serving.load.endpoint import Endpoint
-from gb10.serving.load.quality import INSTALL, PROGRAMS, Exam, Judge, Quality, examine, installed
+from gb10.serving.load_generator.endpoint import Endpoint
+from gb10.serving.load_generator.quality import INSTALL, PROGRAMS, Exam, Judge, Quality, examine, installed
 
 ENDPOINT = Endpoint(url="http://spark:8000/v1", model="org/m", key="k")
 LM_EVAL = {"results": {"gsm8k": {"alias": "g", "exact_match,strict": 0.5}}, "n-samples": {"gsm8k": {"effective": 8}}}

@@ -8,10 +8,10 @@ import pytest
 from pydantic import ValidationError
 
 from gb10.errors import UsageError
-from gb10.serving.load.aiperf import check_extra
-from gb10.serving.load.load_plan import Plan
-from gb10.serving.load.request_fields import DEEPEST, LARGEST, LONGEST_NAME, request_fields
-from gb10.serving.trial.bench_bundle import PlanOfHead
+from gb10.serving.benchmark.bench_bundle import PlanOfHead
+from gb10.serving.load_generator.aiperf import check_extra
+from gb10.serving.load_generator.load_plan import Plan
+from gb10.serving.load_generator.request_fields import DEEPEST, LARGEST, LONGEST_NAME, request_fields
 
 
 def test_pairs_and_objects_become_one_object() -> None:

@@ -19,7 +19,7 @@ from gb10.core.journal import head_of
 from gb10.errors import BuildError, UsageError
 from gb10.image.plan.catalog import ROOT
 from gb10.serving.claims.claim_files import load_claims
-from gb10.serving.load.exchange import Exchange
+from gb10.serving.load_generator.exchange import Exchange
 from gb10.serving.selftest import compared_steps, machine_steps, node_steps, server_steps
 from gb10.serving.selftest.answers import (
     AT_ONCE,

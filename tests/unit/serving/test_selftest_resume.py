@@ -12,6 +12,7 @@ from gb10.core.store import Store
 from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.image.plan.catalog import ROOT, Catalog
+from gb10.serving.benchmark.launcher import Launched
 from gb10.serving.selftest.cleaning import Cleaner
 from gb10.serving.selftest.folder import JOURNAL, Folder
 from gb10.serving.selftest.outcome import (
@@ -27,7 +28,6 @@ from gb10.serving.selftest.outcome import (
 from gb10.serving.selftest.scene import Scene, SelftestRequest
 from gb10.serving.selftest.step_running import run_steps
 from gb10.serving.selftest.step_table import Step
-from gb10.serving.trial.launcher import Launched
 
 Run = Callable[[Scene], Outcome]
 

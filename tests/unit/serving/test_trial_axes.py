@@ -14,12 +14,12 @@ from gb10.models.load.model_recipe import Variant, own_section
 from gb10.models.registries.recipe_file import find_recipe
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
+from gb10.serving.benchmark.launch_journal import keep_texts
+from gb10.serving.benchmark.launch_line import Outcome, Result
+from gb10.serving.benchmark.launcher import Launched, Starting, _ending, fill, keep_ranks, parameters_of, words_of
+from gb10.serving.benchmark.matrix import as_changed, drafting, read_matrix, refusals, rows_of, without_effect
+from gb10.serving.benchmark.measuring import cause_in
 from gb10.serving.doctor.masking import masked_environment
-from gb10.serving.trial.launch_journal import keep_texts
-from gb10.serving.trial.launch_line import Outcome, Result
-from gb10.serving.trial.launcher import Launched, Starting, _ending, fill, keep_ranks, parameters_of, words_of
-from gb10.serving.trial.matrix import as_changed, drafting, read_matrix, refusals, rows_of, without_effect
-from gb10.serving.trial.measuring import cause_in
 
 TEXT = """\
 launch: "serve --port {port} --moe {moe} {args}"

@@ -10,12 +10,12 @@ import pytest
 
 from gb10.errors import UsageError
 from gb10.image.plan.catalog import ROOT
-from gb10.serving.load.quality import Judge
-from gb10.serving.trial.compared import answers_of, compare_launches
-from gb10.serving.trial.launch_line import LaunchLine, SavedQuality
-from gb10.serving.trial.pages import COMPARE_HEAD, compare_page, html, markdown, serve_page, table_row
-from gb10.serving.trial.saved_results import is_saved, saved_launches
-from gb10.serving.trial.saved_serve import read_serve
+from gb10.serving.benchmark.compared import answers_of, compare_launches
+from gb10.serving.benchmark.launch_line import LaunchLine, SavedQuality
+from gb10.serving.benchmark.pages import COMPARE_HEAD, compare_page, html, markdown, serve_page, table_row
+from gb10.serving.benchmark.saved_results import is_saved, saved_launches
+from gb10.serving.benchmark.saved_serve import read_serve
+from gb10.serving.load_generator.quality import Judge
 from tests.served import document, line, lines
 
 SCHEMA = json.loads((ROOT / "docs/schemas/compare-v1.schema.json").read_text(encoding="utf-8"))

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from gb10.serving.guard.finding import Verdict
-from gb10.serving.load.machine_facts import Clock, boot_id, gpu_facts, machine_facts
-from gb10.serving.load.results import LoadRun, LoadStream
-from gb10.serving.load.server_pages import ServerCounts, counter_gains, running
-from gb10.serving.load.validity import clock_step_doubt, load_doubts, start_doubts, unknown, warm_up_doubt
+from gb10.serving.load_generator.machine_facts import Clock, boot_id, gpu_facts, machine_facts
+from gb10.serving.load_generator.results import LoadRun, LoadStream
+from gb10.serving.load_generator.server_pages import ServerCounts, counter_gains, running
+from gb10.serving.load_generator.validity import clock_step_doubt, load_doubts, start_doubts, unknown, warm_up_doubt
 
 IDLE: Mapping[str, object] = {"load_1min": 0.3, "cores": 20, "gpu": [{"utilization.gpu": "0 %"}]}
 

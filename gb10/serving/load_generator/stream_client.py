@@ -15,8 +15,8 @@ import httpx2
 from gb10.core.fetch import ca_bundle
 from gb10.serving.guard.delta import parse_delta
 from gb10.serving.guard.judging import Channel
-from gb10.serving.load.endpoint import Endpoint
-from gb10.serving.load.exchange import Exchange, Usage
+from gb10.serving.load_generator.endpoint import Endpoint
+from gb10.serving.load_generator.exchange import Exchange, Usage
 
 LONGEST: Final = 4 << 20
 """Characters of one event; a server that sends more is not one to listen to."""

@@ -7,9 +7,9 @@ from typing import Final
 
 from gb10.serving.guard.canary import AnswerKind
 from gb10.serving.guard.finding import Finding, Verdict, worst
-from gb10.serving.load.canary_batch import CanaryBatch
-from gb10.serving.load.exchange import flaws, summed
-from gb10.serving.load.server_pages import ServerCounts
+from gb10.serving.load_generator.canary_batch import CanaryBatch
+from gb10.serving.load_generator.exchange import flaws, summed
+from gb10.serving.load_generator.server_pages import ServerCounts
 
 SCHEMA: Final = "gb10/serve/v1"
 

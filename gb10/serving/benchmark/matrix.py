@@ -24,10 +24,10 @@ from gb10.models.lint.rule import load_rules
 from gb10.models.load.known_keys import OURS
 from gb10.models.load.model_recipe import ModelRecipe, Variant, own_section
 from gb10.models.registries.recipe_file import find_recipe
-from gb10.serving.trial.launch_journal import launches_of, run_and_record
-from gb10.serving.trial.launch_line import LaunchLine, Result
-from gb10.serving.trial.launcher import ARGS, ENV, IMAGE, VARIANT, MakeLauncher, Starting
-from gb10.serving.trial.measuring import Measure
+from gb10.serving.benchmark.launch_journal import launches_of, run_and_record
+from gb10.serving.benchmark.launch_line import LaunchLine, Result
+from gb10.serving.benchmark.launcher import ARGS, ENV, IMAGE, VARIANT, MakeLauncher, Starting
+from gb10.serving.benchmark.measuring import Measure
 
 MOST: Final = 500
 """Rows of a matrix."""

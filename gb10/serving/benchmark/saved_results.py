@@ -10,15 +10,15 @@ from gb10 import __version__
 from gb10.core.files import read_plain_file
 from gb10.core.journal import head_of
 from gb10.errors import UsageError
+from gb10.serving.benchmark.bench_bundle import LARGEST, read_bundle
+from gb10.serving.benchmark.comparability import different_settings
+from gb10.serving.benchmark.compared import Compared, Unit, compare_launches
+from gb10.serving.benchmark.launch_journal import JOURNAL
+from gb10.serving.benchmark.launch_line import LaunchLine, Result, read_launch, result_of
+from gb10.serving.benchmark.matrix import Done, read_matrix, rows_of
+from gb10.serving.benchmark.pages import Page, html, markdown
+from gb10.serving.benchmark.saved_serve import SavedServe, read_serve_file
 from gb10.serving.stats.comparison import schedule
-from gb10.serving.trial.bench_bundle import LARGEST, read_bundle
-from gb10.serving.trial.comparability import different_settings
-from gb10.serving.trial.compared import Compared, Unit, compare_launches
-from gb10.serving.trial.launch_journal import JOURNAL
-from gb10.serving.trial.launch_line import LaunchLine, Result, read_launch, result_of
-from gb10.serving.trial.matrix import Done, read_matrix, rows_of
-from gb10.serving.trial.pages import Page, html, markdown
-from gb10.serving.trial.saved_serve import SavedServe, read_serve_file
 
 UNITS: Final[Mapping[str, Unit]] = {"launches": "launches", "passes": "passes"}
 

@@ -8,10 +8,10 @@ from gb10.serving.guard.batch import judged_together, lockstep
 from gb10.serving.guard.finding import Ending, Judgement, Verdict
 from gb10.serving.guard.judging import StreamWatch
 from gb10.serving.guard.limits import Limits
-from gb10.serving.load.aiperf import run_aiperf, settings
-from gb10.serving.load.benchy import Shape
-from gb10.serving.load.load_plan import Bench
-from gb10.serving.load.results import LoadResult, LoadRun, LoadStream
+from gb10.serving.load_generator.aiperf import run_aiperf, settings
+from gb10.serving.load_generator.benchy import Shape
+from gb10.serving.load_generator.load_plan import Bench
+from gb10.serving.load_generator.results import LoadResult, LoadRun, LoadStream
 
 Record = Mapping[str, Any]
 

@@ -8,13 +8,13 @@ from typing import Final
 from gb10.core.fetch import redact
 from gb10.core.store import file_sha256
 from gb10.serving.guard.finding import Finding, Verdict, worst
-from gb10.serving.load.aiperf import aiperf_version
-from gb10.serving.load.aiperf_load import aiperf_load
-from gb10.serving.load.benchy import VERSION, Shape
-from gb10.serving.load.benchy_load import benchy_load
-from gb10.serving.load.canary_batch import CanaryBatch, canary_verdict, merge_batches
-from gb10.serving.load.load_plan import Bench
-from gb10.serving.load.machine_facts import (
+from gb10.serving.load_generator.aiperf import aiperf_version
+from gb10.serving.load_generator.aiperf_load import aiperf_load
+from gb10.serving.load_generator.benchy import VERSION, Shape
+from gb10.serving.load_generator.benchy_load import benchy_load
+from gb10.serving.load_generator.canary_batch import CanaryBatch, canary_verdict, merge_batches
+from gb10.serving.load_generator.load_plan import Bench
+from gb10.serving.load_generator.machine_facts import (
     Facts,
     boot_id,
     machine_facts,
@@ -22,9 +22,9 @@ from gb10.serving.load.machine_facts import (
     now,
     sample_machine,
 )
-from gb10.serving.load.results import Level, LoadResult, LoadRun, ServeResult, place
-from gb10.serving.load.server_pages import ServerCounts, counter_gains, counters, running, server_facts
-from gb10.serving.load.validity import (
+from gb10.serving.load_generator.results import Level, LoadResult, LoadRun, ServeResult, place
+from gb10.serving.load_generator.server_pages import ServerCounts, counter_gains, counters, running, server_facts
+from gb10.serving.load_generator.validity import (
     clock_step_doubt,
     load_doubts,
     start_doubts,

@@ -9,10 +9,10 @@ from gb10.core.files import digest
 from gb10.core.journal import Journal
 from gb10.errors import UsageError
 from gb10.image.context import Context
+from gb10.serving.benchmark.launch_line import LaunchLine, Outcome, Result, leftover_server, read_launch
+from gb10.serving.benchmark.launcher import MakeLauncher
+from gb10.serving.benchmark.measuring import Measure, measure_launch
 from gb10.serving.doctor.masking import masked
-from gb10.serving.trial.launch_line import LaunchLine, Outcome, Result, leftover_server, read_launch
-from gb10.serving.trial.launcher import MakeLauncher
-from gb10.serving.trial.measuring import Measure, measure_launch
 
 JOURNAL: Final = "launches.jsonl"
 LOGS: Final = "logs"

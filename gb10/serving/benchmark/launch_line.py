@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from gb10.serving.benchmark.saved_serve import SavedServe, Text
 from gb10.serving.guard.finding import Verdict
-from gb10.serving.load.quality import Judge, Quality
-from gb10.serving.trial.saved_serve import SavedServe, Text
+from gb10.serving.load_generator.quality import Judge, Quality
 
 MOST: Final = 100_000
 """Launches of a journal, and questions of a judge: a bundle is another's."""

@@ -10,12 +10,12 @@ from gb10.core.fetch import redact
 from gb10.core.journal import Journal
 from gb10.errors import ServeError, UsageError
 from gb10.image.context import Context
+from gb10.serving.benchmark.compared import Unit
+from gb10.serving.benchmark.launch_journal import launches_of, run_and_record
+from gb10.serving.benchmark.launch_line import LaunchLine, Result
+from gb10.serving.benchmark.launcher import MakeLauncher, Parameters, Starting, parameters_of, running_already
+from gb10.serving.benchmark.measuring import Measure
 from gb10.serving.stats.comparison import Side, schedule
-from gb10.serving.trial.compared import Unit
-from gb10.serving.trial.launch_journal import launches_of, run_and_record
-from gb10.serving.trial.launch_line import LaunchLine, Result
-from gb10.serving.trial.launcher import MakeLauncher, Parameters, Starting, parameters_of, running_already
-from gb10.serving.trial.measuring import Measure
 
 MOST_FAILED: Final = 2
 """Launches of a side that may fail one after the other, before the whole is given up."""

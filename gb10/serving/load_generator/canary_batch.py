@@ -12,9 +12,9 @@ from gb10.serving.guard.canary import AnswerKind, Canary, CanaryAnswer, Fact, ju
 from gb10.serving.guard.finding import Judgement, Verdict, worst
 from gb10.serving.guard.judging import StreamWatch
 from gb10.serving.guard.limits import Limits, read_limits
-from gb10.serving.load.endpoint import Endpoint
-from gb10.serving.load.exchange import Exchange
-from gb10.serving.load.stream_client import Bounds, ask_all, payload
+from gb10.serving.load_generator.endpoint import Endpoint
+from gb10.serving.load_generator.exchange import Exchange
+from gb10.serving.load_generator.stream_client import Bounds, ask_all, payload
 
 FEWEST: Final = 4
 UNLIKELY: Final = 0.01

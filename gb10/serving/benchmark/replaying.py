@@ -9,13 +9,13 @@ from typing import Any
 from gb10.core.journal import Journal
 from gb10.errors import UsageError
 from gb10.image.context import Context
-from gb10.serving.trial.bench_bundle import Bundle
-from gb10.serving.trial.compared import Compared, Unit, compare_launches
-from gb10.serving.trial.launch_journal import launches_of, run_and_record
-from gb10.serving.trial.launch_line import LaunchLine, Result
-from gb10.serving.trial.launcher import MakeLauncher, Starting, parameters_of, running_already
-from gb10.serving.trial.matrix import read_matrix, rows_of
-from gb10.serving.trial.measuring import Measure
+from gb10.serving.benchmark.bench_bundle import Bundle
+from gb10.serving.benchmark.compared import Compared, Unit, compare_launches
+from gb10.serving.benchmark.launch_journal import launches_of, run_and_record
+from gb10.serving.benchmark.launch_line import LaunchLine, Result
+from gb10.serving.benchmark.launcher import MakeLauncher, Starting, parameters_of, running_already
+from gb10.serving.benchmark.matrix import read_matrix, rows_of
+from gb10.serving.benchmark.measuring import Measure
 
 NAMES = ("the bundle", "here")
 

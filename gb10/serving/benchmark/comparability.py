@@ -5,8 +5,8 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from gb10.serving.load.validity import busy_gpus, gpus, number
-from gb10.serving.trial.saved_serve import SavedServe
+from gb10.serving.benchmark.saved_serve import SavedServe
+from gb10.serving.load_generator.validity import busy_gpus, gpus, number
 
 ALIKE: Final = {
     "prompt": "tokens of a prompt",

@@ -6,11 +6,11 @@ from typing import Final
 
 from gb10.errors import VerifyError
 from gb10.serving.guard.finding import Verdict
-from gb10.serving.load.benchy import Shape, run
-from gb10.serving.load.canary_batch import CanaryBatch
-from gb10.serving.load.load_plan import Bench
-from gb10.serving.load.load_progress import Progress
-from gb10.serving.load.results import LoadResult
+from gb10.serving.load_generator.benchy import Shape, run
+from gb10.serving.load_generator.canary_batch import CanaryBatch
+from gb10.serving.load_generator.load_plan import Bench
+from gb10.serving.load_generator.load_progress import Progress
+from gb10.serving.load_generator.results import LoadResult
 
 BESIDE: Final = 2
 """Canaries that are sent with the requests of each warm-up run: its figures do not count."""

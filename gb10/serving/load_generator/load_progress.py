@@ -9,7 +9,7 @@ from gb10.serving.guard.batch import judged_together, lockstep
 from gb10.serving.guard.finding import Ending, Finding, Judgement
 from gb10.serving.guard.judging import StreamWatch
 from gb10.serving.guard.limits import Limits
-from gb10.serving.load.results import LoadRun, LoadStream
+from gb10.serving.load_generator.results import LoadRun, LoadStream
 
 SCHEMA: Final = "llama-benchy-progress.v1"
 

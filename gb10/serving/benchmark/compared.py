@@ -7,11 +7,11 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any, Final, Literal
 
+from gb10.serving.benchmark.comparability import differences, doubts_of
+from gb10.serving.benchmark.launch_line import MOST, LaunchLine, Result, SavedQuality
 from gb10.serving.chart import Point
 from gb10.serving.stats.comparison import Comparison, Launch, Outcome, Side, compare, sentence
 from gb10.serving.stats.exact_tests import fisher
-from gb10.serving.trial.comparability import differences, doubts_of
-from gb10.serving.trial.launch_line import MOST, LaunchLine, Result, SavedQuality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 from urllib3.exceptions import HTTPError
 
-from gb10.serving.load.endpoint import LARGEST, Endpoint, page
+from gb10.serving.load_generator.endpoint import LARGEST, Endpoint, page
 
 TIMEOUT_S: Final = 10
 PAGES: Final = {"version": "vLLM", "get_server_info": "SGLang", "props": "llama.cpp"}

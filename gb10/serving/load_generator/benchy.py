@@ -17,7 +17,7 @@ from gb10.core.installation import ROOT
 from gb10.core.proc import CommandFailedError, capture, last_lines, stream
 from gb10.core.store import Store, file_sha256
 from gb10.errors import FetchError, UsageError, VerifyError
-from gb10.serving.load.endpoint import Endpoint
+from gb10.serving.load_generator.endpoint import Endpoint
 from gb10.sources.index.pip_settings import read_settings, uv_index_env
 
 LOCK: Final = ROOT / "recipes/load/llama-benchy.lock"

@@ -13,8 +13,8 @@ from gb10.core.host import Host
 from gb10.core.proc import CommandFailedError, last_lines, stream
 from gb10.errors import UsageError, VerifyError
 from gb10.serving.guard.canary import make_canaries
-from gb10.serving.load.canary_batch import ask_canaries, guard_facts, guard_limits
-from gb10.serving.load.endpoint import KEY, Endpoint
+from gb10.serving.load_generator.canary_batch import ask_canaries, guard_facts, guard_limits
+from gb10.serving.load_generator.endpoint import KEY, Endpoint
 
 Judge = Literal["tool-eval-bench", "lm-eval", "canaries"]
 PROGRAMS: Final[Mapping[Judge, str]] = {"tool-eval-bench": "tool-eval-bench", "lm-eval": "lm_eval"}

@@ -16,13 +16,13 @@ from gb10.core.files import read_plain_file
 from gb10.core.journal import head_of
 from gb10.errors import UsageError, VerifyError
 from gb10.image.patches.archives import DAMAGED
-from gb10.serving.load.benchy import LARGEST_BOOK, Book
-from gb10.serving.load.load_plan import Plan, Tool
-from gb10.serving.load.request_fields import check_fields
-from gb10.serving.load.results import ServeResult
-from gb10.serving.trial.launch_journal import JOURNAL
-from gb10.serving.trial.launch_line import LaunchLine, Outcome, read_launch, result_of
-from gb10.serving.trial.measuring import Measure
+from gb10.serving.benchmark.launch_journal import JOURNAL
+from gb10.serving.benchmark.launch_line import LaunchLine, Outcome, read_launch, result_of
+from gb10.serving.benchmark.measuring import Measure
+from gb10.serving.load_generator.benchy import LARGEST_BOOK, Book
+from gb10.serving.load_generator.load_plan import Plan, Tool
+from gb10.serving.load_generator.request_fields import check_fields
+from gb10.serving.load_generator.results import ServeResult
 
 SCHEMA: Final = "gb10/bundle/v1"
 BUNDLE: Final = "bundle.zip"

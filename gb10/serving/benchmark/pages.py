@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from jinja2 import Environment, StrictUndefined
 
+from gb10.serving.benchmark.compared import FIGURES, SPEED, Compared, Row
+from gb10.serving.benchmark.launch_line import Result
+from gb10.serving.benchmark.matrix import Done, counts
+from gb10.serving.benchmark.published import Published
+from gb10.serving.benchmark.saved_serve import SavedLevel, SavedServe
 from gb10.serving.chart import Bar, LevelFigures, Mark, bars, effects, launches, levels
-from gb10.serving.load.results import place
+from gb10.serving.load_generator.results import place
 from gb10.serving.stats.comparison import percent
-from gb10.serving.trial.compared import FIGURES, SPEED, Compared, Row
-from gb10.serving.trial.launch_line import Result
-from gb10.serving.trial.matrix import Done, counts
-from gb10.serving.trial.published import Published
-from gb10.serving.trial.saved_serve import SavedLevel, SavedServe
 
 TEMPLATE: Final = Path(__file__).with_name("bench.html.j2")
 

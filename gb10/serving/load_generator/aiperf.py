@@ -10,7 +10,7 @@ from gb10.core.files import read_plain_file
 from gb10.core.host import Host
 from gb10.core.proc import CommandFailedError, capture, last_lines, stream
 from gb10.errors import UsageError, VerifyError
-from gb10.serving.load.endpoint import Endpoint
+from gb10.serving.load_generator.endpoint import Endpoint
 
 NAME: Final = "aiperf"
 TRIED: Final = "0.13.0"

@@ -9,15 +9,15 @@ from typing import Final
 from gb10.core.store import file_sha256
 from gb10.errors import EndpointError, EngineError, Gb10Error, PublishError, ServeError, VerifyError
 from gb10.image.context import Context
-from gb10.serving.load.bench_endpoint import serve
-from gb10.serving.load.benchy import Book, find_tokenizer
-from gb10.serving.load.endpoint import reach
-from gb10.serving.load.load_plan import Bench, Plan, make_bench
-from gb10.serving.load.quality import Exam, Quality, examine
-from gb10.serving.load.results import ServeResult
+from gb10.serving.benchmark.launch_line import Outcome, Result, result_of
+from gb10.serving.benchmark.launcher import Launched, Launcher
+from gb10.serving.load_generator.bench_endpoint import serve
+from gb10.serving.load_generator.benchy import Book, find_tokenizer
+from gb10.serving.load_generator.endpoint import reach
+from gb10.serving.load_generator.load_plan import Bench, Plan, make_bench
+from gb10.serving.load_generator.quality import Exam, Quality, examine
+from gb10.serving.load_generator.results import ServeResult
 from gb10.serving.run.watching import error_line
-from gb10.serving.trial.launch_line import Outcome, Result, result_of
-from gb10.serving.trial.launcher import Launched, Launcher
 
 FAILURES = (ServeError, EndpointError, VerifyError, EngineError, PublishError)
 """What is an outcome of a launch; other errors are of the command line, and end the whole."""

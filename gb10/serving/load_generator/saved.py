@@ -11,8 +11,8 @@ from gb10.serving.guard.delta import REASONING, parse_delta
 from gb10.serving.guard.finding import Ending, Finding, Judgement, Verdict, worst
 from gb10.serving.guard.judging import StreamWatch
 from gb10.serving.guard.limits import Limits
-from gb10.serving.load.load_progress import SCHEMA
-from gb10.serving.load.stream_client import DONE, message_of
+from gb10.serving.load_generator.load_progress import SCHEMA
+from gb10.serving.load_generator.stream_client import DONE, message_of
 
 ANSWER: Final = ("content", "text", "response", "output", "answer", "completion")
 """Names that tools give to an answer in a line of JSON."""

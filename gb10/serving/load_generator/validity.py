@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from gb10.serving.load.results import LoadRun
-from gb10.serving.load.server_pages import ServerCounts
+from gb10.serving.load_generator.results import LoadRun
+from gb10.serving.load_generator.server_pages import ServerCounts
 
 SLOWED: Final = {
     0x4: "its power limit",

@@ -10,10 +10,10 @@ from gb10.core.host import Host
 from gb10.errors import UsageError
 from gb10.serving.guard.canary import Canary, make_canaries
 from gb10.serving.guard.limits import Limits
-from gb10.serving.load.aiperf import check_extra, find_aiperf
-from gb10.serving.load.benchy import Book, Shape, install
-from gb10.serving.load.canary_batch import CanaryBatch, ask_canaries, guard_facts, guard_limits
-from gb10.serving.load.endpoint import Endpoint
+from gb10.serving.load_generator.aiperf import check_extra, find_aiperf
+from gb10.serving.load_generator.benchy import Book, Shape, install
+from gb10.serving.load_generator.canary_batch import CanaryBatch, ask_canaries, guard_facts, guard_limits
+from gb10.serving.load_generator.endpoint import Endpoint
 
 Tool = Literal["llama-benchy", "aiperf"]
 
