@@ -127,18 +127,25 @@ def torch_for_cpus(case: Case) -> Verdict | None:
 
 
 NO_GPU: Final = re.compile(
-    r"\b(?:no|(?:cannot|could not|can't|failed to) (?:find|detect|see) (?:any|an?)|needs? an?|requires? an?) "
-    r"(?:(?:NVIDIA|CUDA|torch|compatible|supported|available|other) ){0,2}(?:GPUs?|accelerators?)\b"
-    r"(?! (?:memory|kernel))"
-    r"|only (?:works|runs|supported) on (?:NVIDIA|CUDA)[\w ,-]{0,40} ?GPUs?",
+    r"\b(?:no|(?:cannot|could not|can't|failed to) (?:find|detect|see) (?:any|an?)) "
+    r"(?:(?:NVIDIA|CUDA|torch|compatible|supported) ){0,2}(?:GPUs?|accelerators?)\b(?! (?:memory|kernel))"
+    r"|only (?:works|runs|supported) on (?:NVIDIA|CUDA)(?:,? (?:and|or|NVIDIA|AMD|Intel|Apple|CUDA|ROCm)){0,6} GPUs?",
     re.IGNORECASE,
 )
+A_GPU: Final = re.compile(
+    r"\b(?:GPU|rank|cuda:|local_rank)[ :=]?\d|\b[1-9]\d{0,4} (?:\w{1,20} )?(?:GPUs?|devices?|accelerators?|ranks?|free|"
+    r"required|used)\b|\b\d[\d.]{0,8} ?[GMT]i?B\b|\bRTX\b|\bGB\d\d\b|\b[ABGH]{1,2}\d00\b|"
+    r"parallel|placement group|\bnode\b|\bRay\b|data.?cent(?:er|re)",
+    re.IGNORECASE,
+)
+"""What counts, names or measures a GPU, or speaks of one of several nodes: torch sees one, or nobody asked it."""
 
 
 def torch_sees_no_gpu(case: Case) -> Verdict | None:
     """A program that asked torch for a GPU, and was told that there is none."""
     said = case.first_line
-    if not case.raised.type or NO_GPU.search(said) is None or re.search(r"sm_?\d|SM ?\d|capabilit", said):
+    of_another_kind = re.search(r"sm_?\d|SM ?\d|capabilit", said) or A_GPU.search(case.text)
+    if not case.raised.type or NO_GPU.search(said) is None or of_another_kind:
         return None
     return Verdict(
         code="torch-sees-no-gpu",
@@ -601,8 +608,9 @@ def _by_work(frame: Frame) -> str:
     return f"{frame.path} load_weights" if READS_WEIGHTS.search(frame.function) else frame.path
 
 
-A_LAYER: Final = re.compile(r"Linear(?:\w{0,20})?$|LMHead$|Embedding$")
-OF_A_LAYER: Final = re.compile(r"^(?:q?weight(?:_\w{1,30})?|bias|\w{1,20}_scale(?:_inv)?)$")
+A_LAYER: Final = re.compile(r"Linear(?!\w*WithLoRA)\w{0,20}$|LMHead$|Embedding$")
+OF_A_LAYER: Final = re.compile(r"^(?:q?weight(?:_(?!loader)\w{1,30})?|\w{1,20}_scale(?:_inv)?)$")
+"""Numbers that quantization names; not a bias, which it leaves alone, nor the engine's own loaders."""
 
 
 def _layer_that_is_packed(case: Case, last: Frame, kind: str, name: str) -> Verdict:

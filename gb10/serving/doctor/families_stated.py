@@ -37,6 +37,11 @@ AFTER: Final = r"(?:available|found|installed|running|given|detected|left|free|u
 WANTED_FIRST: Final = re.compile(
     rf"{WANTS}{GAP}(?P<need>(?:{NUMBER}){UNIT}){GAP}{IS_THERE}{GAP}(?P<have>(?:{NUMBER}){UNIT})", re.IGNORECASE
 )
+COUNTED: Final = re.compile(
+    rf"(?P<need>(?:{NUMBER}){UNIT}) (?:required|requested|needed|wanted)\b{GAP}(?P<have>(?:{NUMBER}){UNIT}) {AFTER}\b",
+    re.IGNORECASE,
+)
+"""Each number with its word behind it."""
 NEEDED: Final = re.compile(
     rf"(?P<need>(?:{NUMBER}){UNIT})['\"`)]? (?:or (?:newer|later|higher|above|more) )?(?:is|are|was) (?:required|"
     rf"needed|"
@@ -76,8 +81,8 @@ MADE_BY: Final = re.compile(
 A_FILE: Final = re.compile(r"\b(?:engine|plan|cache|file|checkpoint|artifact|index|archive|state)s?\b", re.IGNORECASE)
 UNITS: Final = re.compile(r"\d ?(?:(?P<scale>[KMGT]?)i?B|bytes)\b", re.IGNORECASE)
 FORMS: Final = (
-    (WANTED_FIRST, "need"), (NEEDED, "need"), (THERE_FIRST, "need"), (LEFT, "need"), (MORE_THAN, "limit"),
-    (LESS_THAN, "need"), (UNEQUAL, "unequal"),
+    (COUNTED, "need"), (WANTED_FIRST, "need"), (NEEDED, "need"), (THERE_FIRST, "need"), (LEFT, "need"),
+    (MORE_THAN, "limit"), (LESS_THAN, "need"), (UNEQUAL, "unequal"),
 )  # fmt: skip
 KINDS: Final = (
     ("memory", r"[KMGT]i?B\b|\bbytes\b|\bmemory\b|VRAM|\bRAM\b"),

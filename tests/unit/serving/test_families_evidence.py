@@ -58,6 +58,9 @@ def test_a_weight_of_another_shape_is_told_by_the_line_that_compares() -> None:
         ("RowParallelLinear", "weight_scale_inv", True),
         ("ParallelLMHead", "weight", True),
         ("RowParallelLinear", "gather_output", False),
+        ("RowParallelLinear", "weight_loader_v2", False),
+        ("QKVParallelLinear", "bias", False),
+        ("QKVParallelLinearWithLoRA", "weight", False),
     ],
 )
 def test_a_layer_without_the_weight_that_the_code_reads_is_one_of_another_quantization(
@@ -76,6 +79,14 @@ def test_a_layer_without_the_weight_that_the_code_reads_is_one_of_another_quanti
         ("NotImplementedError: Trainer only works on NVIDIA or AMD GPUs.", True),
         ("RuntimeError: this needs a GPU of compute capability 9.0", False),
         ("RuntimeError: no GPU memory is left", False),
+        ("RuntimeError: The cluster has no available GPUs: 2 required, 1 free.", False),
+        ("ValueError: Tensor parallel size (2) requires a CUDA GPU for each rank, but this node has 1 GPU.", False),
+        ("RuntimeError: this model needs a GPU with at least 141 GB of free memory, found 119 GB", False),
+        ("RuntimeError: This path only works on NVIDIA data-center GPUs", False),
+        ("RuntimeError: cannot find any supported GPU for this backend, found NVIDIA GB10", False),
+        ("RuntimeError: Rank 1 has no GPU: local_rank 1 is out of bounds", False),
+        ("RuntimeError: no available GPU with 60 GiB free: GPU 0 (NVIDIA GB10) is used by pid 812", False),
+        ("ValueError: Current node has no GPU. Make sure you have at least 1 GPU available in a node", False),
     ],
 )
 def test_a_program_that_torch_tells_of_no_gpu(error: str, none: bool) -> None:

@@ -32,6 +32,7 @@ def found(log: str) -> tuple[Finding, ...]:
         ("needs at least 3 GiB, but only 700 MiB available", Quantities("3 GiB", "700 MiB", "need", "memory")),
         ("needs at least 3 GiB, but only 4096 MiB available", None),
         ("the server listens on port 8000", None),
+        ("no available lanes of ranks: 2 required, 1 free", Quantities("2", "1", "need", "ranks")),
     ],
 )
 def test_two_numbers_of_a_sentence_are_what_is_wanted_and_what_is_there(text: str, wanted: Quantities | None) -> None:
