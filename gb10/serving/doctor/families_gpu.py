@@ -70,16 +70,21 @@ ONLY_FOR: Final = re.compile(
     ),
     re.IGNORECASE,
 )
+ARCH: Final = (
+    r"\b(?:sm|compute)_?1[02]\d[af]?\b|\bSM ?1[02]\d|"
+    r"(?:capabilit(?:y|ies)|\bSM|\barch(?:itecture)?) ?[:=]? ?\(?12(?:(?:\.|, ?)?[01])?\b(?!\.\d)\)?"
+)
+"""An arch by its name: the number alone is a line, a second, a size or a release of CUDA."""
 NOT_FOR: Final = re.compile(
     (
         r"(?:unsupported|not supported|no (?:valid )?kernel|does not support|invalid|unknown|not implemented|"
         r"cannot find|none of|not usable|unusable|not available|cannot (?:run|be used)).{0,60}?"
-        r"(?P<arch>\bsm_?1[02]\d[af]?\b|SM ?1[02]\d|capability ?:? ?12(?:\.?[01])?\b(?!\.\d)|"
-        r"\(12, ?[01]\)|(?<![\d.])12\.1(?!\d|\.\d)|\b121\b)"
+        rf"(?P<arch>{ARCH})"
         r"|(?P<arch2>\bsm_?12[01][af]?\b|SM ?12[01]|compute capability ?:? ?12\.[01]|GB10).{0,60}?(?:is not "
         r"supported|not supported|unsupported|not implemented|no kernel|not usable|not available)"
         r"|(?:one of|expects?|requires?|must be)\b.{0,200}?\bbut (?:got|found|is|was) .{0,12}?"
-        r"(?P<arch3>\bsm_?12[01][af]?\b|\(12, ?[01]\))"
+        r"(?P<arch3>\bsm_?12[01][af]?\b)"
+        r"|\b(?:arch|capabilit)\w{0,10}\b.{0,200}?\bbut (?:got|found|is|was) .{0,12}?(?P<arch4>\(12, ?[01]\))"
     ),
     re.IGNORECASE,
 )
@@ -278,6 +283,14 @@ def _that_serve(case: Case, options: str) -> str:
 
 def _another(case: Case, begin: str = "Take another kernel:", *, missing: bool = True) -> str:
     """Which options take another kernel, by where it was asked for; where one is ``missing``, a newer release."""
+def _has_sinks_or_fp8_cache(case: Case) -> bool:
+    """Whether attention needs what FlashAttention 2, the only one of vLLM's that runs on 12.1, does not have."""
+    start = case.scan.start
+    cache = start.option("kv_cache_dtype") or ""
+    seen = re.search(r"\bsinks?\b|gpt[-_]oss|fp8[ _]kv|kv[ _-]?cache.{0,40}fp8", f"{case.text} {start.arguments}", re.I)
+    return cache.startswith("fp8") or seen is not None
+
+
     files = " ".join(frame.path for frame in case.raised.frames[-6:]).lower() + case.text.lower()[:300]
     options = [option for part, option in OPTIONS_OF.items() if re.search(part, files)]
     release, engine = case.release, case.engine

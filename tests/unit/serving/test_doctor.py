@@ -400,7 +400,7 @@ CASES: dict[str, Any] = yaml.safe_load((DATA / "cases.yaml").read_text(encoding=
 def healthy() -> dict[str, str]:
     """Logs of runs without a fault: real ones, and made ones with each line that is nearly a sign."""
     files = {path.stem: path.read_text(encoding="utf-8") for path in sorted((DATA / "healthy").glob("*.log"))}
-    near = {f"near {code}": case["log"]["miss"] for code, case in CASES.items() if "log" in case}
+    near = {f"near {code}": case["log"]["miss"] for code, case in CASES.items() if "of" not in case.get("log", "of")}
     return {**files, **{name: f"{files['made-vllm']}{miss}\n" for name, miss in near.items()}}
 
 

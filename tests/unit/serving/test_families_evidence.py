@@ -108,6 +108,25 @@ def test_a_refusal_of_this_very_arch_is_read_in_any_words(error: str) -> None:
     assert "which is this GPU" in said(one)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        "ValueError: aspect ratio must be one of ((1, 1), (1, 2)), but got (12, 1)",
+        "ImportError: the kit's extension is not available for CUDA 12.1, install the wheel of CUDA 13.0",
+        "RuntimeError: NIXL is not available (nixl_connector.py:121)",
+        "RuntimeError: none of the 12 shards answered in 121 s; retry with a longer timeout",
+    ],
+)
+def test_a_number_alone_is_no_arch(error: str) -> None:
+    seen = found(trace(error, (f"{VLLM}a/b.py", "f", "x = g()")))
+    assert all(one.code != "kernel-without-this-arch" for one in seen)
+
+
+def test_a_pair_of_numbers_is_an_arch_where_the_message_says_so() -> None:
+    (one,) = found(trace("ValueError: capability must be one of [(9, 0), (10, 0)], but got (12, 1)", LOOP))
+    assert one.code == "kernel-without-this-arch"
+
+
 ARGS = "(APIServer pid=1) INFO 09-18 10:00:01 [utils.py:233] non-default args: "
 
 
