@@ -261,7 +261,7 @@ def beyond_sms_or_registers(case: Case) -> Verdict | None:
 SERVE: Final = {
     ("vllm", "--moe-backend"): ("marlin", "triton", "flashinfer_cutlass"),
     ("vllm", "--linear-backend"): ("marlin", "triton", "cutlass"),
-    ("vllm", "--attention-backend"): ("TRITON_ATTN", "FLASHINFER", "FLASH_ATTN; of MLA: TRITON_MLA"),
+    ("vllm", "--attention-backend"): ("TRITON_ATTN", "FLASHINFER", "FLASH_ATTN", "for MLA TRITON_MLA"),
     ("sglang", "--moe-runner-backend"): ("triton", "flashinfer_cutlass", "marlin"),
     ("sglang", "--attention-backend"): ("triton", "flashinfer"),
 }
@@ -277,12 +277,12 @@ def _that_serve(case: Case, options: str) -> str:
     values = SERVE.get((engine, name), ())
     now = (case.scan.start.option(name[2:].replace("-", "_")) or "").lower()
     text = case.text.lower()
-    left = [one for one in values if one.lower() != now and not re.search(rf"\b{one.lower().split(';')[0]}\b", text)]
+    without = {now, "flash_attn"} if _has_sinks_or_fp8_cache(case) else {now}
+    names = {one: one.lower().split()[-1] for one in values}
+    left = [one for one, own in names.items() if own not in without and not re.search(rf"\b{own}\b", text)]
     return f" On 12.1 {name} has {', '.join(left)}." if left else ""
 
 
-def _another(case: Case, begin: str = "Take another kernel:", *, missing: bool = True) -> str:
-    """Which options take another kernel, by where it was asked for; where one is ``missing``, a newer release."""
 def _has_sinks_or_fp8_cache(case: Case) -> bool:
     """Whether attention needs what FlashAttention 2, the only one of vLLM's that runs on 12.1, does not have."""
     start = case.scan.start
@@ -291,6 +291,8 @@ def _has_sinks_or_fp8_cache(case: Case) -> bool:
     return cache.startswith("fp8") or seen is not None
 
 
+def _another(case: Case, begin: str = "Take another kernel:", *, missing: bool = True) -> str:
+    """Which options take another kernel, by where it was asked for; where one is ``missing``, a newer release."""
     files = " ".join(frame.path for frame in case.raised.frames[-6:]).lower() + case.text.lower()[:300]
     options = [option for part, option in OPTIONS_OF.items() if re.search(part, files)]
     release, engine = case.release, case.engine
@@ -462,7 +464,7 @@ def kernel_without_arch(case: Case) -> Verdict | None:
     only, against = ONLY_FOR.search(case.text), NOT_FOR.search(case.text)
     if only is not None and re.search(r"12\.[01]|12[01]\b|SM ?12x", only["arch"], re.I):
         only = None
-    arch = (against["arch"] or against["arch2"] or against["arch3"]) if against else only["arch"] if only else ""
+    arch = next(filter(None, against.groups())) if against else only["arch"] if only else ""
     here = NOT_HERE.search(case.text) if case.raised.type else None
     if here is not None and not arch:
         return _refuses_this_gpu(case)
@@ -1205,8 +1207,8 @@ CAPTURE: Final = re.compile(
 
 
 NOT_TRACED: Final = re.compile(
-    r"(?:Dynamo does not know how to trace|[Aa]ttempted to call function marked as skipped|torch\._dynamo\.exc\."
-    r"Unsupported|Unsupported: )(?P<what>[^\n]{0,160})"
+    r"Dynamo does not know how to trace|[Aa]ttempted to call function marked as skipped|torch\._dynamo\.exc\."
+    r"Unsupported\b"
 )
 
 
@@ -1392,12 +1394,19 @@ def type_not_known_to_triton(case: Case) -> Verdict | None:
 CUTE: Final = re.compile(r"\bMLIRError$|^cutlass\.\S*(?:Error|Exception)$|\bDSL\w{0,20}Error$")
 
 
+OF_A_RUN: Final = re.compile(r"DSLCudaRuntimeError|\bCUDA_ERROR_\w|\bcudaError[A-Z]")
+"""What the driver answers when a kernel that was compiled is loaded or runs."""
+
+
 def kernel_of_cute_does_not_compile(case: Case) -> Verdict | None:
     """A kernel in CUTLASS' Python language that its compiler refuses: most are written for 9.0 and 10.x alone."""
-    if not CUTE.search(case.raised.type):
+    frames = case.raised.frames
+    of_cutlass = "cutlass" in case.raised.type or any("cutlass" in one.file for one in frames)
+    if not of_cutlass or not CUTE.search(case.raised.type) or OF_A_RUN.search(f"{case.raised.type} {case.text}"):
         return None
-    own = next((one for one in reversed(case.raised.frames) if not one.package.startswith(("cutlass", "nvidia"))), None)
-    caller = next((one for one in reversed(case.raised.frames) if own and one.package != own.package), None)
+    outward = [one for one in reversed(frames) if not one.package.startswith(("cutlass", "nvidia"))]
+    own = outward[0] if outward else None
+    caller = next((one for one in outward if own and one.package != own.package), None)
     called = f", called by {caller.path}" if caller else ""
     pin = case.fitting("nvidia-cutlass-dsl")
     return Verdict(

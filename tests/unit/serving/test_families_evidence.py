@@ -137,6 +137,22 @@ def test_the_remedy_names_the_backends_that_this_gpu_has_less_the_one_that_is_se
     assert "On 12.1 --moe-backend has marlin, flashinfer_cutlass." in said(one)
 
 
+@pytest.mark.parametrize(
+    ("options", "error", "offered"),
+    [
+        ("'kv_cache_dtype': 'auto'", "this page size", True),
+        ("'kv_cache_dtype': 'fp8'", "this page size", False),
+        ("'kv_cache_dtype': 'auto'", "a pair of attention sinks", False),
+    ],
+)
+def test_flash_attention_is_not_offered_for_an_fp8_cache_or_sinks(options: str, error: str, offered: bool) -> None:
+    call = (f"{VLLM}v1/attention/backends/flashinfer.py", "__init__", "raise NotImplementedError(text)")
+    refusal = trace(f"NotImplementedError: FlashInfer: {error} is not supported on this GPU", call)
+    (one,) = found(f"{ARGS}{{'model': 'm', {options}, 'attention_backend': 'FLASHINFER'}}\n{refusal}")
+    assert "On 12.1 --attention-backend has TRITON_ATTN" in said(one)
+    assert ("FLASH_ATTN," in said(one)) is offered
+
+
 def test_what_was_chosen_by_hand_is_left_out_first() -> None:
     crash = trace("RuntimeError: Triton Error [CUDA]: misaligned address", (f"{VLLM}a/b.py", "f", "k[grid](x)"))
     (one,) = found(f"{ARGS}{{'model': 'm', 'moe_backend': 'flashinfer_b12x'}}\n{crash}")
@@ -150,6 +166,22 @@ def test_a_kernel_of_the_cute_dsl_names_its_file_and_who_called_it() -> None:
     (one,) = found(trace("cutlass._mlir._site.<locals>.MLIRError: bad layout", LOOP, calls, kernel))
     assert one.code == "kernel-does-not-compile"
     assert "kit/cute/k.py, called by sglang/srt/layers/attention/b.py" in said(one)
+
+
+def test_the_caller_of_a_dsl_kernel_is_outward_of_it_where_the_dsl_itself_is_innermost() -> None:
+    calls = (f"{VLLM}v1/attention/b.py", "forward", "kit()")
+    kernel = ("/v/lib/python3.12/site-packages/kit/cute/k.py", "run", "cute.compile(k)")
+    dsl = ("/v/lib/python3.12/site-packages/nvidia_cutlass_dsl/python_packages/cutlass/base_dsl/dsl.py", "f", "g()")
+    (one,) = found(trace("cutlass.base_dsl.common.DSLRuntimeError: ICE", calls, kernel, dsl))
+    assert "kit/cute/k.py, called by vllm/v1/attention/b.py" in said(one)
+    (ran,) = found(trace("cutlass.base_dsl.common.DSLCudaRuntimeError: CUDA_ERROR_OUT_OF_MEMORY (2)", calls, dsl))
+    assert ran.code != "kernel-does-not-compile"
+
+
+def test_the_mlir_of_another_package_is_not_cutlass() -> None:
+    lowers = ("/v/lib/python3.12/site-packages/jax/_src/interpreters/mlir.py", "lower", "module.verify()")
+    (one,) = found(trace("jaxlib.mlir._mlir_libs.MLIRError: Verification failed", lowers))
+    assert one.code != "kernel-does-not-compile"
 
 
 @pytest.mark.parametrize(("key", "known"), [("float4_e2m1fn_x2", True), ("layers.0.weight", False)])
@@ -205,6 +237,12 @@ def test_code_that_torch_compile_cannot_follow_names_how_to_go_without() -> None
     (one,) = found(trace("torch._dynamo.exc.Unsupported: Dynamo does not know how to trace the builtin `x.y`", calls))
     assert one.code == "code-not-traced"
     assert "--enforce-eager" in said(one)
+
+
+def test_another_thing_that_is_unsupported_is_not_of_torch_compile() -> None:
+    reads = (f"{VLLM}multimodal/video.py", "load_bytes", "raise ValueError(text)")
+    (one,) = found(trace("ValueError: Unsupported: video codec av1 in data URL", reads))
+    assert one.code != "code-not-traced"
 
 
 def test_the_dsl_of_cutlass_is_named_by_its_distribution() -> None:
