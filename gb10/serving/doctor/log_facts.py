@@ -24,7 +24,10 @@ BIND: Final = re.compile(r"OOB (?P<interface>[\w.-]{1,32}):(?P<address>\d{1,3}(?
 ADDRESS: Final = re.compile(
     r"(?:tcp://|_ip=|[Cc]onnect(?:ing|ed)? to |_addr[=:] ?)'?(?P<address>\d{1,3}(?:\.\d{1,3}){3})"
 )
-FACT_TEXTS: Final = (*PACKAGES, b"OOB ", b"Init COMPLETE", b"tcp://", b"connect_ip=")
+SIZE: Final = re.compile(r"\b(?:file|model) size {1,10}= (?P<number>\d{1,6}(?:\.\d{1,4})?) (?P<unit>[MG])iB")
+FACT_TEXTS: Final = (
+    *PACKAGES, b"OOB ", b"Init COMPLETE", b"tcp://", b"connect_ip=", b"NVIDIA GB10", b"file size ", b"model size ",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +41,9 @@ class LogFacts:
     addresses: tuple[str, ...] = ()
     """Other addresses that ranks use to reach each other."""
     nccl_is_up: bool = False
+    names_gb10: bool = False
+    model_gib: float | None = None
+    """The size of the last model, as llama.cpp prints it."""
 
 
 class FactReader:
@@ -48,13 +54,18 @@ class FactReader:
         self._packages: dict[str, str] = {}
         self._fabric: dict[str, str] = {}
         self._addresses: dict[str, None] = {}
-        self._nccl = False
+        self._nccl = self._gb10 = False
+        self._model: float | None = None
 
     def look(self, text: str, marks: Iterable[bytes]) -> None:
         """A line that has some of FACT_TEXTS."""
         for mark in marks:
             if mark == b"Init COMPLETE":
                 self._nccl = True
+            elif mark == b"NVIDIA GB10":
+                self._gb10 = True
+            elif mark.endswith(b" size ") and (size := SIZE.search(text)):
+                self._model = float(size["number"]) / (1 if size["unit"] == "G" else 1024)
             elif mark == b"OOB ":
                 for found in BIND.finditer(text):
                     if len(self._fabric) < MOST:
@@ -82,4 +93,6 @@ class FactReader:
             fabric=dict(self._fabric),
             addresses=tuple(self._addresses),
             nccl_is_up=self._nccl,
+            names_gb10=self._gb10,
+            model_gib=self._model,
         )

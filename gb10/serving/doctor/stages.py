@@ -12,13 +12,13 @@ from gb10.serving.doctor.log_speech import speech
 from gb10.serving.doctor.log_time import Moment
 
 STAGES: Final = (
-    "import", "platform", "config", "connect", "download", "load", "compile", "profile", "capture", "warm-up",
-    "ready", "serving",
+    "import", "platform", "config", "connect", "download", "load", "context", "compile", "profile", "capture",
+    "warm-up", "ready", "serving",
 )  # fmt: skip
-"""In the order of a start. Engines differ in the order of compile and profile."""
+"""In the order of a start. Engines differ in the order of compile and profile; context is llama.cpp's alone."""
 Stage = Literal[
-    "import", "platform", "config", "connect", "download", "load", "compile", "profile", "capture", "warm-up",
-    "ready", "serving",
+    "import", "platform", "config", "connect", "download", "load", "context", "compile", "profile", "capture",
+    "warm-up", "ready", "serving",
 ]  # fmt: skip
 EngineName = Literal["vllm", "sglang", "trtllm", "llamacpp"]
 DONE: Final = STAGES.index("ready")
@@ -85,6 +85,8 @@ class Start:
     """By rank; the name is empty where the log names none."""
     arguments: str = ""
     """What it was started with, as the engine prints it."""
+    begun: bool = False
+    """Whether the log has the line that begins it, which only a server prints."""
     progress: tuple[int, int] | None = None
     """Of the progress bar that the log ends with: done, of all."""
 
@@ -135,6 +137,8 @@ class StageReader:
             said = speech(text)
             if mark.starts and not self._is_same_start(mark):
                 self._ranks, self._start = {}, Start(engine=mark.engine)
+            if mark.starts:
+                self._start = replace(self._start, begun=True)
             if self._start.engine is None and mark.engine:
                 self._start = replace(self._start, engine=mark.engine)
             if "args" in said.body[:40]:

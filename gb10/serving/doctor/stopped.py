@@ -12,6 +12,8 @@ from gb10.serving.doctor.stages import STAGES, Reached, StageFile
 CODE: Final = "start-stopped"
 FIRST: Final = STAGES.index("connect")
 """A log that ends in an earlier stage may be one of a command that is no server."""
+POOL: Final = 32
+"""GiB of addresses that llama.cpp keeps for its pool of CUDA memory."""
 
 
 def stopped_starts(
@@ -22,7 +24,7 @@ def stopped_starts(
     ``failed`` are the logs with an error: that is why they ended. ``live`` are those of processes that run: such a
     start may still go on, so it is a warning.
     """
-    begun = {log: scan for log, scan in scans.items() if scan.start.ranks}
+    begun = {log: scan for log, scan in scans.items() if scan.start.ranks and (_serves(scan) or _waits(scan))}
     waiting = {log: scan for log, scan in begun.items() if not scan.start.is_ready and not _is_done(scan, begun)}
     if not waiting or not failed.isdisjoint(begun):
         return []
@@ -42,7 +44,7 @@ def stopped_starts(
     verdict = _verdict(scan, reached, stages, waiting, (log, rank))
     return [
         Finding(
-            rule=replace(verdict, level="warning") if live >= waiting.keys() else verdict,
+            rule=replace(verdict, level="warning") if live >= waiting.keys() or not _serves(scan) else verdict,
             place="log",
             where=log,
             value=reached.text,
@@ -51,6 +53,20 @@ def stopped_starts(
             stage=reached.stage,
         )
     ]
+
+
+def _serves(scan: Scan) -> bool:
+    """Whether a server wrote the log: llama.cpp's other programs print the same lines of a load and are never ready."""
+    return scan.start.engine != "llamacpp" or scan.start.begun
+
+
+def _waits(scan: Scan) -> bool:
+    """Whether a load is one that llama.cpp is known not to end on a GB10: of more than POOL, else with the driver's
+    word that it has no memory."""
+    size, last = scan.facts.model_gib, scan.start.last
+    if scan.start.engine != "llamacpp" or not scan.facts.names_gb10 or last is None or last.stage != "load":
+        return False
+    return size > POOL if size is not None else any(hit.rule.code == "driver-out-of-memory" for hit in scan.hits)
 
 
 def _is_done(scan: Scan, begun: Mapping[str, Scan]) -> bool:
@@ -98,11 +114,16 @@ def _known(scan: Scan, reached: Reached) -> str:
     """What is known of starts of this engine that stop here; empty where nothing is."""
     start, facts = scan.start, scan.facts
     if start.engine == "llamacpp" and reached.stage == "load":
+        slow = (
+            "Does MemAvailable of /proc/meminfo fall, and does `iostat -x 1` show reads? Then it only reads slowly:"
+            " keep the file on the NVMe disk."
+        )
+        if not _waits(scan):
+            return slow
         return (
-            "llama.cpp keeps at most 32 GiB of addresses for its pool of CUDA memory, and on a GB10 a larger model is"
-            " known to wait in a copy for ever, with NV_ERR_NO_MEMORY in `journalctl -k -g NVRM` (llama.cpp#27918):"
-            " start with GGML_CUDA_NO_VMM=1 (or a build with -DGGML_CUDA_NO_VMM=ON), and without"
-            " GGML_CUDA_ENABLE_UNIFIED_MEMORY. Else it only reads slowly: --no-mmap; does free memory fall?"
+            f"llama.cpp keeps at most {POOL} GiB of addresses for its pool of CUDA memory, and on a GB10 a larger model"
+            " is known to wait in a copy for ever, with NV_ERR_NO_MEMORY in `journalctl -k -g NVRM` (llama.cpp#27918):"
+            f" build it with -DGGML_CUDA_NO_VMM=ON; no variable does that at run time. {slow}"
         )
     if start.engine != "sglang" or start.nodes < 2:
         return ""

@@ -198,22 +198,64 @@ def test_a_crash_in_llama_cpp_gets_its_own_options() -> None:
     assert "--moe-backend" not in said(one)
 
 
+SERVER = "main: loading model\n"
 LOADING = "load_tensors: loading model tensors, this can take a while... (mmap = true)\n"
+GB10 = "  Device 0: NVIDIA GB10, compute capability 12.1, VMM: yes\n"
+CONTEXT = (
+    "llama_context: n_ctx = 131072\ncommon_init_from_params: warming up the model with an empty run - please wait\n"
+)
 
 
-def test_llama_cpp_that_stops_while_it_loads_is_a_finding() -> None:
-    (one,) = found(LOADING)
-    assert one.code == "start-stopped"
-    assert "GGML_CUDA_NO_VMM=1" in said(one)
-    assert found(f"{LOADING}llama_context: n_batch = 2048\n") == ()
+def print_info(size: str) -> str:
+    return f"print_info: file size   = {size} (4.25 BPW)\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "known"),
+    [
+        (f"{GB10}{SERVER}{print_info('60.88 GiB')}{LOADING}", True),
+        (f"{GB10}{SERVER}{print_info('20.10 GiB')}{LOADING}", False),
+        (f"{GB10}{SERVER}{LOADING}", False),
+        (f"{SERVER}{print_info('60.88 GiB')}{LOADING}", False),
+    ],
+)
+def test_a_load_of_llama_cpp_that_does_not_end_names_its_pool_for_a_large_model_on_a_gb10(
+    log: str, known: bool
+) -> None:
+    (one,) = found(log)
+    assert (one.code, one.level, one.stage) == ("start-stopped", "error", "load")
+    assert ("-DGGML_CUDA_NO_VMM=ON" in said(one)) is known
+    assert "GGML_CUDA_NO_VMM=1" not in said(one)
+    assert "--no-mmap" not in said(one)
+
+
+def test_a_server_of_llama_cpp_that_stops_after_its_load_is_a_finding_until_it_listens() -> None:
+    (one,) = found(f"{SERVER}{LOADING}{CONTEXT}")
+    assert (one.code, one.stage) == ("start-stopped", "context")
+    assert "--no-warmup" in said(one)
+    assert found(f"{SERVER}{LOADING}{CONTEXT}main: server is listening on http://127.0.0.1:8080\n") == ()
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        f"{LOADING}load_tensors: offloaded 29/29 layers to GPU\n| qwen3 0.6B Q8_0 | CUDA | 99 | pp512 | 11821.33 |\n",
+        f"{print_info('604.15 MiB')}{LOADING}load_tensors:   CPU_Mapped model buffer size =   604.15 MiB\n",
+        f'{GB10}{SERVER}{LOADING}msg="llama runner started in 3.42 seconds"\n',
+    ],
+)
+def test_a_load_by_a_program_that_is_no_server_or_that_ended_is_no_finding(log: str) -> None:
+    assert found(log) == ()
 
 
 READY = f"{ARGS}{{'model': 'm', 'tool_call_parser': 'qwen3_xml'}}\nINFO:     Application startup complete.\n"
 
 
 def test_a_parser_s_warning_of_an_answer_counts_and_others_do_not() -> None:
-    warning = "(APIServer pid=1) WARNING 07-08 10:09:31 [{file}:303] Error when reading a part: not well-formed\n"
-    (one,) = found(f"{READY}{warning.format(file='abc_tool_parser.py')}")
+    warning = "(APIServer pid=1) {level} 07-08 10:09:31 [{file}:303] {said}\n"
+    error = "Error when reading a part: not well-formed"
+    parser = "abc_tool_parser.py"
+    (one,) = found(f"{READY}{warning.format(level='WARNING', file=parser, said=error)}")
     assert (one.code, one.level) == ("tool-calls-not-read", "warning")
     assert "qwen3_coder" in said(one)
     assert found(f"{READY}{warning.format(file='metrics.py')}") == ()
