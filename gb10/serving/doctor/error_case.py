@@ -42,6 +42,8 @@ class Case:
     releases: Releases = field(default_factory=Releases)
     options: frozenset[str] = frozenset()
     """The options of the engines that are known (``--max-model-len``)."""
+    sglang_options: frozenset[str] = frozenset()
+    """Those of SGLang alone."""
     choices: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By a value that has a name of its own: the options that take it."""
 

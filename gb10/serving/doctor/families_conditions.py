@@ -182,7 +182,7 @@ def field_not_valid(case: Case) -> Verdict | None:
     )
 
 
-PARSERS: Final = re.compile(r"tool_?parser|function_call/|reasoning(?:_parser|/)|_detector\.py|parser_manager")
+PARSERS: Final = re.compile(r"tool_?parser|function_call/|reasoning(?:_parser|/)|parser_manager")
 READS: Final = re.compile(r"extract|parse|stream|detect|adjust|delta", re.IGNORECASE)
 """Functions that read an answer; others of a parser set it up."""
 TOKENS: Final = re.compile(

@@ -129,29 +129,41 @@ PROFILED: Final = re.compile(
 TOKENS: Final = re.compile(r"\((?P<asked>\d{3,9})\).{0,160}?\((?P<fits>\d{2,9})\)")
 
 
+def _hyphened(option: str) -> str:
+    return option.replace("_", "-")
+
+
 def unknown_option(case: Case) -> Verdict | None:
     """An option that this release does not have."""
     found = UNKNOWN_OPTION.search(case.text)
     if found is None:
         return None
     options = (found["options"] or found["other"]).strip()
-    names = " ".join(one.split("=")[0] for one in options.split() if one.startswith("-")) or options[:120]
-    hyphens = [one for one in names.split() if "_" in one and one.replace("_", "-") in case.options]
+    each = [one.split("=")[0] for one in options.split() if re.match(r"--?[A-Za-z]", one)]
+    names = " ".join(each) or options[:120]
+    takes_hyphens_alone = case.engine in (None, "sglang")
+    hyphens = [one for one in each if takes_hyphens_alone and "_" in one and _hyphened(one) in case.sglang_options]
     if hyphens:
-        right = ", ".join(one.replace("_", "-") for one in hyphens)
+        right = ", ".join(map(_hyphened, hyphens))
+        rest = ", ".join(one for one in each if one not in hyphens)
+        also = f" It has no {rest} in any spelling: of another release or engine, or misspelled." if rest else ""
         return Verdict(
             code="option-not-known",
             meaning=(
                 f"The server has no option {', '.join(hyphens)}: it is spelled with hyphens, {right}. vLLM's parser "
-                "takes both, SGLang's and other programs' take hyphens alone."
+                f"takes both, SGLang's and other programs' take hyphens alone.{also}"
             ),
-            action=f"Write {right}. ./build.py recipe lint FILE names each option of a recipe that is spelled so.",
+            action=(
+                f"Write {right}{f', and leave {rest} out' if rest else ''}. ./build.py recipe lint FILE names each "
+                "option of a recipe that is spelled so."
+            ),
             evidence="argparse of SGLang 0.5.10 and 0.5.23, as read; sglang#12818, sglang#5032",
         )
     return Verdict(
         code="option-not-known",
         meaning=(
-            f"The server of {case.here()} has no option {names}: it is of another release, of a fork, or misspelled."
+            f"The server of {case.here()} has no option {names}: it is of another release or engine, of a fork, or "
+            "misspelled."
         ),
         action=(
             f"Leave {names} out, or take the image and release that the recipe was written for. ./build.py "

@@ -300,6 +300,7 @@ def _case(raised: Raised, chain: tuple[Raised, ...], scan: Scan) -> Case:
         scan=scan,
         releases=load_releases(),
         options=load_options(),
+        sglang_options=load_options("sglang"),
         choices=load_choices(),
     )
 

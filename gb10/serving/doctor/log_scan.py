@@ -103,8 +103,11 @@ ENGINE_MARKS: Final[Mapping[str, tuple[bytes, ...]]] = {
 }
 """Texts that only one engine prints: its banner, its processes, its files in a traceback. FlashInfer's kernels, which
 vLLM and SGLang call, print ``[TensorRT-LLM]``, too."""
-OF_AN_ANSWER: Final = re.compile(r"\[\w{0,40}(?:tool_?parser|reasoning_parser|function_call|_detector)\w{0,20}\.py:\d")
-"""Files that read what a model answered: what they call a warning is an answer that was lost."""
+OF_AN_ANSWER: Final = re.compile(
+    r"\b(?:WARNING|ERROR|CRITICAL) [^\[\n]{0,40}\[\w{0,40}(?:tool_?parser|reasoning_parser|function_call)\w{0,20}"
+    r"\.py:\d{1,5}\] (?:Error\b|[^\n]{0,300}not well-formed)"
+)
+"""An error that a file which reads a model's answers calls a warning: an answer that was lost."""
 SPOKEN: Final = re.compile(
     rb"(?:INFO|WARNING|ERROR|DEBUG|CRITICAL)(?:\x1b\[[\d;]{0,8}m)? \d\d-\d\d \d\d:\d\d:\d\d |"
     rb"\(EngineCore|\(APIServer|\(Worker|server_args=ServerArgs\(|\[TRT-LLM\]|\[TensorRT-LLM\]|NCCL (?:INFO|WARN)|"

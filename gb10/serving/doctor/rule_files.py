@@ -73,10 +73,10 @@ SHORTEST, FEW = 6, 3
 
 
 @cache
-def load_options() -> frozenset[str]:
-    """The options of the engines' releases that recipes/flags has."""
+def load_options(engine: str = "") -> frozenset[str]:
+    """The options of the engines' releases that recipes/flags has, or of one engine's."""
     found: set[str] = set()
-    for path in sorted((ROOT / FLAGS).glob("*.json")):
+    for path in sorted((ROOT / FLAGS).glob(f"{engine}*.json")):
         found.update(json.loads(path.read_text(encoding="utf-8"))["options"])
     return frozenset(found)
 

@@ -258,12 +258,27 @@ def test_a_parser_s_warning_of_an_answer_counts_and_others_do_not() -> None:
     (one,) = found(f"{READY}{warning.format(level='WARNING', file=parser, said=error)}")
     assert (one.code, one.level) == ("tool-calls-not-read", "warning")
     assert "qwen3_coder" in said(one)
-    assert found(f"{READY}{warning.format(file='metrics.py')}") == ()
+    for level, file, said_ in (
+        ("WARNING", "metrics.py", error),
+        ("INFO", parser, 'find_error parsed: {"path": "error.log", "status": "not found"}'),
+        ("DEBUG", parser, "tool lookup_error called; 0 errors"),
+        ("WARNING", parser, "value 'failed' cannot be converted, degenerating to string."),
+        ("WARNING", "straggler_detector.py", "heartbeat of rank 1 failed once, retrying"),
+    ):
+        assert found(f"{READY}{warning.format(level=level, file=file, said=said_)}") == ()
 
 
 def test_an_option_with_underscores_is_named_with_its_hyphens() -> None:
     (one,) = found("launch_server.py: error: unrecognized arguments: --max_prefill_tokens 4096 --kv_cache_dtype auto\n")
     assert "Write --max-prefill-tokens, --kv-cache-dtype." in said(one)
+
+
+def test_options_that_the_server_has_in_no_spelling_are_told_apart() -> None:
+    unknown = "launch_server.py: error: unrecognized arguments: {}\n"
+    (one,) = found(unknown.format("--gpu_memory_utilization 0.8 --max_prefill_tokens 4096 --enable-nothing-known"))
+    assert "Write --max-prefill-tokens, and leave --gpu_memory_utilization, --enable-nothing-known out." in said(one)
+    (alone,) = found(unknown.format("--gpu_memory_utilization 0.8"))
+    assert "--gpu-memory-utilization" not in said(alone)
 
 
 def test_scales_of_the_cache_under_a_joined_name_are_a_fault_of_the_class() -> None:
