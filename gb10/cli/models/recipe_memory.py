@@ -143,6 +143,10 @@ def _left_out(model: Model, found: Estimate, image: str) -> Iterator[NotChecked]
         )
         yield NotChecked(what="weights", reason=reason)
     drafts = found.launch.drafts
+    if model.draft is not None and not model.draft.layers:
+        yield NotChecked(
+            what="draft", reason=f"the layers of {model.draft.name} are not known: without a cache of its own"
+        )
     if drafts is not None and not drafts.own and drafts.size is None:
         reason = (
             f"the sizes of {drafts.model or 'the draft model'} are not known here (--fetch reads them, a folder has "

@@ -232,10 +232,18 @@ def _vllm(options: Options, release: str, environment: Mapping[str, str], *, own
 
 
 def _graph_mode(options: Options) -> str:
-    """The mode of vLLM's CUDA graphs, by its object or by its key; empty where neither says it."""
-    whole_object = json_object(next(iter(options.get("--compilation-config", ())), ""))
+    """The mode of vLLM's CUDA graphs, by its object or by its key, else of its level; empty where none says it.
+
+    vLLM 0.33.0, config/vllm.py: without optimization (-O0) there are none, with -O1 graphs of pieces.
+    """
+    given = (*options.get("--compilation-config", ()), *options.get("-cc", ()))
     key = word(options, "--compilation-config.cudagraph_mode", "-cc.cudagraph_mode")
-    return str(whole_object.get("cudagraph_mode", "" if key == "auto" else key)).upper()
+    found = json_object(next(iter(given), "")).get("cudagraph_mode") or ("" if key == "auto" else key)
+    level = next((level for level in LEVELS if f"-O{level}" in options), word(options, "-O", "--optimization-level"))
+    return str(found or LEVELS.get(level.removeprefix("."), "")).upper()
+
+
+LEVELS: Final[Mapping[str, str]] = {"0": "NONE", "1": "PIECEWISE"}
 
 
 def _switch(options: Options, name: str) -> bool | None:
@@ -344,6 +352,7 @@ def _sglang(options: Options, release: str, *, own_image: bool) -> Launch:
         graphs="--disable-cuda-graph" not in options,
         graph_batch=whole(options, "--cuda-graph-max-bs-decode", "--cuda-graph-max-bs"),
         states=whole(options, "--max-mamba-cache-size"),
+        state_buffers=word(options, "--mamba-radix-cache-strategy", "--mamba-scheduler-strategy") != "no_buffer",
         prefix_caching=False if "--disable-radix-cache" in options else None,
         loader=word(options, "--load-format"),
         loader_limit=_extra(options).get("memory_limit") or _extra(options).get("num_threads"),

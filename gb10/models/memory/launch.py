@@ -60,6 +60,8 @@ class Launch:
     graph_batch: int | None = None
     states: int | None = None
     """SGLang: slots for the states of a hybrid model."""
+    state_buffers: bool = True
+    """SGLang: a request keeps states besides its own for what runs ahead (--mamba-radix-cache-strategy)."""
     drafts: Drafts | None = None
     loader: str = "auto"
     loader_limit: int | None = None

@@ -306,6 +306,13 @@ def test_states_and_those_of_drafts_share_a_part_of_what_sglang_has_left() -> No
     sizes = {item.name: item.size for item in estimate(model, bare, MACHINE).tightest.items}
     each = model.cache_on(bare, 0).state
     assert sizes["states of sequences"] == pytest.approx(17 * each, rel=0.001)  # 16 requests, and one that pads
+    few = replace(launch, drafts=None, states=4, state_buffers=False)
+    assert not [one for one in estimate(model, few, MACHINE).tightest.problems if "request" in one.text]
+    assert [
+        one
+        for one in estimate(model, replace(few, state_buffers=True), MACHINE).tightest.problems
+        if "request" in one.text
+    ]
 
 
 def test_more_requests_than_states_are_refused_with_the_number_that_fits() -> None:
@@ -327,6 +334,11 @@ def test_more_requests_than_states_are_refused_with_the_number_that_fits() -> No
         ("--enforce-eager", False),
         ("""--compilation-config '{"cudagraph_mode": "PIECEWISE"}'""", False),
         ("-cc.cudagraph_mode=piecewise", False),
+        ("""-cc '{"cudagraph_mode": "PIECEWISE"}' """, False),
+        ("""-cc '{"cudagraph_mode": null}' """, True),
+        ("-O0", False),
+        ("-O 1", False),
+        ("-O3", True),
         ("--compilation-config.cudagraph_mode FULL_AND_PIECEWISE", True),
     ):
         assert launched(f"vllm serve {{model}} {word}").whole_graphs is whole, word

@@ -256,9 +256,15 @@ def weight_items(model: Model, launch: Launch, stage: int) -> tuple[Item, ...]:
         items.append(own)
     drafts = launch.drafts
     if drafts is not None and not drafts.own and drafts.size != 0:
-        known: Known = "computed" if drafts.size is not None else "assumed"
-        source = f"files of {drafts.model}" if drafts.size is not None else f"{drafts.model}: a draft of 1.5 GiB"
-        items.append(Item(name="draft model", size=drafts.size or 3 * GIB // 2, known=known, source=source))
+        taken = drafts.size
+        if model.draft is not None:  # on the last stage, divided as the model's layers are
+            of_rank = replace(launch, drafts=None, ranks=replace(launch.ranks, stages=1))
+            taken = sum(model.draft.parts(of_rank, 0).values()) if stage == launch.ranks.stages - 1 else 0
+        known: Known = "assumed" if taken is None else "computed"
+        source = f"{drafts.model}: a draft of 1.5 GiB" if taken is None else f"files of {drafts.model}"
+        items.append(
+            Item(name="draft model", size=3 * GIB // 2 if taken is None else taken, known=known, source=source)
+        )
     return tuple(items)
 
 

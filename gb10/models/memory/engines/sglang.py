@@ -39,8 +39,6 @@ KEPT_FREE: Final = 10 << 30
 """Bytes that host pools leave free (HICACHE_HOST_MEMORY_RESERVE_BYTES)."""
 NOT_SLACK: Final = 0.95
 """The part of its budget that a default ratio may fill (1 - _ALLOCATION_SLACK_FRACTION)."""
-SLOTS: Final = 5
-"""State slots of one request with a prefix cache, by default; without one it has its own (_calculate_mamba_ratio)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,6 +107,16 @@ def _pools(cache: Cache, launch: Launch, machine: Machine, rest: int) -> _Pools:
     return _Pools(rest=rest, states=states, slots=slots, pool=pool, tokens=tokens, cell=cell)
 
 
+def slots_of_request(launch: Launch) -> int:
+    """Slots for states of one request: its own, and with a prefix cache those that are kept of it, and buffers.
+
+    SGLang 0.5.23: mem_cache/kv_cache_configurator.py, _calculate_mamba_ratio.
+    """
+    if launch.prefix_caching is False:
+        return 1
+    return 5 if launch.state_buffers else 3
+
+
 def _states(each: float, launch: Launch, machine: Machine, rest: int) -> tuple[int, int]:
     """Slots for states of ``each`` bytes, and what they take with those of drafts that may be rejected: as many as
     drafts for each request that runs. Both have one slot more. Without a number that is asked for, slots and drafts
@@ -118,7 +126,7 @@ def _states(each: float, launch: Launch, machine: Machine, rest: int) -> tuple[i
     """
     drafts = launch.drafts.tokens if launch.drafts else 0
     requests = launch.requests or 32
-    of_request = SLOTS if launch.prefix_caching is not False else 1
+    of_request = slots_of_request(launch)
     share = launch.state_share or machine.figures["sglang_mamba_share"].value
     budget = rest * share / (1 + share)
     fitting = int((budget - each * (1 + drafts)) // (each * (1 + drafts / of_request)))
@@ -205,7 +213,7 @@ def _problems(launch: Launch, pools: _Pools, loaded: int, free: int) -> Sequence
     if launch.length and pools.tokens < launch.length:
         text = f"the KV cache holds {pools.tokens} tokens: a request of {launch.length} does not fit"
         return (Problem(code="pool-too-small", text=text, warning=True),)
-    if pools.slots is not None and pools.slots < (SLOTS if launch.prefix_caching is not False else 1):
+    if pools.slots is not None and pools.slots < slots_of_request(launch):
         text = f"the states of sequences have {pools.slots} slots: not one request fits"
         return (Problem(code="pool-too-small", text=text),)
     return ()
