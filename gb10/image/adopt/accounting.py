@@ -32,6 +32,8 @@ ID: Final = re.compile(r"[0-9]{1,10}")
 ROOT: Final = re.compile(r"(root|0)(:(root|0))?")
 MARKER: Final = "<-\"'"
 SOME: Final = 8
+MOST_READINGS: Final = 16
+"""Of a Dockerfile, until no more ENV names what is not taken."""
 LONGEST_SETTING: Final = 4096
 LONGEST_PATH: Final = 4096
 """As Linux has it."""
@@ -68,8 +70,16 @@ def account(file: Dockerfile, context: BuildFiles, given: DockerfileInputs, rele
 
     Raises UsageError for a stage that is not there.
     """
-    reader = _Account(file, context, given, releases)
-    lines = tuple(_public(tuple(reader.settled(tuple(reader.lines())))))
+    withheld: dict[tuple[int, str], str] = {}
+    for _ in range(MOST_READINGS):
+        reader = _Account(file, context, given, releases, withheld)
+        found = tuple(reader.lines())
+        if not (late := reader.lost_late()):
+            break
+        withheld |= late
+    else:
+        raise UsageError("its ENV name too many paths that commands after them would make", hint="name fewer of them")
+    lines = tuple(_public(found))
     instructions = (*file.before, *(one for stage in file.stages for one in (stage.start, *stage.instructions)))
     image = reader.image
     return Adopted(
@@ -98,10 +108,21 @@ def _public(lines: Sequence[Line]) -> Iterator[Line]:
 
 
 class _Account:
-    """One pass over the stages that make the image."""
+    """One pass over the stages that make the image. ``withheld``: of variables of ENV, by line, why what they name is
+    not there, as an earlier pass found it: only a command after them would have made it."""
 
-    def __init__(self, file: Dockerfile, context: BuildFiles, given: DockerfileInputs, releases: Releases) -> None:
+    def __init__(
+        self,
+        file: Dockerfile,
+        context: BuildFiles,
+        given: DockerfileInputs,
+        releases: Releases,
+        withheld: Mapping[tuple[int, str], str],
+    ) -> None:
         self.file = file
+        self.withheld = withheld
+        self.settings = dict[tuple[int, str], str]()
+        """Values of ENV that are taken, by line."""
         self.context = BuildFiles(context.root, context.rules, links=True)
         self.mounted = BuildFiles(context.root, context.rules)
         """The same files for the mounts of all RUN: they do not count as copied ones."""
@@ -219,16 +240,10 @@ class _Account:
         self.secrets.discard(name)
         return value
 
-    def settled(self, lines: Sequence[Line]) -> Iterator[Line]:
-        """The lines at the end: a variable may name what only a command after it would have made."""
-        for line in lines:
-            name = line.text.removeprefix("ENV ").partition("=")[0]
-            value = self.image.env.get(name, ":") if (line.instruction, line.verdict) == ("ENV", "taken") else ":"
-            why = "" if ":" in value else self.image.lost_in(f" {value} ", {}, pythons=True)
-            if why:
-                del self.image.env[name]
-            lost = replace(line, verdict="not-taken", why=f"it names what is not taken: {why}", need="lost")
-            yield lost if why else line
+    def lost_late(self) -> dict[tuple[int, str], str]:
+        """The variables that are taken, though they name what only a command after them would have made, and why."""
+        values = ((line, value) for line, value in self.settings.items() if ":" not in value)
+        return {line: why for line, value in values if (why := self.image.lost_in(f" {value} ", {}, pythons=True))}
 
     def lines(self) -> Iterator[Line]:
         """A verdict for every line, in the order of the Dockerfile."""
@@ -346,6 +361,7 @@ class _Account:
             absent |= dict.fromkeys(VARIABLE.findall(" ".join(one.words)), "")
         before = ChainMap[str, str | None](self.image.values, absent)
         made: dict[str, str | None] = {}
+        withheld: dict[str, str] = {}
         rows = one.text.split("\n")
         for word in one.words:
             name, _, text = word.partition("=")
@@ -380,13 +396,24 @@ class _Account:
                 yield replace(line, verdict="not-taken", text=f"ENV {name}={HIDDEN}", why=why, need="launch")
             elif not NAME.fullmatch(name) or len(value) > LONGEST_SETTING or not value.isprintable():
                 yield replace(line, verdict="not-taken", why=f"{name[:80]!a} is no variable that a recipe can have")
-            elif (why := self.image.lost_in(f" {value} ", {}, pythons=True)) and ":" not in value:
-                self.image.env.pop(name, None)
+            elif (why := self._lost(line, value)) and ":" not in value:
+                withheld[name] = why
                 yield replace(line, verdict="not-taken", why=f"it names what is not taken: {why}", need="lost")
             else:
                 self.image.env[name] = value
+                self.settings[line.first, line.text] = value
                 yield replace(line, why=f"env; a part of it is not taken: {why}") if why else line
         self.image.values |= made
+        self.image.withheld = {
+            name: why
+            for name, why in {**self.image.withheld, **withheld}.items()
+            if name in withheld or name not in made
+        }
+
+    def _lost(self, line: Line, value: str) -> str:
+        """Why the value of a variable names what is not there; empty when it does not."""
+        late = self.withheld.get((line.first, line.text), "")
+        return late or self.image.lost_in(f" {value} ", {}, pythons=True)
 
     def _workdir(self, one: Instruction) -> Iterator[Line]:
         place = self._expand(one.words[0], self.image.values) if one.words else None

@@ -2,11 +2,14 @@
 
 import posixpath
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Final
+
+from packaging.utils import canonicalize_name
 
 from gb10.core.fields import requirement_name
 from gb10.errors import PatchError, UsageError
@@ -61,6 +64,8 @@ FETCHERS: Final = frozenset(
     curl wget aria2c huggingface-cli hf gdown axel lftp ftp rsync scp
     """.split()  # noqa: SIM905 - one word after the other is easier to read
 )
+NAMED_BY_URL: Final = ("wget", "aria2c", "axel")
+"""Of these, those that name a file by its address."""
 COMPILERS: Final = frozenset(
     """
     cmake make ninja nvcc cargo rustc rustup go meson bazel bazelisk npm yarn pnpm maturin conda mamba
@@ -73,8 +78,17 @@ CACHES: Final = re.compile(
 )
 VARIABLE: Final = re.compile(r"\$\{?([A-Za-z_]\w*)")
 IMPORTS: Final = re.compile(r"\b(import|find_spec|version)\b")
-ASKED: Final = re.compile(r"""(?:\bimport\s+|\b(?:version|find_spec)\(\s*["'])([\w-]+)""")
-"""What a text of Python imports, or asks the version of."""
+IMPORTED: Final = re.compile(
+    r"(?:\bfrom\s+([\w.]+)\s+)?\bimport\s+([\w.]+(?:[ \t]+as[ \t]+\w+)?(?:[ \t]*,[ \t]*[\w.]+(?:[ \t]+as[ \t]+\w+)?)*)?"
+)
+"""An import of Python: the module that names come from, else the modules."""
+ASKED: Final = re.compile(
+    r"\b(?:version|find_spec|import_module|__import__|(?:get_)?distribution|requires|metadata|files)"
+    r"""\(\s*\\?["']([\w.-]+)"""
+)
+"""A module or a package that a text of Python asks for by its name."""
+LISTS: Final = ("freeze", "list", "inspect", "tree", "check")
+"""Subcommands of pip that name all packages."""
 CHANGES: Final = re.compile(
     r"write|open\(|copy|shutil|subprocess|\bos\.|unlink|rename|symlink|hardlink|mkdir|rmdir|touch|chmod"
 )
@@ -136,10 +150,15 @@ CODE_FETCHES: Final = re.compile(
 OF_INDEX: Final = re.compile(r"(.*\.)?((extra-|default-)?index(-url)?|find-links)")
 REMOTE_NAME: Final = re.compile(r"-[A-Za-z]*O|--remote-name(-all)?")
 MADE_BY: Final = re.compile(
-    r"(-o|-B|--out(put)?(-?(dir|file|folder|path))?|--prefix|--install-prefix|-DCMAKE_INSTALL_PREFIX)"
+    r"(-o|-B|--out(put)?(-?(dir|file|folder|path))?|--(target|install|dest)-?dir|--(install-)?prefix|--root"
+    r"|(-D)?CMAKE_INSTALL_PREFIX(:\w+)?|DESTDIR|PREFIX|prefix|GOBIN|CARGO_INSTALL_ROOT|CARGO_TARGET_DIR)"
 )
-"""Options of programs behind which the path stands that they make."""
-OUTPUT: Final = re.compile(r"-[A-Za-z]*[oOP]|--output|--output-document|--local-dir|-d|-C|--directory")
+"""Options and variables of programs that name the path that they make."""
+ATTACHED: Final = re.compile(r"(-[oB])([^=]+)")
+"""Such an option with its path in one word."""
+OUTPUT: Final = re.compile(r"-[A-Za-z]*[oOP]|--out(put)?(-(document|dir))?|--local-dir|-d|-C|--dir(ectory(-prefix)?)?")
+LISTED: Final = re.compile(r"-K|--config")
+"""The option of curl whose file names what it fetches, and where that goes."""
 MOST_STARS: Final = 4
 """Of a path with wildcards that is compared; one with more may be any."""
 OF_PYTHON: Final = re.compile(rf"{PYTHON.pattern}|{PIP.pattern}|uv")
@@ -220,6 +239,8 @@ class Image:
     """What ``pip config`` sets: where packages come from."""
     secrets: set[str] = field(default_factory=set)
     """Variables whose value no recipe keeps."""
+    withheld: dict[str, str] = field(default_factory=dict)
+    """Variables of ENV that are not taken as they name what is not, and why."""
 
     def file(self, path: str) -> BuildFile | None:
         """A file that the build copied, by its path in the image."""
@@ -307,6 +328,8 @@ class RunReader:
         """Variables that are not set, as what sets them is not taken."""
         self.unpacked = set[str | None]()
         """Folders in which an archive that is not taken would be unpacked."""
+        self.compiled = set[str | None]()
+        """Folders in which a compiler that is not taken would make files."""
         self.gone = list[int]()
         """Places in ``kept`` of packages that are removed."""
         self.cleared = list[tuple[int, str]]()
@@ -456,10 +479,6 @@ class RunReader:
         if reason := self._blocked(command, check_folder=False):
             self.unset |= {name for name, _ in command.settings}
             return _line(command, "not-taken", *reason)
-        codes = [f"{one.text}{one.stdin or ''}" for one in command.inner if PYTHON.fullmatch(one.program)]
-        if any(self._imports_absent(code) for code in codes):
-            self.unset |= {name for name, _ in command.settings}
-            return _line(command, "not-taken", "it asks a package that is not taken", "lost")
         self.unset -= {name for name, _ in command.settings}
         sourced = command.arguments[:1] if program in ("source", ".") else ("/",)
         if self.left and not (sourced[:1] and (sourced[0] or "").startswith("/")):
@@ -467,10 +486,36 @@ class RunReader:
         self._keep(command.text)
         return _line(command, "no-effect", "it only prepares the commands beside it", "lost")
 
-    def _imports_absent(self, code: str) -> bool:
-        """Whether a text of Python imports a package, or asks its version, that is not taken."""
-        asked = {requirement_name(name) for name in ASKED.findall(code)}
-        return bool(asked) and ("" in self.image.absent or not asked.isdisjoint(self.image.absent))
+    def _asks_absent(self, command: Command) -> bool:
+        """Whether a command, or one inside it, imports, runs or lists a package that is not taken."""
+        if not self.image.absent:
+            return False
+        for one in (command, *command.inner):
+            verb, arguments = pip_arguments(one.words) or ("", ())
+            if verb in LISTS:
+                return True
+            asked = (
+                {word or "" for word in arguments}
+                if verb == "show"
+                else {*self._imported(one)} | {one.program} - {*TOOLS}
+            )
+            names = {canonicalize_name(name) for full in asked for name in (full, full.partition(".")[0]) if name}
+            unsure = verb == "show" or bool({*self._imported(one)} - sys.stdlib_module_names)
+            if names & self.image.absent or ("" in self.image.absent and unsure):
+                return True
+        return False
+
+    def _imported(self, command: Command) -> Iterator[str]:
+        """The modules and packages that a text of Python, or a file of it that the build copies, names."""
+        words = without_prefix(command.words)
+        if words[:1] != (None,) and not any(word and PYTHON.fullmatch(word.rsplit("/", 1)[-1]) for word in words):
+            return
+        files = (self._text(word) for word in words[1:] if word and word.endswith(".py"))
+        code = "\n".join([*(word or "" for word in words), command.text, command.stdin or "", *filter(None, files)])
+        for module, modules in IMPORTED.findall(code):
+            yield from [module] if module else (part.split()[0] for part in modules.split(",") if part.strip())
+        yield from ASKED.findall(code)
+        yield from (after for word, after in pairwise(words) if word == "-m" and after)
 
     @property
     def _has_commands(self) -> bool:
@@ -503,10 +548,22 @@ class RunReader:
         programs = [one.program for one in (command, *command.inner)]
         if (own := self.python or self.image.own_python) and any(OF_PYTHON.fullmatch(one) for one in programs):
             return f"it runs by the Python of {own}, which the Dockerfile makes", "base"
+        if self._asks_absent(command):
+            return "it asks a package that is not taken", "lost"
+        if why := self._lost_here(command):
+            return f"it works on what is not taken: {why}", "lost"
+        return self._without_value(command, text)
+
+    def _lost_here(self, command: Command) -> str:
+        """What a command may work on in its folder that is not there; empty when there is nothing of that."""
         unsure = any(self._relative(command, first=1)) or None in command.words[1:]
         if unsure and self.folder in self.unpacked and command.program in WORKERS | UNPACKERS:
-            return "it works on what is not taken: what would be unpacked", "lost"
-        return self._without_value(command)
+            return "what would be unpacked"
+        sources = self._relative(replace(command, words=command.words[:-1]), first=1)
+        unsure = None in command.words[1:-1] or not all(self._file(path) for path in sources)
+        return (
+            "what would be compiled" if unsure and self.folder in self.compiled and command.program in COPIERS else ""
+        )
 
     def _secret(self, command: Command, text: str) -> str:
         """The secret that a command reads or holds; empty when there is none."""
@@ -517,11 +574,16 @@ class RunReader:
         held = holds_secret(text, names=not code) or any(is_secret(name, value or "") for name, value in given)
         return "it holds a secret" if held else ""
 
-    def _without_value(self, command: Command) -> tuple[str, Need] | None:
+    def _without_value(self, command: Command, text: str) -> tuple[str, Need] | None:
         """Why a variable of a command is not set."""
-        for name in VARIABLE.findall(command.text):
+        here = _set_here(self.kept) - self.unset
+        for name, why in self.image.withheld.items():
+            if name not in here and re.search(rf"""(\$\{{?|["']|printenv ){name}\b""", text):
+                return f"{name} names what is not taken: {why}", "lost"
+        for name in VARIABLE.findall(text):
             if name in self.unset:
                 return f"{name} is set by what is not taken", "lost"
+        for name in VARIABLE.findall(command.text):
             if name in self.image.values and self.image.values[name] is None and name not in _set_here(self.kept):
                 return f"{name} has no value here: --build-arg {name}=VALUE", "value"
         return None
@@ -591,7 +653,7 @@ class RunReader:
         if fetched:
             self.left = True
             self._lose_writes(command)
-            self.unpacked |= {self.folder} if any(_nameless(one) for one in command.inner) else set()
+            self._lose_nameless(command)
             return self._archive(command) or _line(
                 command, "not-taken", f"{fetched[0]} fetches what no lock has", "download"
             )
@@ -604,6 +666,7 @@ class RunReader:
         compiled += ["pip" for one in command.inner if self._builds(one)]
         if cloned or compiled:
             self.left = True
+            self._lose_made(command)
             what = "git fetches sources" if cloned else f"{compiled[0]} compiles"
             return _line(command, "not-taken", f"{what} in a condition or a loop: it needs a wheel method", "wheel")
         waits = self._in_background() and not WAITS.isdisjoint(programs)
@@ -648,6 +711,12 @@ class RunReader:
             for written in one.writes:
                 self._lose(written or "", f"a file that {one.program or 'it'} writes")
 
+    def _lose_nameless(self, command: Command) -> None:
+        """Note the folder of files that are fetched by names that are not known."""
+        if any(_nameless(one) for one in (command, *command.inner)):
+            self.unpacked.add(self.folder)
+            self.image.filled |= {self.folder: "what would be fetched or unpacked"} if self.folder else {}
+
     def _lose_packages(self, *, files: bool) -> None:
         """Note where libraries and headers of Debian packages would be, of ``files`` that are not taken."""
         self.image.filled |= dict.fromkeys(OF_PACKAGES if files else (), "packages of files that are not taken")
@@ -661,8 +730,19 @@ class RunReader:
             copied = [posixpath.join(into, posixpath.basename(name)) for name in sources]
             ends = pairwise((*one.words, None))
             paths = copied if OF_BASES.fullmatch(into) or target.endswith("/") else [target]
-            named = (word.split("=", 1) if word and "=" in word else (word or "", after or "") for word, after in ends)
-            options = [after for word, after in named if MADE_BY.fullmatch(word) and after.startswith("/")]
+            named = [word.split("=", 1) if word and "=" in word else (word or "", after or "") for word, after in ends]
+            compiler = _compiles(one.program, without_prefix(one.words))
+            named += [(name, value or "") for name, value in self._set(one).items() if compiler]
+            named += [
+                (found[1], found[2]) for word in one.words if compiler and word and (found := ATTACHED.fullmatch(word))
+            ]
+            named += [
+                ("-o", after or "") for word, after in pairwise(one.words) if one.program in CONDAS and word == "-p"
+            ]
+            options = [path for word, path in named if MADE_BY.fullmatch(word) and path and path[0] != "-"]
+            options = [path for path in options if path[0] == "/" or compiler or one.program not in READERS | GUARDS]
+            if compiler and not options and one.program not in CONDAS:  # it makes files where it runs
+                self.compiled.add(self.folder)
             for path in (*paths, *options, *one.writes):
                 self._lose(path or "", "a file of a command that is not taken")
 
@@ -679,7 +759,7 @@ class RunReader:
     def _fetched(self, command: Command) -> Line:
         self.left = True
         self._lose_writes(command)
-        self.unpacked |= {self.folder} if _nameless(command) else set()
+        self._lose_nameless(command)
         return _line(
             command, "not-taken", f"{command.program} fetches what no lock has: add the file by COPY", "download"
         )
@@ -809,7 +889,7 @@ class RunReader:
             return _line(command, "not-taken", why, "wheel")
         line = self._in_mod(command, network=verb == "sync")
         if verb == "uninstall" and line.verdict == "mod":
-            self.image.removed |= {requirement_name(word) for word in arguments if word and NAME.fullmatch(word)}
+            self.image.removed |= {canonicalize_name(word) for word in arguments if word and NAME.fullmatch(word)}
             self.gone.append(len(self.kept) - 1)
         return line
 
@@ -1162,21 +1242,27 @@ def _outputs(command: Command) -> Iterator[str]:
             start = command.written[index].strip("\"'").partition("$")[0]
             words[index] = posixpath.dirname(start) if word is None and start.startswith("/") else word
     named = False
-    for word, after in pairwise(words):
-        if word and after and OUTPUT.fullmatch(word):
-            named = named or "://" not in after
-            yield "" if "://" in after else after
+    for word, after in pairwise((*words, None)):
+        option, equals, value = (word or "").partition("=")
+        value = value if equals else after or ""
+        if value and OUTPUT.fullmatch(option):
+            named = named or "://" not in value
+            yield "" if "://" in value else value
     remote = any(word and REMOTE_NAME.fullmatch(word) for word in words)
-    if (command.program == "wget" and not named) or (command.program == "curl" and remote):
+    if (command.program in NAMED_BY_URL and not named) or (command.program == "curl" and remote):
         yield from (word.partition("?")[0].rpartition("/")[2] for word in words if word and "://" in word)
+    plain = [word for word in words[1:] if word and not word.startswith("-")]
+    yield from plain[-1:] if command.program in ("scp", "rsync") else ()
 
 
 def _nameless(command: Command) -> bool:
     """Whether a program fetches files whose names are not known: computed, or listed in a file or by a pipe."""
-    if command.program not in FETCHERS or any(_outputs(command)):
+    if command.program not in FETCHERS:
         return False
-    listed = command.program == "wget" or any(word and REMOTE_NAME.fullmatch(word) for word in command.words)
-    return listed or None in command.words
+    if command.program == "curl" and any(LISTED.match(word or "") for word in command.words):
+        return True
+    listed = command.program in NAMED_BY_URL or any(word and REMOTE_NAME.fullmatch(word) for word in command.words)
+    return not any(_outputs(command)) and (listed or None in command.words)
 
 
 def _git_fetches(command: Command) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gb10.errors import UsageError
 from gb10.image.adopt import build_files
 from gb10.image.adopt.shell import parse_commands
 from tests.unit.image.test_adopt import adopted, line_of, verdicts
@@ -513,3 +514,125 @@ def test_a_script_of_a_command_that_is_not_taken_is_removed_all_the_same(tmp_pat
         tmp_path, f"RUN touch /b\nCOPY own.py /t/own.py\nRUN {CLONE} && python3 /t/own.py /tmp/src && rm /t/own.py"
     )
     assert line_of(found, "rm ").verdict == "mod"
+
+
+OTHER_INDEX = "RUN pip install torch==2.9.0 flash_attn --index-url https://h/cu\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'V=$(python3 -c "from torch import __version__ as v; print(v)")',
+        """V=$(python3 -c 'import os, torch.cuda as c; print(c)')""",
+        'export V="$(pip show torch | grep Version)"',
+        """echo $(python3 -c "import torch; print(torch.__path__)") > /v""",
+        """sed -i "s/a/$(python3 -c 'import torch; print(1)')/" /v""",
+        "pip freeze > /v",
+        "pip list | grep torch > /v",
+        "python3 -c \"import os, flash_attn; open('/v', 'w').write(os.name)\"",
+        "python3 -c \"import importlib.metadata as m; open('/v', 'w').write(m.version(\\\"flash-attn\\\"))\"",
+        "python3 -m torch.utils.collect_env > /v",
+        "python3 /own.py > /v",
+        "python3 <<E\nfrom torch.version import cuda\nopen('/v', 'w').write(cuda)\nE",
+        "[ $(python3 -c 'import torch; print(1)') = 1 ]",
+    ],
+)
+def test_what_asks_a_package_of_another_index_is_not_taken(tmp_path: Path, command: str) -> None:
+    (tmp_path / "own.py").write_text("import torch\nprint(torch.__version__)\n")
+    found = adopted(tmp_path, f"{OTHER_INDEX}COPY own.py /own.py\nRUN {command}")
+    assert verdicts(found)[1:] == [("not-taken", "lost")]
+    assert not found.mods
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python3 -c \"import os, re; open('/v', 'w').write(os.name)\"",
+        "python3 -c \"from a import torch; open('/v', 'w')\"",
+        "pip show numpy > /v",
+        "echo 'import torch' > /v$(date)",
+        "pip uninstall -y a- b",
+        "pip install -U pip -i https://h/s\nRUN pip uninstall -y b",
+        "cat > /x.py <<E\nimport torch\nE",
+    ],
+)
+def test_what_asks_no_package_of_another_index_runs(tmp_path: Path, command: str) -> None:
+    assert verdicts(adopted(tmp_path, f"{OTHER_INDEX}RUN {command}"))[-1] == ("mod", "")
+
+
+def test_a_package_that_is_not_known_may_be_any_but_one_of_python(tmp_path: Path) -> None:
+    found = adopted(
+        tmp_path,
+        "RUN pip install $X -i https://h/s\nRUN python3 -c \"import a; open('/v', 'w')\"\n"
+        "RUN python3 -c \"import json; open('/v', 'w')\"",
+    )
+    assert [verdict for verdict, _ in verdicts(found)] == ["not-taken", "not-taken", "mod"]
+
+
+def test_a_command_before_what_its_variable_names_is_lost_with_it(tmp_path: Path) -> None:
+    clone = "RUN git clone https://h/x /opt/lost"
+    found = adopted(
+        tmp_path,
+        f"ENV SRC=/opt/lost\nENV CONF=/etc/mine\nRUN cp $SRC/a /etc/mine\nRUN touch $CONF\n"
+        "RUN python3 -c \"import os; open(os.environ['SRC'] + '/b', 'w')\"\nRUN SRC=/b; touch $SRC/c\n"
+        "RUN SRC=$SRC/c; touch $SRC\n"
+        f"RUN cat > /d <<E\n$SRC\nE\nENV SRC=/srv\nRUN touch $SRC\n{clone}",
+    )
+    assert [line.verdict for line in found.lines if line.instruction == "ENV"] == ["not-taken", "not-taken", "taken"]
+    taken = [line.text for line in found.lines if line.verdict == "mod"]
+    assert taken == ["SRC=/b", "touch $SRC/c", "touch $SRC"]
+    assert found.env == {"SRC": "/srv"}
+
+
+@pytest.mark.parametrize("between", ["", "RUN git clone https://h/x /opt/lost\n"])
+def test_each_line_of_a_variable_is_judged_by_its_own_value(tmp_path: Path, between: str) -> None:
+    found = adopted(
+        tmp_path,
+        f"ENV X=/a\nRUN touch $X/b\n{between}ENV X=/opt/lost/x\nRUN touch $X\nRUN git clone https://h/x /opt/lost",
+    )
+    assert verdicts(found, "ENV") == [("taken", ""), ("not-taken", "lost")]
+    assert found.env == {"X": "/a"}
+    assert [line.text for line in found.lines if line.verdict == "mod"] == ["touch $X/b"]
+
+
+def test_variables_of_more_rounds_than_people_write_are_refused(tmp_path: Path) -> None:
+    rounds = (f"ENV V{one}=/srv/{one + 1}/x\nRUN cp $V{one} /srv/{one}/x" for one in range(40))
+    with pytest.raises(UsageError, match="too many"):
+        adopted(tmp_path, "\n".join([*rounds, "RUN git clone https://h/x /srv/40/x"]))
+
+
+@pytest.mark.parametrize(
+    ("made", "used"),
+    [
+        ("cd /opt && nvcc -o tool a.cu", "mv /opt/tool /usr/bin/"),
+        ("cd /opt/s && cmake -B build", "cp /opt/s/build/x /usr/bin/"),
+        ("cd /opt/s && cmake -Bbuild .", "ln -s /opt/s/build/x /usr/bin/x"),
+        ("cmake -DCMAKE_INSTALL_PREFIX:PATH=/opt/t .", "cp /opt/t/x /usr/bin/"),
+        ("cmake -D CMAKE_INSTALL_PREFIX=/opt/t .", "cp /opt/t/x /usr/bin/"),
+        ("make install DESTDIR=/opt/t", "cp /opt/t/x /usr/bin/"),
+        ("DESTDIR=/opt/t ninja install", "cp /opt/t/x /usr/bin/"),
+        ("export DESTDIR=/opt/t; make install", "cp /opt/t/x /usr/bin/"),
+        ("cargo install --root /opt/t x", "cp /opt/t/bin/x /usr/bin/"),
+        ("conda create -y -p /opt/t python", "ln -s /opt/t/bin/x /usr/bin/x"),
+        ("cd /srv/d && aria2c https://h/x.bin", "mv /srv/d/x.bin /usr/bin/"),
+        ("aria2c --dir=/srv/d --out=x https://h/y", "mv /srv/d/x /usr/bin/"),
+        ("cd /srv/d && axel https://h/x.bin", "mv /srv/d/x.bin /usr/bin/"),
+        ("cd /srv/d && curl -K list", "mv /srv/d/x.bin /usr/bin/"),
+        ("scp h:/x /srv/d", "mv /srv/d/x.bin /usr/bin/"),
+        ("cd /srv && (nvcc -o tool x.cu || exit 1)", "mv /srv/tool /usr/bin/"),
+    ],
+)
+def test_what_a_compiler_or_a_fetcher_would_make_is_not_there(tmp_path: Path, made: str, used: str) -> None:
+    assert verdicts(adopted(tmp_path, f"RUN {made}\nRUN {used}"))[-1] == ("not-taken", "lost")
+    own = adopted(tmp_path, f"RUN {made}\nRUN touch /home/own && cp /home/own /usr/bin/")
+    assert verdicts(own)[-2:] == [("mod", ""), ("mod", "")]
+
+
+def test_what_is_compiled_without_a_name_is_in_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "own").write_text("x")
+    found = adopted(
+        tmp_path,
+        "COPY own /srv/own\nRUN cd /srv && nvcc a.cu && mv a.out /usr/bin/ && cp own $(x) /usr/bin && cp own new"
+        " && chmod 755 /b && ln -s /srv/own c",
+    )
+    assert [verdict for verdict, _ in verdicts(found)][1:] == ["not-taken"] * 3 + ["mod"] * 3
