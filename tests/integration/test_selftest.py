@@ -32,6 +32,8 @@ from tests.integration.services import called
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 SCHEMA = json.loads((ROOT / "docs/schemas/selftest-v1.schema.json").read_text(encoding="utf-8"))
 SERVER = f"{sys.executable} {ROOT}/tests/integration/openai_server.py --port {{port}} --rate 400 --only"
+SLOWER = SERVER.replace("--rate 400", "--rate 60")
+"""Tokens a second: answers meet also where this machine is busy."""
 HOST, USER, TOKEN, ADDRESS = "spark-7f3a", "kathrin", "hf_" + "QwErTyUiOpAsDfGhJkLzXcVbNmQwErTyUi", "192.168.177.12"
 
 
@@ -90,7 +92,7 @@ def test_a_good_server_passes_and_its_report_names_nobody(tmp_path: Path, monkey
     for name, value in {"USER": USER, "HF_TOKEN": TOKEN, "HOSTNAME": HOST}.items():
         monkeypatch.setenv(name, value)
     talk = f"connecting {HOST} {ADDRESS} {TOKEN} /home/{USER}/x; Serial Number: 1982734650012"
-    launch = f"sh -c 'echo \"{talk}\"; exec {SERVER} good'"
+    launch = f"sh -c 'echo \"{talk}\"; exec {SLOWER} good'"
     wanted = steps("server", "first-request", "guard", "batches", "speed")
     code, document, said = selftest(tmp_path / "r", "--launch", launch, "--most", "3", *wanted)
     assert (code, set(results(document).values())) == (0, {"holds"}), said
@@ -465,7 +467,7 @@ def test_ctrl_c_in_each_phase(wanted: str, other: str, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_leaves_nothing_running_and_resume_goes_on(tmp_path: Path) -> None:
-    out, launch = tmp_path / "r", f"{SERVER} good"
+    out, launch = tmp_path / "r", f"{SLOWER} good"
     words = ["--most", "30", *steps("first-request", "batches")]
     assert interrupted(out, launch, words, "batches: ") == 130
     assert started_by_tests() == []
