@@ -219,7 +219,8 @@ def drafts(scene: Scene) -> Outcome:
     if anyway:
         said = f"canaries are wrong without drafts, too, so they say nothing of them ({anyway[0]})"
         return unchecked(f"{made:.0f} drafts; {found.words}; {said}", claims)
-    right = f"{made:.0f} drafts; {found.words}; they spoil no canary, alone or {answers.AT_ONCE} at once"
+    met = ", ".join(f"{when} {count} met" for when, count in drafting.met.items())
+    right = f"{made:.0f} drafts; {found.words}; they spoil no canary, alone or together ({met})"
     return holds(right, {**claims, "drafts.right": Figure(True)})
 
 

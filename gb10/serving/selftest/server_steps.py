@@ -180,7 +180,9 @@ def guard(scene: Scene) -> Outcome:
     scene.keep("guard.json", {"alone": before.right, "eight": together.right, "answers": [one[:400] for one in texts]})
     claims = {"guard.canaries": Figure(before.right / max(1, len(before.answers)))}
     wrong = [*filter(None, [together.bad]), *dict.fromkeys(found), *dict.fromkeys(answers.failures(prose))]
-    return outcome_from(wrong[:3], f"alone {before.right} of 4 right, at once {together.right} of 8", claims)
+    return outcome_from(
+        wrong[:3], f"alone {before.right} of 4 right, at once {together.right} of {together.of}", claims
+    )
 
 
 def batches(scene: Scene) -> Outcome:
@@ -193,7 +195,7 @@ def batches(scene: Scene) -> Outcome:
     try:
         for size in answers.sizes(most, captured, quick=scene.asked.quick):
             done.append(answers.at_once(endpoint, env, size, before, seed=f"{SEED}-batches", extra=NO_THINKING))
-            scene.ctx.reporter.detail(f"{size} at once: {done[-1].right} right, {done[-1].met} met")
+            scene.ctx.reporter.detail(f"{size} at once: {done[-1].right} of {done[-1].of} right, {done[-1].met} met")
     finally:
         scene.keep("batches.json", [asdict(one) for one in done])
     wrong = [f"{one.size} at once: {one.bad}" for one in done if one.bad]
