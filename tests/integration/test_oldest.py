@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from gb10.containers.embedded.daemon import down
 from gb10.core.proc import capture
+from gb10.core.store import open_store
 from gb10.image.plan.catalog import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -68,10 +70,12 @@ def oldest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def env(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """A store of its own, without the settings of these tests."""
+def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    """A store of its own, without the settings of these tests; `stop` starts an engine there."""
     home = str(tmp_path_factory.mktemp("home"))
-    return {"PATH": os.environ["PATH"], "HOME": home, "GB10_CACHE_DIR": f"{home}/store", "NO_COLOR": "1"}
+    made = {"PATH": os.environ["PATH"], "HOME": home, "GB10_CACHE_DIR": f"{home}/store", "NO_COLOR": "1"}
+    yield made
+    down(open_store(made))
 
 
 def gb10(python: Path, env: Mapping[str, str], call: str) -> subprocess.CompletedProcess[str]:
