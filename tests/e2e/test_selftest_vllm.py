@@ -79,11 +79,11 @@ def test_faults_that_are_planted_into_the_engine_are_found(  # noqa: PLR0917 - a
         assert containers(machine.engine) == []
     print(said, printed)
     steps = {one["id"]: one for one in json.loads(printed)["steps"]}
-    found = {name: steps[name]["result"] for name in FAULTS}
-    if not planted and found["batches"] == "not checked":  # its answers take milliseconds, and may not overlap
+    results = {name: steps[name]["result"] for name in FAULTS}
+    if not planted and results["batches"] == "not checked":  # its answers take milliseconds, and may not overlap
         assert "answers met" in steps["batches"]["why"]
-        ended, found["batches"] = 0 if ended == 13 else ended, result
-    assert (ended, found) == (code, dict.fromkeys(FAULTS, result))
+        ended, results["batches"] = 0 if ended == 13 else ended, result
+    assert (ended, results) == (code, dict.fromkeys(FAULTS, result))
     assert steps["drafts"]["claims"]["drafts.right"] == {"value": not planted}
     if planted:
         assert "5 at once" in steps["batches"]["why"] and "4 at once" not in steps["batches"]["why"]
