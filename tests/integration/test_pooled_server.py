@@ -7,13 +7,14 @@ from http.server import ThreadingHTTPServer
 
 import pytest
 
+from gb10.models.load.model_recipe import Answers
 from gb10.models.render.rendered import RenderedRecipe, node_container
 from gb10.serving.guard.finding import Verdict
 from gb10.serving.load_generator.endpoint import Endpoint
 from gb10.serving.run.health import first_answer
 from gb10.serving.run.heard_answer import heard_answer, tone
 from gb10.serving.run.pooled_answer import pooled_answer
-from gb10.serving.run.service import Answers, ContainerSettings, service_of
+from gb10.serving.run.service import ContainerSettings, service_of
 from gb10.serving.run.service_nodes import nodes_of
 from tests.quiet_handler import QuietHandler
 from tests.unit.serving.test_pooled_answer import GOOD, ranks, vectors

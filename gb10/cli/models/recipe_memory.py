@@ -23,6 +23,7 @@ from gb10.models.memory.cache import UNSIZED
 from gb10.models.memory.engines.budget import Budget, Machine, gib
 from gb10.models.memory.estimating import KEY, SINCE, Estimate, container_memory, estimate, fraction_of, torch_bytes
 from gb10.models.memory.figures import GIB, load_figures
+from gb10.models.memory.launch import Drafts
 from gb10.models.memory.model import Model, known_model
 from gb10.models.registries.recipe_file import find_recipe
 from gb10.models.render.rendered import RenderRequest
@@ -107,7 +108,7 @@ def memory(
         reporter.say(line)
     machine = Machine(figures=load_figures(), services=question.services)
     model = _sizes(served.model, question, reporter)
-    model, served = _with_draft(model, served, question, reporter)
+    model = replace(model, draft=_draft(served.launch.drafts, question, reporter))
     try:
         found = estimate(model, served.launch, machine)
     except UsageError as error:
@@ -147,7 +148,7 @@ def _left_out(model: Model, found: Estimate, image: str) -> Iterator[NotChecked]
         yield NotChecked(
             what="draft", reason=f"the layers of {model.draft.name} are not known: without a cache of its own"
         )
-    if drafts is not None and not drafts.own and drafts.size is None:
+    if drafts is not None and not drafts.own and drafts.size is None and model.draft is None:
         reason = (
             f"the sizes of {drafts.model or 'the draft model'} are not known here (--fetch reads them, a folder has "
             "them): 1.5 GiB without a cache of its own"
@@ -176,8 +177,7 @@ def _on_nodes(recipe: ModelRecipe, request: RenderRequest, nodes: int | None) ->
 
 def _sizes(name: str, question: Question, reporter: Reporter) -> Model:
     """The model's sizes: of the files that are named, a folder that the recipe names, ours, or the Hub's."""
-    folder = Path(name) if name.startswith((".", "/")) and Path(name).exists() else None
-    place = question.weights or folder
+    place = question.weights or _folder(name)
     known = known_model(name) if place is None else None
     if known is not None:
         return known
@@ -187,22 +187,24 @@ def _sizes(name: str, question: Question, reporter: Reporter) -> Model:
     return _read(name, place, reporter)
 
 
-def _with_draft(model: Model, served: ServedModel, question: Question, reporter: Reporter) -> tuple[Model, ServedModel]:
-    """Both with the sizes of a draft model of its own: of the folder that the command names, or the Hub's. They stay as
-    they are where these are known, or where neither is there."""
-    drafts = served.launch.drafts
+def _draft(drafts: Drafts | None, question: Question, reporter: Reporter) -> Model | None:
+    """The sizes of a draft model of its own: of the folder that the command names, or the Hub's. None where they are
+    known already, or where neither is there."""
     if drafts is None or drafts.own or drafts.size is not None or not drafts.model:
-        return model, served
-    folder = Path(drafts.model) if drafts.model.startswith((".", "/")) and Path(drafts.model).exists() else None
+        return None
+    folder = _folder(drafts.model)
     if folder is None and not question.fetch:
-        return model, served
+        return None
     try:
-        draft = _read(drafts.model, folder, reporter)
+        return _read(drafts.model, folder, reporter)
     except (FetchError, UsageError) as error:
         reporter.say(f"draft: {error.message}")
-        return model, served
-    launch = replace(served.launch, drafts=replace(drafts, size=draft.total + draft.drafts))
-    return replace(model, draft=draft), replace(served, launch=launch)
+        return None
+
+
+def _folder(name: str) -> Path | None:
+    """The folder of this machine that a model's name is, if it is one."""
+    return Path(name) if name.startswith((".", "/")) and Path(name).exists() else None
 
 
 def _read(name: str, place: Path | None, reporter: Reporter) -> Model:

@@ -494,13 +494,10 @@ class RunReader:
             verb, arguments = pip_arguments(one.words) or ("", ())
             if verb in LISTS:
                 return True
-            asked = (
-                {word or "" for word in arguments}
-                if verb == "show"
-                else {*self._imported(one)} | {one.program} - {*TOOLS}
-            )
+            shows, imported = verb == "show", {*self._imported(one)}
+            asked = {word or "" for word in arguments} if shows else imported | {one.program} - {*TOOLS}
             names = {canonicalize_name(name) for full in asked for name in (full, full.partition(".")[0]) if name}
-            unsure = verb == "show" or bool({*self._imported(one)} - sys.stdlib_module_names)
+            unsure = shows or bool(imported - sys.stdlib_module_names)
             if names & self.image.absent or ("" in self.image.absent and unsure):
                 return True
         return False
@@ -556,14 +553,14 @@ class RunReader:
 
     def _lost_here(self, command: Command) -> str:
         """What a command may work on in its folder that is not there; empty when there is nothing of that."""
-        unsure = any(self._relative(command, first=1)) or None in command.words[1:]
-        if unsure and self.folder in self.unpacked and command.program in WORKERS | UNPACKERS:
+        works = command.program in WORKERS | UNPACKERS and self.folder in self.unpacked
+        if works and (any(self._relative(command, first=1)) or None in command.words[1:]):
             return "what would be unpacked"
-        sources = self._relative(replace(command, words=command.words[:-1]), first=1)
-        unsure = None in command.words[1:-1] or not all(self._file(path) for path in sources)
-        return (
-            "what would be compiled" if unsure and self.folder in self.compiled and command.program in COPIERS else ""
-        )
+        if self.folder in self.compiled and command.program in COPIERS:
+            sources = self._relative(replace(command, words=command.words[:-1]), first=1)
+            if None in command.words[1:-1] or not all(self._file(path) for path in sources):
+                return "what would be compiled"
+        return ""
 
     def _secret(self, command: Command, text: str) -> str:
         """The secret that a command reads or holds; empty when there is none."""

@@ -221,15 +221,17 @@ def _no_config(model: str, names: Sequence[str], read: Callable[[str], Any]) -> 
         of = base if isinstance(base, str) and PLAIN.fullmatch(base) else "OWNER/MODEL"
         what = f"{model} is an adapter of {of[:200]}, not a model"
         if kind not in {None, "LORA"}:
-            raise UsageError(f"{what}; and of the kind {ascii(kind)[:80]}: vLLM and SGLang load LoRA alone")
-        if isinstance(rank, int) and rank > RANKS[-1]:
-            raise UsageError(f"{what}; and of a rank above {RANKS[-1]}, the largest that vLLM takes")
-        enough = next((one for one in RANKS if isinstance(rank, int) and rank <= one), RANKS[-1])
-        return UsageError(
-            what,
-            hint=f"start that model with it: ./build.py run {of[:200]} -- --enable-lora --max-lora-rank {enough} "
-            f"--lora-modules adapter={model}",
-        )
+            what += f"; and of the kind {ascii(kind)[:80]}: vLLM and SGLang load LoRA alone"
+        elif isinstance(rank, int) and rank > RANKS[-1]:
+            what += f"; and of a rank above {RANKS[-1]}, the largest that vLLM takes"
+        else:
+            enough = next((one for one in RANKS if isinstance(rank, int) and rank <= one), RANKS[-1])
+            hint = (
+                f"start that model with it: ./build.py run {of[:200]} -- --enable-lora --max-lora-rank {enough} "
+                f"--lora-modules adapter={model}"
+            )
+            return UsageError(what, hint=hint)
+        return UsageError(what)
     if PIPELINE in names:
         told = read(PIPELINE)
         kind = told.get("_class_name") if isinstance(told, dict) else None

@@ -240,7 +240,7 @@ def _graph_mode(options: Options) -> str:
     key = word(options, "--compilation-config.cudagraph_mode", "-cc.cudagraph_mode")
     found = json_object(next(iter(given), "")).get("cudagraph_mode") or ("" if key == "auto" else key)
     level = next((level for level in LEVELS if f"-O{level}" in options), word(options, "-O", "--optimization-level"))
-    return str(found or LEVELS.get(level.removeprefix("."), "")).upper()
+    return str(found or LEVELS.get(level, "")).upper()
 
 
 LEVELS: Final[Mapping[str, str]] = {"0": "NONE", "1": "PIECEWISE"}

@@ -135,6 +135,8 @@ class ModelRecipe:
 
 Engine = Literal["vllm", "sglang", "trtllm", "llama-cpp"]
 Status = Literal["measured", "published", "not measured"]
+Answers = Literal["chat", "embeddings", "rerank", "audio/transcriptions"]
+"""What a server is asked, as the path below /v1; ``chat`` is /v1/chat/completions."""
 US: Final = "gb10"
 """``measured-by`` of the rows that make a recipe ``measured``."""
 MOST: Final = 200
@@ -220,7 +222,7 @@ class OwnSection(_Part):
     engine: Engine | None = None
     releases: Releases | None = None
     status: Status = "not measured"
-    answers: Literal["chat", "embeddings", "rerank", "audio/transcriptions"] | None = None
+    answers: Answers | None = None
     """What ``run`` asks first; absent: what the options of the command say."""
     sources: Texts = ()
     notes: Texts = ()

@@ -6,8 +6,9 @@ from functools import cached_property
 
 from packaging.utils import canonicalize_name
 
+from gb10.core.log_words import unprefixed
 from gb10.serving.doctor.engine_releases import EngineRelease, Releases
-from gb10.serving.doctor.log_exceptions import Raised
+from gb10.serving.doctor.log_exceptions import Frame, Raised
 from gb10.serving.doctor.log_scan import Scan
 
 DISTRIBUTIONS: Mapping[str, str] = {
@@ -61,6 +62,15 @@ class Case:
     def asserts(self) -> bool:
         """Whether the last frame is an assertion: over the program's own state, which nobody gave."""
         return bool(self.raised.frames) and self.raised.frames[-1].code.startswith("assert")
+
+    def caller(self, *libraries: str) -> Frame | None:
+        """The innermost frame of a package that is none of these: what called them."""
+        return next((one for one in reversed(self.raised.frames) if one.package not in ("", *libraries)), None)
+
+    @property
+    def said(self) -> str:
+        """The first line without its time, its level and its place."""
+        return unprefixed(self.first_line).strip()
 
     def trace(self, last: int) -> str:
         """The files, functions and lines of code of the last frames, as one text."""

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from gb10.core.log_words import unprefixed
 from gb10.serving.doctor.advice import own_advice
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
@@ -204,7 +203,7 @@ def calls_of_tools_not_read(case: Case) -> Verdict | None:
     if not (by_file and reads) and not by_json:
         return None
     given = f" (now {parser})" if parser and parser != "None" else ""
-    said = (case.raised.text if case.raised.type else unprefixed(case.first_line).strip())[:200]
+    said = (case.raised.text if case.raised.type else case.said)[:200]
     family = (parser or "").partition("_")[0]
     others = sorted(
         name

@@ -13,7 +13,6 @@ from packaging.version import InvalidVersion, Version
 from gb10.image.recipe.arch import SHARED_MEMORY
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
-from gb10.serving.doctor.log_exceptions import Frame
 from gb10.serving.doctor.option_names import option_of_this_part
 
 SMS: Final = 48
@@ -395,7 +394,7 @@ def _capability_asked_for(case: Case) -> int:
 def arch_list_without_this_gpu(case: Case) -> Verdict | None:
     """FlashInfer's check that a GB10 passes, and that fails: it does not know which GPU it compiles for."""
     asked, majors = _capability_asked_for(case), NO_ARCHS.search(case.text)
-    caller = _caller(case)
+    caller = case.caller("torch")
     flashinfer = "flashinfer" in case.text.lower() or (caller is not None and caller.package == "flashinfer")
     low = asked and asked < OF_FLASHINFER and flashinfer and not OTHER_CHECKS.search(case.text)
     if not case.raised.type or not (low or (majors and "12" in re.findall(r"\d+", majors["majors"]))):
@@ -739,11 +738,6 @@ def _by_what_is_refused(case: Case) -> Verdict | None:
             return None
 
 
-def _caller(case: Case) -> Frame | None:
-    """The frame that called the library: the innermost of a package other than torch."""
-    return next((one for one in reversed(case.raised.frames) if one.package not in ("", "torch")), None)
-
-
 def _library(where: str) -> tuple[str, str] | None:
     """The library of kernels that a text or a path names, and what to take in its place."""
     return next((one for pattern, one in KERNEL_LIBRARIES.items() if re.search(pattern, where, re.I)), None)
@@ -751,7 +745,7 @@ def _library(where: str) -> tuple[str, str] | None:
 
 def _beyond_a_limit(case: Case) -> Verdict:
     """A data type, size or layout that the library's kernels do not take."""
-    frame = _caller(case)
+    frame = case.caller("torch")
     caller = frame.path if frame else ""
     library = _library(f"{case.text[:600]} {caller}")
     split = (
@@ -774,7 +768,7 @@ def _beyond_a_limit(case: Case) -> Verdict:
 
 def _argument_mismatch(case: Case) -> Verdict:
     """Tensors of a call that do not fit each other: a mistake of who calls, on any GPU."""
-    frame = _caller(case)
+    frame = case.caller("torch")
     caller = frame.path if frame else ""
     library = _library(f"{case.text[:600]} {caller}")
     fits = case.fitting("flashinfer-python") if library and library[0] == "FlashInfer" else ""
@@ -947,7 +941,7 @@ OF_THE_GPU: Final = frozenset(
 
 def kernel_call_fails(case: Case) -> Verdict | None:
     """A call of a kernel that its library refuses, by the file that calls or by what the message names."""
-    last = _caller(case)
+    last = case.caller("torch")
     named = re.search(
         r"[Cc]heck failed|[Cc]ould not|[Ff]ailed|[Ii]nvalid|[Uu]nsupported|[Cc]annot|(?:does|is) not support", case.text
     )
@@ -1031,7 +1025,7 @@ def kernel_crashed(case: Case) -> Verdict | None:
     found = CRASHED.search(f"{case.raised.type}: {case.text}" if case.raised.type else case.text)
     if found is None:
         return None
-    frame = _caller(case)
+    frame = case.caller("torch")
     old = [
         f"{name} {version} is older than {MENDED[name]}, which mends a known crash on 12.x."
         for name in MENDED
@@ -1183,7 +1177,7 @@ def nvml_has_no_memory(case: Case) -> Verdict | None:
     """A program that asks NVML for the memory of a GPU that has none of its own."""
     if not any(NVML_MEMORY.search(f"{one.type}: {one.message}") for one in (case.raised, *case.chain)):
         return None
-    asks = next((one for one in reversed(case.raised.frames) if one.package not in ("", "pynvml")), None)
+    asks = case.caller("pynvml")
     return Verdict(
         code="nvml-has-no-memory",
         meaning=(
@@ -1282,7 +1276,7 @@ def launch_refused(case: Case) -> Verdict | None:
     starts = any(re.search(r"\[\w*grid\w*\]|launch\(|<<<", one.code) for one in frames[-3:])
     if found is None or not starts:
         return None
-    own = next((one for one in reversed(frames) if one.package not in ("", "triton", "torch")), None)
+    own = case.caller("triton", "torch")
     now = ", ".join(
         f"--{name.replace('_', '-')} (now {value})" for name in OF_BATCHES if (value := case.scan.start.option(name))
     )
@@ -1347,7 +1341,7 @@ def kernel_of_other_sizes(case: Case) -> Verdict | None:
     found = INNER.search(case.text)
     if not named or found is None:
         return None
-    own = next((one for one in reversed(case.raised.frames) if one.package not in ("", "triton", "torch")), None)
+    own = case.caller("triton", "torch")
     return Verdict(
         code="kernel-without-this-shape",
         meaning=(
@@ -1373,7 +1367,7 @@ def type_not_known_to_triton(case: Case) -> Verdict | None:
     frames = case.raised.frames
     if case.raised.name != "KeyError" or found is None or not (frames and OF_TRITON.search(frames[-1].path)):
         return None
-    own = next((one for one in reversed(frames) if one.package not in ("triton", "torch", "")), None)
+    own = case.caller("triton", "torch")
     scales = " (scales in powers of two, UE8M0: of MXFP8, MXFP4 and DeepSeek V4)" if "e8m0" in found["type"] else ""
     return Verdict(
         code="data-type-not-taken",
@@ -1434,7 +1428,7 @@ def compiler_of_kernels_fails(case: Case) -> Verdict | None:
     )
     if not (named or triton or inductor) or case.raised.name in ("OutOfResources", *LOADS):
         return None
-    own = next((one for one in reversed(case.raised.frames) if one.package not in ("", "triton", "torch")), None)
+    own = case.caller("triton", "torch")
     kernel = f" {own.path}:{own.line} asked for it." if own else ""
     pins = " ".join(filter(None, (case.fitting("triton"), case.fitting("torch"))))
     who = "Inductor (torch.compile)" if inductor and not triton else "Triton"

@@ -857,7 +857,7 @@ def sizes_do_not_agree(case: Case) -> Verdict | None:
     if found is None and not (checked and loads):
         return None
     said = case.first_line[:200] or frames[-1].code
-    last = next((one for one in reversed(frames) if one.package not in ("", "torch")), None)
+    last = case.caller("torch")
     at = f" {last.path} copies or joins them." if last else ""
     if loads or any("_load_" in one.function for one in frames):
         return Verdict(

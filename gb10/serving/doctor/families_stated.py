@@ -182,10 +182,6 @@ WHAT_TO_DO: Final = {
 }
 
 
-def _said(line: str) -> str:
-    return unprefixed(line).strip()
-
-
 def _of_frames(case: Case) -> str:
     """What the frames of a traceback advise, beside the message's own words."""
     return advice_of(case).replace(own_advice(case.text), "").strip() if case.raised.frames else ""
@@ -199,8 +195,10 @@ def _with_its_name(said: str, number: str) -> str:
 
 def two_quantities(case: Case) -> Verdict | None:
     """A message that compares what is wanted with what is there, in numbers."""
-    compared = ((line, two) for line in map(_said, case.text.splitlines()) if (two := quantities_of(line)))
-    said, found = next(compared, None) or (_said(case.first_line), quantities_of(case.text))
+    compared = (
+        (line, two) for one in case.text.splitlines() if (two := quantities_of(line := unprefixed(one).strip()))
+    )
+    said, found = next(compared, None) or (case.said, quantities_of(case.text))
     if found is None or (found.kind in ("", "sizes", "tokens") and case.asserts):
         return None
     need, have = (_with_its_name(said, number) for number in (found.need, found.have))
@@ -240,7 +238,7 @@ def file_of_another_release(case: Case) -> Verdict | None:
         code="file-of-another-release",
         meaning=(
             f"The file was written by release {found['need']}, and {found['have']} reads it: "
-            f"{_said(case.first_line)[:300].rstrip('.')}."
+            f"{case.said[:300].rstrip('.')}."
         ),
         action=(
             f"Build or export it again with {found['have']} (engines, plans and caches are of one release), or run the "
@@ -333,7 +331,7 @@ KIND: Final = re.compile(
 
 def value_of_another_kind(case: Case) -> Verdict | None:
     """A value that is not of the kind, or not one of those, that the message says."""
-    said = _said(case.first_line)
+    said = case.said
     found = KIND.search(said[:400])
     if found is None or case.asserts or case.raised.name in ("TypeError", "AttributeError"):
         return None
@@ -395,7 +393,7 @@ def remedy_stated(case: Case) -> Verdict | None:
     said = own_advice(case.text)
     if not said:
         return None
-    message = _said(case.first_line)[:400].rstrip(".")
+    message = case.said[:400].rstrip(".")
     install = (
         "Install it in this very environment or image, for aarch64 and CUDA 13." if INSTALLS.search(case.text) else ""
     )

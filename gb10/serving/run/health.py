@@ -8,6 +8,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from gb10.errors import EndpointError
+from gb10.models.load.model_recipe import Answers
 from gb10.serving.guard.canary import make_canaries
 from gb10.serving.guard.finding import Judgement
 from gb10.serving.load_generator.canary_batch import ask_canaries, guard_facts, guard_limits
@@ -15,7 +16,7 @@ from gb10.serving.load_generator.endpoint import reach
 from gb10.serving.load_generator.stream_client import Bounds
 from gb10.serving.run.heard_answer import heard_answer
 from gb10.serving.run.pooled_answer import pooled_answer
-from gb10.serving.run.service import Answers, Service
+from gb10.serving.run.service import Service
 
 LOOK: Final = 5.0
 """Seconds that one look may take."""

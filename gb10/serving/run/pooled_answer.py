@@ -11,9 +11,9 @@ from typing import Final
 import requests
 from urllib3.exceptions import HTTPError
 
+from gb10.models.load.model_recipe import Answers
 from gb10.serving.guard.finding import Ending, Finding, Judgement, Verdict
 from gb10.serving.load_generator.endpoint import LARGEST, Endpoint, page
-from gb10.serving.run.service import Answers
 
 TEXTS: Final = (
     "A lighthouse warns ships of the rocks near the coast.",

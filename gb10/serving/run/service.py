@@ -6,12 +6,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from gb10.containers.container_options import ContainerOptions, HostAccess
 from gb10.containers.reference import NAMESPACE
 from gb10.core.files import digest
 from gb10.errors import UsageError
+from gb10.models.load.model_recipe import Answers
 from gb10.models.memory.estimating import capped
 from gb10.models.render.nodes import api_port
 from gb10.models.render.rendered import CACHE, NodeContainer, RenderedRecipe, node_container
@@ -20,7 +21,6 @@ from gb10.serving.run.service_nodes import Node
 NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,60}")
 SERVED: Final = re.compile(r"--(?:served-model-name|alias)[=\s]+[\"']?([^\s\"']+)")
 SHARE: Final = re.compile(r"--(?:gpu-memory-utilization|mem-fraction-static)[=\s]+[\"']?(0?\.\d{1,6}|1(?:\.0{1,6})?)\b")
-Answers = Literal["chat", "embeddings", "rerank", "audio/transcriptions"]
 """What a server answers, as the last part of its path."""
 POOLS: Final = re.compile(
     r"(?<![\w-])--(?:runner[=\s]+[\"']?pooling|is-embedding|embeddings?|convert[=\s]+[\"']?embed"

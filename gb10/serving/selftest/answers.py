@@ -4,7 +4,7 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 from typing import Any, Final
@@ -90,7 +90,7 @@ def ask_at_once(
         tries.append(batch)
         met = max(met, met_at_once(batch.exchanges))
         quick = all(one.seconds < QUICK for one in batch.exchanges)
-    return replace(merge_batches(tries), when="after the load"), met
+    return merge_batches(tries), met
 
 
 TRIES: Final = 4

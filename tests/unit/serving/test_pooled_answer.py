@@ -4,10 +4,11 @@ import json
 
 import pytest
 
+from gb10.models.load.model_recipe import Answers
 from gb10.models.render.rendered import RenderedRecipe, node_container
 from gb10.serving.guard.finding import Verdict
 from gb10.serving.run.pooled_answer import judge_answer
-from gb10.serving.run.service import Answers, ContainerSettings, curl_line, service_of
+from gb10.serving.run.service import ContainerSettings, curl_line, service_of
 from gb10.serving.run.service_nodes import nodes_of
 
 GOOD = [[1.0, 0.0], [0.6, 0.8], [1.0, 0.001]]

@@ -309,7 +309,12 @@ def activations(model: Model, launch: Launch, machine: Machine, batched: int, ro
 
 
 CHOSEN: Final = (
-    *("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_topk", "moe_k", "moe_top_k"),
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "top_k_experts",
+    "moe_topk",
+    "moe_k",
+    "moe_top_k",
     "experts_per_token",
 )
 CHOSEN_OF: Final = {
