@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from packaging.utils import parse_wheel_filename
 
 from gb10.containers.reach import connect_or_start
 from gb10.core.proc import capture
@@ -49,6 +50,11 @@ PLAIN = """
 static PyModuleDef module = {PyModuleDef_HEAD_INIT, "tiny", "", -1, nullptr, nullptr, nullptr, nullptr, nullptr};
 PyMODINIT_FUNC PyInit_tiny() { return PyModule_Create(&module); }
 """
+COPY = """
+#include <string.h>
+extern "C" size_t tiny_copy(char *to, const char *from) { return strlcpy(to, from, 8); }
+"""
+"""glibc has it since 2.38."""
 METADATA = '[project]\nname = "tiny"\nversion = "0.1"\n'
 PROJECTS = {
     "scikit": {
@@ -80,7 +86,7 @@ PROJECTS = {
         "CMakeLists.txt": "cmake_minimum_required(VERSION 3.26)\nproject(tiny LANGUAGES CXX CUDA)\n"
         "add_library(tiny SHARED tiny.cu)\nset_target_properties(tiny PROPERTIES SOVERSION 1)\n"
         "install(TARGETS tiny DESTINATION lib)\n",
-        "tiny.cu": KERNEL,
+        "tiny.cu": KERNEL + COPY,
     },
     "online": {
         "setup.py": "from urllib.request import urlopen\nurlopen('https://example.com/tiny.whl')\n",
@@ -189,6 +195,9 @@ def test_a_library_goes_into_the_locked_wheel(ctx: Context, plan: Plan) -> None:
     with zipfile.ZipFile(made.path) as ours, zipfile.ZipFile(graft.path) as wheel:
         assert wheel.read(NVTX) == ours.read(NVTX)
         assert len(wheel.namelist()) > 10
+    before = parse_wheel_filename(plan.step("graft-nvidia-nvtx").files[0].filename)[3]
+    assert {one.platform for one in before} == {"manylinux2014_aarch64", "manylinux_2_17_aarch64"}
+    assert {one.platform for one in parse_wheel_filename(graft.path.name)[3]} == {"manylinux_2_38_aarch64"}
 
 
 def test_what_wants_to_download_is_one_error(ctx: Context, plan: Plan) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from packaging.utils import parse_wheel_filename
 
 from gb10.containers.reach import connect_or_start
 from gb10.core.fetch import store_paths
@@ -84,6 +85,18 @@ def test_the_libraries_are_for_the_images_machine(grafted: tuple[Path, Path], tm
     found = scan_path(tmp_path).binaries
     assert [(binary.machine, binary.error) for binary in found] == [("aarch64", "")] * len(SMALL)
     assert all("libtorch.so" in binary.needed or "libc.so.6" in binary.needed for binary in found)
+
+
+def test_the_grafted_wheels_tag_promises_no_older_glibc_than_the_libraries_need(
+    grafted: tuple[Path, Path], tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(grafted[1]) as ours:
+        ours.extractall(tmp_path, [f"vllm/{name}.abi3.so" for name in SMALL])
+    needed = [int(one.versions["GLIBC"].partition(".")[2]) for one in scan_path(tmp_path).binaries]
+    before, after = ({one.platform for one in parse_wheel_filename(path.name)[3]} for path in grafted)
+    assert before == {"manylinux_2_28_aarch64"}
+    (tag,) = after
+    assert int(tag.split("_")[2]) >= max(28, *needed)
 
 
 def test_what_the_compiler_read_of_the_project_is_kept_by_its_source(ctx: Context, grafted: tuple[Path, Path]) -> None:

@@ -13,6 +13,7 @@ from gb10.core.config import variable
 from gb10.core.reporter import terminal
 from gb10.errors import UncheckedError
 from gb10.image.build.cache_status import CacheStatus
+from gb10.image.build.costs import measured
 from gb10.image.build.estimate import COMPILED, Needs, StepBytes, obstacles, plan_bytes, step_seconds
 from gb10.image.context import Context
 from gb10.image.plan.values import Plan, Step
@@ -80,7 +81,12 @@ def _print_text(ctx: Context, plan: Plan, found: CacheStatus, push: Sequence[str
     if needed.compile_bound:
         print(f"to compile: about {needed.compile_seconds:.0f} s, bound by {_bound(needed)}")
     missing = {step.name for step in plan.of_kind("wheel") if not found.cached[step.name]}
-    unknown = [name for name, build in plan.recipe.wheels.items() if name in missing and build.method in WHOLE]
+    known, recipe = measured(ctx.catalog), plan.recipe
+    unknown = [
+        name
+        for name, build in recipe.wheels.items()
+        if name in missing and build.method in WHOLE and recipe.project(build.source) not in known
+    ]
     if unknown:
         print(f"how long the compile of {', '.join(unknown)} takes is not known before, and not counted")
     if len(plan.steps) > hits:

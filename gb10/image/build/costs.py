@@ -40,9 +40,12 @@ def kernel_cost(catalog: Catalog, plan: Plan, step: Step) -> tuple[Family, ...]:
     """The families that a wheel or a program compiles. A family without a measurement counts as UNMEASURED."""
     costs = measured(catalog)
     names = [*target_families(plan, step), *map(family, entries(step.kernels or {}))]
-    whole = step.kind == "wheel" and plan.recipe.wheels[step.name].method in WHOLE
-    unmeasured = {**UNMEASURED, "peak_mib": WHOLE_PEAK} if whole else UNMEASURED
+    unmeasured = {**UNMEASURED, "peak_mib": WHOLE_PEAK} if _is_whole(plan, step) else UNMEASURED
     return tuple(part for name in names for part in _parts(name, costs.get(name, unmeasured)))
+
+
+def _is_whole(plan: Plan, step: Step) -> bool:
+    return step.kind == "wheel" and plan.recipe.wheels[step.name].method in WHOLE
 
 
 def _parts(module: str, cost: Mapping[str, Any]) -> Iterator[Family]:
@@ -80,12 +83,12 @@ def known_targets(catalog: Catalog, source: str) -> list[str]:
 
 
 def target_families(plan: Plan, step: Step) -> list[str]:
-    """The families that no kernel set names: a program, or CMake targets."""
+    """The families that no kernel set names: a program, CMake targets, or a project that is compiled whole."""
     if step.kind != "wheel":
         return [step.name]
     build = plan.recipe.wheels[step.name]
     if build.method in WHOLE:
-        return [step.name]
+        return [plan.recipe.project(build.source)]
     return [f"{build.source}_all"] if ALL in build.targets else list(build.targets)
 
 
@@ -98,9 +101,10 @@ def peaks(catalog: Catalog, plan: Plan, step: Step) -> bytes:
     """The input of compile_slots.py and unit_order.py: MiB of a family's largest process, by the folder of its objects.
 
     ``units`` has what was measured of single objects, where a launcher holds compilers back. ``other`` is for folders
-    that have no name here: FlashInfer names the modules of a group itself.
+    that have no name here: FlashInfer names the modules of a group itself. A project that is compiled whole has its
+    own folders, which say nothing: one may be called as a module of FlashInfer is.
     """
-    costs, kernels = measured(catalog), step.kernels or {}
+    costs, kernels = {} if _is_whole(plan, step) else measured(catalog), step.kernels or {}
     modules = {entry["name"]: costs.get(family(entry), UNMEASURED) for entry in kernels.get("module", ())}
     groups = [costs.get(family(entry), UNMEASURED)["peak_mib"] for entry in kernels.get("group", ())]
     other = max(groups) if groups else max(one.peak for one in kernel_cost(catalog, plan, step)) >> 20

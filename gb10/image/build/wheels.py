@@ -14,12 +14,14 @@ from gb10.core.concurrency import run_all
 from gb10.core.fetch import store_paths
 from gb10.core.host import Host
 from gb10.core.installation import is_installed
+from gb10.core.machine import MACHINES, glibc
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store, file_sha256, is_sealed, seal
 from gb10.errors import BuildError
 from gb10.image.build.compile import LEFT_OUT, CompileJob, compilers
 from gb10.image.build.costs import has_launcher
 from gb10.image.build.input_checks import check_patches, installable_patches
+from gb10.image.build.library_tags import read_mark, tags_with
 from gb10.image.build.stage import check_exported
 from gb10.image.context import Context
 from gb10.image.locked_files import fetch_files
@@ -234,7 +236,10 @@ def make_grafts(ctx: Context, plan: Plan, steps: Iterable[Step], *, again: bool 
 
 
 def graft_files(store: Store, step: Step) -> dict[str, Path | bytes]:
-    """What a graft changed, by name, read from the wheel itself: its METADATA, and each file that upstream's lacks."""
+    """What a graft changed, by name, read from the wheel itself: its METADATA, and each file that upstream's lacks.
+
+    WHEEL, when its tags changed, is under the name that it has in the layer below.
+    """
     (upstream,) = store_paths(store, step.files)
     with (
         zipfile.ZipFile(upstream) as before,
@@ -244,7 +249,13 @@ def graft_files(store: Store, step: Step) -> dict[str, Path | bytes]:
         changed = [
             entry.filename for entry in after.infolist() if (entry.filename, entry.CRC, entry.file_size) not in same
         ]
-        return {name: after.read(name) for name in changed if ".dist-info/" not in name or name.endswith("/METADATA")}
+        found: dict[str, Path | bytes] = {
+            name: after.read(name) for name in changed if ".dist-info/" not in name or name.endswith("/METADATA")
+        }
+        (mark, had), (_, has) = read_mark(before), read_mark(after)
+        if has != had:
+            found[mark] = has
+        return found
 
 
 def _graft(ctx: Context, plan: Plan, step: Step, work: Path) -> None:
@@ -253,10 +264,13 @@ def _graft(ctx: Context, plan: Plan, step: Step, work: Path) -> None:
     with ctx.reporter.task(step.name):
         uses = installable_patches(plan, step)
         changes = patched_files(ctx.catalog.patches, wheel, uses, ctx.reporter.say) if uses else {}
+        libraries = dict[str, bytes]()
         for path in _sources(ctx.store, plan, step):  # what the targets of the engine's own project installed
             with zipfile.ZipFile(path) as archive:
-                changes = {**changes, **{name: archive.read(name) for name in read_manifest(path).modules}}
-        seal(graft(wheel, changes, step.key, work))
+                libraries |= {name: archive.read(name) for name in read_manifest(path).modules}
+        tags = tags_with(wheel, libraries, MACHINES[plan.options.target], glibc(plan.recipe.base.suite))
+        made = graft(wheel, {**changes, **libraries, **tags.marks}, step.key, work)
+        seal(made.rename(made.with_name(f"{made.stem.rpartition('-')[0]}-{tags.platform}.whl")))
         (work / COMPILED).write_text(_compiled(ctx.store, plan, step), encoding="ascii")
 
 

@@ -204,7 +204,7 @@ def graft_steps(
         files = artifacts(draft.recipe, (image[project],))
         below = next(step for step in layers if files[0] in step.files)
         own, inputs = toolkit.digests_of(GRAFTER, *PATCHER), [part for use in uses for part in use.inputs]
-        added = [[step.key for step in libraries]] if libraries else []
+        added = [[step.key for step in libraries], "their tag"] if libraries else []  # its bytes have that, too
         made.append(
             Step(
                 name=f"graft-{project}",

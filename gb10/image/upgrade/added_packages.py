@@ -16,6 +16,7 @@ from typing import Final
 
 import yaml
 from packaging.requirements import InvalidRequirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -95,6 +96,10 @@ def add_packages(ctx: Context, path: Path, pinned: Sequence[str]) -> Added:
     before, recipe = read_recipe(path)
     lock = load_lock(lock_path(path))
     check_lock(recipe, lock, path)
+    names = [str(canonicalize_name(text.partition("==")[0])) for text in pinned]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"--add names {twice} twice", hint="an image has one release of it: give that one")
     entries = tuple(_entry(ctx, recipe, lock, text) for text in pinned)
     text, made = with_entries(before, recipe, entries, str(path))
     with ctx.reporter.task(f"resolve {path.name}"):
@@ -265,18 +270,26 @@ def _text(tree: Tree, path: str) -> str:
 
 
 def with_entries(text: str, recipe: Recipe, entries: Sequence[Entry], where: str) -> tuple[str, Recipe]:
-    """The text and the recipe with more entries; comments and layout stay. Raises UsageError as ``inserted``."""
+    """The text and the recipe with more entries; comments and layout stay. Raises UsageError as ``inserted``.
+
+    What several require is one requirement; what one is of another is compiled, and not required of the index.
+    """
+    wanted = dict[str, SpecifierSet]()
+    for one in (parse_requirement(text) for entry in entries for text in entry.requirements):
+        wanted[one.name] = wanted.get(one.name, SpecifierSet()) & one.specifier
+    names = {entry.name for entry in entries}
+    requirements = tuple(f"{name}{specifier}" for name, specifier in wanted.items() if name not in names)
     for entry in entries:
         text = inserted(text, "sources", [f"{entry.name}: {_flow(_written(entry.source))}"], where)
         text = inserted(text, "wheels", _lines(entry), where)
-        for requirement in entry.requirements:
-            text = inserted(text, "requirements", [f"- {_scalar(requirement)}"], where)
+    for requirement in requirements:
+        text = inserted(text, "requirements", [f"- {_scalar(requirement)}"], where)
     made = parse_document(text, Recipe, where=where, what="image recipe")
     expected = recipe.model_copy(
         update={
             "sources": {**recipe.sources, **{entry.name: entry.source for entry in entries}},
             "wheels": {**recipe.wheels, **{entry.name: entry.build for entry in entries}},
-            "requirements": (*recipe.requirements, *(one for entry in entries for one in entry.requirements)),
+            "requirements": (*recipe.requirements, *requirements),
         }
     )
     if made != expected:

@@ -5,6 +5,7 @@ import io
 import tarfile
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,24 @@ def test_only_lines_are_added_and_comments_stay(recipe: Recipe) -> None:
     assert [line for line in text.splitlines() if line not in new] == TEXT.splitlines()
     assert found.wheels["conv"] == made.build
     assert found.sources["one"] == recipe.sources["one"]
+
+
+def test_packages_that_are_added_together_share_what_they_require(recipe: Recipe) -> None:
+    """One of them is what the other requires: it is compiled, and not required of the index."""
+    first = entry()
+    own = first.build.model_copy(update={"source": "scan"})
+    other = replace(
+        first, name="scan", source=Source(sdist="scan==1.0"), build=own, requirements=("conv>=1", "rich>=13", "rich<15")
+    )
+    for entries in ([first, other], [other, first]):
+        _, found = with_entries(TEXT, recipe, entries, "r.yaml")
+        assert found.requirements == ("one==1.0", "rich<15,>=13")
+
+
+def test_two_releases_of_a_package_are_one_error(ctx: Context, path: Path) -> None:
+    with pytest.raises(UsageError, match="--add names conv-two twice"):
+        add_packages(ctx, path, ["conv_two==1.0", "one==1.0", "Conv.Two==2.0"])
+    assert path.read_text(encoding="utf-8") == TEXT
 
 
 @pytest.mark.parametrize(

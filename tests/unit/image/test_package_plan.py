@@ -11,7 +11,7 @@ import pytest
 from gb10.core.document import parse_document
 from gb10.errors import UsageError
 from gb10.image.build.compile import compilers
-from gb10.image.build.costs import WHOLE_PEAK, kernel_cost, peaks
+from gb10.image.build.costs import WHOLE_PEAK, kernel_cost, measured, peaks
 from gb10.image.context import open_context
 from gb10.image.lock.lockfile import input_digest, load_lock, load_recipe, lock_path
 from gb10.image.patches.selection import plan_patches
@@ -69,6 +69,18 @@ def build(**changes: object) -> Change:
         recipe, *rest = inputs
         entry = recipe.wheels["conv"].model_copy(update=changes)
         return (recipe.model_copy(update={"wheels": {"conv": entry}}), *rest)  # type: ignore[return-value]
+
+    return change
+
+
+def of_project(release: str) -> Change:
+    """The package's source is a release of another project."""
+
+    def change(inputs: Inputs) -> Inputs:
+        recipe, lock, *rest = inputs
+        sdists = {release.partition("==")[0]: lock.sdists["conv"]}
+        other = recipe.model_copy(update={"sources": {"conv": Source(sdist=release)}})
+        return (other, lock.model_copy(update={"sdists": sdists}), *rest)  # type: ignore[return-value]
 
     return change
 
@@ -229,5 +241,13 @@ def test_a_patch_by_hand_of_a_package_is_a_use_of_it(inputs: Inputs, tmp_path: P
 def test_a_compiler_of_a_package_gets_the_memory_that_torchs_headers_take(inputs: Inputs) -> None:
     plan = plan_image(*inputs)
     told = json.loads(peaks(SHIPPED, plan, plan.step("conv")))
-    assert told["other"] == WHOLE_PEAK
+    assert told == {"peaks": {}, "units": {}, "other": WHOLE_PEAK}  # a folder of its may be called as a module is
     assert [one.peak >> 20 for one in kernel_cost(SHIPPED, plan, plan.step("conv"))] == [WHOLE_PEAK]
+
+
+def test_a_package_that_was_measured_has_its_own_memory_whatever_its_name_in_the_recipe(inputs: Inputs) -> None:
+    plan = plan_image(*of_project("flash-attn==2.8.3.post2")(inputs))
+    cost = measured(SHIPPED)["flash-attn"]
+    assert json.loads(peaks(SHIPPED, plan, plan.step("conv")))["other"] == cost["peak_mib"] > 2 * WHOLE_PEAK
+    (found,) = kernel_cost(SHIPPED, plan, plan.step("conv"))
+    assert (found.units, found.cpu_seconds) == (cost["units"], cost["cpu_s"])

@@ -17,7 +17,7 @@ from gb10.image.plan.values import Plan
 from gb10.image.recipe.image_recipe import WheelBuild
 from gb10.image.request.planning import Request, make_plan
 from tests.recipes import SHIPPED
-from tests.unit.image.test_package_plan import PACKAGE, made
+from tests.unit.image.test_package_plan import PACKAGE, made, of_project
 
 
 def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str], columns: int, targets: tuple[str, ...] = ()) -> list[str]:
@@ -142,12 +142,17 @@ def test_what_is_cached_takes_no_seconds(
     assert {name: bool(seconds) for name, seconds in rows.items()} == {name: not hit for name, hit in there.items()}
 
 
-def test_the_seconds_of_a_package_are_said_not_to_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("release", "known"), [("conv==1.0", False), ("flash-attn==2.8.3.post2", True)])
+def test_the_seconds_of_a_package_that_nobody_measured_are_said_not_to_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], release: str, known: bool
+) -> None:
     ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=-1)
-    plan = plan_image(*made(WheelBuild.model_validate(PACKAGE)))
+    plan = plan_image(*of_project(release)(made(WheelBuild.model_validate(PACKAGE))))
     for cached in (False, True):
         there = dict.fromkeys(names(plan), cached)
         print_plan(
             ctx, plan, CacheStatus(engine=None, cached=there, needs=needs(ctx, plan, there, None)), as_json=False
         )
-        assert ("compile of conv takes is not known" in capsys.readouterr().out) is not cached
+        said = capsys.readouterr().out
+        assert ("compile of conv takes is not known" in said) is not (cached or known)
+        assert ("longest unit: flash_fwd_split_hdim64_bf16_sm80.cu" in said) is (known and not cached)

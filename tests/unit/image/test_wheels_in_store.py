@@ -53,7 +53,7 @@ def test_a_damaged_wheel_is_told_and_made_again(cache: WheelCache, capfd: pytest
 def test_a_graft_is_the_files_that_upstreams_wheel_lacks_and_its_metadata(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     step = Step(name="graft-a", kind="graft", key="c" * 64, files=(Artifact("a-1-py3-none-any.whl", "1" * 64, 9),))
-    common = {"a/same.py": "1", "a-1.dist-info/RECORD": "old"}
+    common = {"a/same.py": "1", "a-1.dist-info/RECORD": "old", "a-1.dist-info/WHEEL": "Tag: py3-none-any"}
     (upstream,) = store_paths(store, step.files)
     write_wheel(upstream, {**common, "a/changed.py": "1", "a-1.dist-info/METADATA": "Version: 1"})
     own = {
