@@ -305,7 +305,7 @@ def activations(model: Model, launch: Launch, machine: Machine, batched: int, ro
         delta = batched * _delta_bytes(fields, launch.ranks.tensor) * machine.figures["activation_delta"].value
         step, figure = max((step, figure), (delta, "activation_delta"))
     logits = min(rows, batched) * words * machine.figures["logit_bytes"].value
-    return machine.item("activations", figure, ceil(step + logits))
+    return machine.item("activations", figure, ceil(max(step, logits)))
 
 
 CHOSEN: Final = (

@@ -29,6 +29,7 @@ from gb10.models.memory.engines.budget import (
     sleeping,
     weight_items,
 )
+from gb10.models.memory.engines.sglang_compressed import compressed_price
 from gb10.models.memory.launch import Launch
 from gb10.models.memory.model import Model
 
@@ -61,7 +62,11 @@ def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) ->
     share = launch.fraction or FRACTION
     cache = model.cache_on(launch, stage)
     own = (*own, *_layer_copy(model, launch, loaded))
-    pools = _pools(cache, launch, machine, round(free * share) - loaded - draft_copies(model, launch))
+    grown = _grown(launch, machine)
+    rest = round(free * share) - loaded - grown.size - draft_copies(model, launch)
+    family = model.fields.kind if model.fields is not None else ""
+    compressed = compressed_price(model, launch, stage) if family == "deepseek_v4" else None
+    pools = _pools(cache, launch, machine, rest, compressed)
     requests = launch.requests or 32
     rows = min(requests, 64) * (1 + (launch.drafts.tokens if launch.drafts else 0))
     work = activations(model, launch, machine, launch.batched or CHUNK, rows)
@@ -69,7 +74,7 @@ def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) ->
     state = [cache_item("states of sequences", pools.states, model)] if cache.state else []
     tier, tier_problems = _host_tier(launch, pools, free - sum(item.size for item in own) - pools.states - pools.pool)
     pool = cache_item("KV cache", pools.pool, model)
-    items = (*machine_items(machine), *own, work, *graphs, *state, pool, *tier)
+    items = (*machine_items(machine), *own, grown, work, *graphs, *state, pool, *tier)
     length, compilers = launch.length or 0, compilers_size(launch, machine)
     return Budget(
         stage=stage,
@@ -82,7 +87,7 @@ def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) ->
         start=sum(item.size for item in items) + compilers,
         compilers=compilers,
         problems=(
-            *_problems(launch, pools, loaded, free),
+            *_problems(launch, pools, loaded + grown.size, free),
             *tier_problems,
             *sleeping(model, launch, items),
             *over_reserve(items, machine, "headroom-too-small"),
@@ -91,19 +96,26 @@ def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) ->
     )
 
 
-def _pools(cache: Cache, launch: Launch, machine: Machine, rest: int) -> _Pools:
-    """States and cache from what the static share leaves. The layers with a window hold fewer tokens."""
+def _pools(
+    cache: Cache, launch: Launch, machine: Machine, rest: int, compressed: tuple[float, int] | None = None
+) -> _Pools:
+    """States and cache from what the static share leaves. The layers with a window hold fewer tokens.
+
+    ``compressed`` is the price of a token and of what no token changes, for a model of compressed tokens.
+    """
     states, slots = 0, None
     if cache.state and rest > 0:
         slots, states = _states(cache.state, launch, machine, rest)
     of_window = launch.window_share or machine.figures["sglang_window_share"].value
-    cell = (cache.token + of_window * cache.windowed) / launch.sequence_ranks
+    cell, fixed = compressed or (cache.token + of_window * cache.windowed, 0)
+    cell /= launch.sequence_ranks
     pool = max(rest - states, 0)
-    tokens = int(pool / cell) if cell else (slots or 0) * (launch.length or 1)  # states alone keep no token
+    # States alone keep no token.
+    tokens = max(int((pool - fixed) / cell), 0) if cell else (slots or 0) * (launch.length or 1)
     if cache == Cache():  # an encoder keeps nothing of a request
         tokens = (launch.length or 1) if rest > 0 else 0
     if launch.cache_tokens and launch.cache_tokens < tokens:
-        tokens, pool = launch.cache_tokens, round(launch.cache_tokens * cell)
+        tokens, pool = launch.cache_tokens, round(launch.cache_tokens * cell) + fixed
     return _Pools(rest=rest, states=states, slots=slots, pool=pool, tokens=tokens, cell=cell)
 
 
@@ -134,6 +146,19 @@ def _states(each: float, launch: Launch, machine: Machine, rest: int) -> tuple[i
     slots = asked or max(fitting, 0)
     waiting = min(requests, slots // of_request) + 1
     return slots, round((slots + 1 + waiting * drafts) * each)
+
+
+GROWN: Final = "taken while it loads"
+PEERS: Final = 3
+"""Other nodes whose connections are counted: of more no figure is published."""
+
+
+def _grown(launch: Launch, machine: Machine) -> Item:
+    """What is gone between the two readings of free memory beside the weights. On a Spark both are the host's: SGLang
+    0.5.23, utils/common.py, get_available_gpu_memory."""
+    each = machine.figures["sglang_load"].size
+    peers = min(launch.nodes - 1, PEERS) * machine.figures["sglang_peer"].size
+    return machine.item(GROWN, "sglang_peer" if peers else "sglang_load", each + peers)
 
 
 ALIASED: Final = Version("0.5.12")

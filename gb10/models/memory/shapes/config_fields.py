@@ -250,6 +250,9 @@ def _mixer(number: int, fields: Fields) -> Mixer:
         return "compressed"
     if fields.kind == "falcon_h1":  # attention and Mamba 2 side by side, in each layer
         return "parallel"
+    if fields.kind == "bailing_hybrid":  # Ling: the last layer of each group, and those behind the last whole group
+        size = fields.number("layer_group_size", largest=MOST_LAYERS)
+        return "latent" if (number + 1) % size == 0 or number >= fields.layers // size * size else "kimi-delta"
     if fields.kind == "kimi_linear":
         chosen = mapping_in(fields.text, "linear_attn_config")
         return "kimi-delta" if number + 1 in list_in(chosen, "kda_layers") else "latent"
