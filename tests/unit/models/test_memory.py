@@ -84,7 +84,7 @@ def estimated(case: dict[str, Any], *, without: str = "") -> Estimate:
     figures = load_figures()
     if "machine_gib" in case:
         # Only a Spark's share holds memory of the host: two logs of other cards have 0.06 and 0.21 GiB beside PyTorch.
-        other = {"total": case["machine_gib"], "vllm_share": 0.15, "sglang_load": 0.0, "sglang_peer": 0.0}
+        other = {"total": case["machine_gib"], "vllm_share": 0.15, "sglang_load": 0.0}
         figures = {**figures, **{name: figures[name].model_copy(update={"gib": gib}) for name, gib in other.items()}}
     machine = Machine(figures=figures, services=round(case.get("services_gib", 0) * GIB))
     return estimate(model_of_case(case), served.launch, machine)

@@ -16,6 +16,7 @@ from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import own_section
 from gb10.models.memory.cache import Cache
 from gb10.models.memory.engines.budget import Machine
+from gb10.models.memory.engines.sglang import GROWN
 from gb10.models.memory.estimating import container_memory, estimate
 from gb10.models.memory.figures import GIB, load_figures
 from gb10.models.memory.launch import Drafts, Launch
@@ -91,7 +92,7 @@ def test_the_cache_of_sglang_is_what_its_static_share_leaves() -> None:
     budget = estimate(model, launch, MACHINE).tightest
     sizes = {item.name: item.size for item in budget.items}
     before = MACHINE.total - sizes["system and driver"] - sizes["processes of the server"]
-    assert budget.pool == pytest.approx(before - sizes["weights"] - before * 0.4, abs=4)
+    assert budget.pool == pytest.approx(before - sizes["weights"] - sizes[GROWN] - before * 0.4, abs=4)
     assert budget.tokens == budget.pool // (92 * 2 * 2 * 128)
 
 
@@ -195,7 +196,7 @@ def test_drafts_of_the_model_and_of_another_one() -> None:
         (  # a method of the model's own layers, with those of another repository
             """vllm serve {model} -sc '{"method":"dspark","model":"a/b","num_speculative_tokens":5}'""",
             "drafts",
-            Drafts(tokens=5, own=False, model="a/b"),
+            Drafts(tokens=5, own=False, model="a/b", reads=5),
         ),
         (
             """vllm serve {model} -sc '{"method":"mtp","model":"openai/gpt-oss-120b","num_speculative_tokens":1}'""",
@@ -301,7 +302,8 @@ def test_states_and_those_of_drafts_share_a_part_of_what_sglang_has_left() -> No
         budget = estimate(model, replace(launch, fraction=share), MACHINE).tightest
         sizes = {item.name: item.size / GIB for item in budget.items}
         assert sizes["states of sequences"] == pytest.approx(states, rel=0.05)
-        assert budget.tokens == pytest.approx(tokens, rel=0.07)
+        # The published weights of this model are a log's, with what the process took while it loaded in them.
+        assert budget.tokens == pytest.approx(tokens, rel=0.09)
     bare = replace(launch, drafts=None, prefix_caching=False, fraction=0.8)
     sizes = {item.name: item.size for item in estimate(model, bare, MACHINE).tightest.items}
     each = model.cache_on(bare, 0).state

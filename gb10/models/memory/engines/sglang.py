@@ -62,10 +62,9 @@ def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) ->
     share = launch.fraction or FRACTION
     cache = model.cache_on(launch, stage)
     own = (*own, *_layer_copy(model, launch, loaded))
-    grown = _grown(launch, machine)
+    grown = machine.item(GROWN, "sglang_load")
     rest = round(free * share) - loaded - grown.size - draft_copies(model, launch)
-    family = model.fields.kind if model.fields is not None else ""
-    compressed = compressed_price(model, launch, stage) if family == "deepseek_v4" else None
+    compressed = compressed_price(model, launch, stage) if cache.pages else None
     pools = _pools(cache, launch, machine, rest, compressed)
     requests = launch.requests or 32
     rows = min(requests, 64) * (1 + (launch.drafts.tokens if launch.drafts else 0))
@@ -149,16 +148,8 @@ def _states(each: float, launch: Launch, machine: Machine, rest: int) -> tuple[i
 
 
 GROWN: Final = "taken while it loads"
-PEERS: Final = 3
-"""Other nodes whose connections are counted: of more no figure is published."""
-
-
-def _grown(launch: Launch, machine: Machine) -> Item:
-    """What is gone between the two readings of free memory beside the weights. On a Spark both are the host's: SGLang
-    0.5.23, utils/common.py, get_available_gpu_memory."""
-    each = machine.figures["sglang_load"].size
-    peers = min(launch.nodes - 1, PEERS) * machine.figures["sglang_peer"].size
-    return machine.item(GROWN, "sglang_peer" if peers else "sglang_load", each + peers)
+"""What is gone beside the weights between two readings of the free memory. On a Spark both are of the host's: SGLang
+0.5.23, utils/common.py, get_available_gpu_memory."""
 
 
 ALIASED: Final = Version("0.5.12")

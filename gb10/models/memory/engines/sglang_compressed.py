@@ -1,4 +1,4 @@
-"""SGLang's cache of DeepSeek-V4: a price for each token, and pools whose size the number of requests decides. Pure.
+"""SGLang's cache of DeepSeek-V4 and V4.1: a price for each token, and pools whose size the number of requests decides. Pure.
 
 As in DSV4PoolConfigurator of model_executor/pool_configurator.py, in SGLang 0.5.12, 0.5.15, 0.5.18, 0.5.20, 0.5.21 and
 0.5.23. Logs of May and August 2026 have bytes_per_full_token 15955.85 and 7705.45 for DeepSeek-V4-Flash.
@@ -39,7 +39,7 @@ def compressed_price(model: Model, launch: Launch, stage: int) -> tuple[float, i
 
     A window is priced for each layer. A layer of the low ratio has entries, an index in FP8 with a scale of four bytes,
     and, for each page of a window, a ring of the compressor's keys and scores in FP32; one of the high ratio has
-    entries, and a ring for each request. One layer of drafts is priced as an average one.
+    entries, and a ring for each request. V4.1's ratios 1 and 2 have entries, and an index in FP4. One layer of drafts is priced as an average one.
     """
     fields = model.fields
     assert fields is not None
@@ -60,6 +60,7 @@ def compressed_price(model: Model, launch: Launch, stage: int) -> tuple[float, i
         of_window += ratios[HIGH] * HIGH * rings / window * 2 * head * 4
     token = ratios[4] * (_entry(PAGE // 4, by_page=by_page) + index + 4) / 4
     token += ratios[HIGH] * _entry(PAGE // HIGH, by_page=by_page) / HIGH
+    token += sum(ratios[low] * (_entry(PAGE // low, by_page=by_page) + index / 2 + index / 32) / low for low in (1, 2))
     fixed = 0.0
     if of_requests:
         rows = ceil(((requests + 1) * HIGH * rings + HIGH * rings + 1) / HIGH) * HIGH
