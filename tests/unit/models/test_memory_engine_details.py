@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -383,17 +384,19 @@ def test_a_token_of_deepseek_v4_costs_what_logs_of_sglang_say() -> None:
     """10 August 2026: 7,705.45 bytes, 0.07 GiB of states, 1.57 GiB for 209,280 tokens. Later releases count pages with
     their padding, and the windows by requests."""
     model = read_known(CONFIGS / "sgl-project--DeepSeek-V4-Flash-FP8.json")
+    assert model.fields is not None
+    priced = partial(compressed_price, model.fields, model.layers)
     launch = Launch(engine="sglang", release="0.5.18", requests=4)
-    price, fixed = compressed_price(model, launch, 0)
+    price, fixed = priced(launch, 0)
     assert price == pytest.approx(7705.45, abs=0.01)
     assert fixed / GIB == pytest.approx(0.07, abs=0.005)
     assert (1.57 * GIB - fixed) / price == pytest.approx(209_280, rel=0.005)
-    few, many = (compressed_price(model, replace(launch, release="0.5.23", requests=count), 0) for count in (4, 256))
+    few, many = (priced(replace(launch, release="0.5.23", requests=count), 0) for count in (4, 256))
     assert few[0] == many[0] < price
     assert many[1] - few[1] > 252 * 2176 * 43 * 585  # tokens of the windows of a request, in pages with padding
     drafting = replace(launch, drafts=Drafts(tokens=3, own=True))
-    assert compressed_price(model, drafting, 0)[0] == pytest.approx((price + 0.1 * 8 / 128 * 10240 * 21) * 44 / 43)
-    halves = [compressed_price(model, replace(launch, ranks=Ranks(stages=2)), stage)[0] for stage in (0, 1)]
+    assert priced(drafting, 0)[0] == pytest.approx((price + 0.1 * 8 / 128 * 10240 * 21) * 44 / 43)
+    halves = [priced(replace(launch, ranks=Ranks(stages=2)), stage)[0] for stage in (0, 1)]
     assert sum(halves) == pytest.approx(price)
 
 

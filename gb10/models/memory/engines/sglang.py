@@ -9,7 +9,7 @@ from typing import Final
 
 from packaging.version import Version
 
-from gb10.models.memory.cache import Cache
+from gb10.models.memory.cache import Cache, index_size
 from gb10.models.memory.engines.budget import (
     HOST_TIER,
     Budget,
@@ -64,8 +64,7 @@ def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) ->
     own = (*own, *_layer_copy(model, launch, loaded))
     grown = machine.item(GROWN, "sglang_load")
     rest = round(free * share) - loaded - grown.size - draft_copies(model, launch)
-    compressed = compressed_price(model, launch, stage) if cache.pages else None
-    pools = _pools(cache, launch, machine, rest, compressed)
+    pools = _pools(cache, launch, machine, rest, _price(model, cache, launch, machine, stage))
     requests = launch.requests or 32
     rows = min(requests, 64) * (1 + (launch.drafts.tokens if launch.drafts else 0))
     work = activations(model, launch, machine, launch.batched or CHUNK, rows)
@@ -95,19 +94,26 @@ def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) ->
     )
 
 
-def _pools(
-    cache: Cache, launch: Launch, machine: Machine, rest: int, compressed: tuple[float, int] | None = None
-) -> _Pools:
-    """States and cache from what the static share leaves. The layers with a window hold fewer tokens.
+def _price(model: Model, cache: Cache, launch: Launch, machine: Machine, stage: int) -> tuple[float, int]:
+    """Bytes of a token on a rank, and bytes that no token changes. The layers with a window hold fewer tokens.
 
-    ``compressed`` is the price of a token and of what no token changes, for a model of compressed tokens.
+    Ranks that divide the tokens keep the whole index of sparse latents (model_executor/pool_configurator.py,
+    _compute_cell_size).
     """
+    if model.fields is not None and cache.pages:
+        return compressed_price(model.fields, model.layers, launch, stage)
+    of_window = launch.window_share or machine.figures["sglang_window_share"].value
+    each = cache.token + of_window * cache.windowed
+    whole = index_size(model.fields) * sum(one.latent for one in cache.layers) if model.fields is not None else 0
+    return whole + (each - whole) / launch.sequence_ranks, 0
+
+
+def _pools(cache: Cache, launch: Launch, machine: Machine, rest: int, price: tuple[float, int]) -> _Pools:
+    """States and cache from what the static share leaves."""
     states, slots = 0, None
     if cache.state and rest > 0:
         slots, states = _states(cache.state, launch, machine, rest)
-    of_window = launch.window_share or machine.figures["sglang_window_share"].value
-    cell, fixed = compressed or (cache.token + of_window * cache.windowed, 0)
-    cell /= launch.sequence_ranks
+    cell, fixed = price
     pool = max(rest - states, 0)
     # States alone keep no token.
     tokens = max(int((pool - fixed) / cell), 0) if cell else (slots or 0) * (launch.length or 1)

@@ -1,10 +1,11 @@
-"""SGLang's cache of DeepSeek-V4 and V4.1: a price for each token, and pools whose size the number of requests decides. Pure.
+"""SGLang's cache of DeepSeek-V4 and V4.1: a price of each token, and pools that the number of requests decides. Pure.
 
 As in DSV4PoolConfigurator of model_executor/pool_configurator.py, in SGLang 0.5.12, 0.5.15, 0.5.18, 0.5.20, 0.5.21 and
 0.5.23. Logs of May and August 2026 have bytes_per_full_token 15955.85 and 7705.45 for DeepSeek-V4-Flash.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from math import ceil
 from typing import Final
 
@@ -12,7 +13,7 @@ from packaging.version import Version
 
 from gb10.models.memory.cache import PAGE_STEP, SMALL_LATENT
 from gb10.models.memory.launch import Launch
-from gb10.models.memory.model import Model
+from gb10.models.memory.shapes.config_fields import Fields, Layer
 from gb10.models.memory.shapes.layers import ratio_of
 from gb10.models.memory.weights.weight import stage_of
 
@@ -34,28 +35,26 @@ TAILS: Final = 4
 HIGH: Final = 128
 
 
-def compressed_price(model: Model, launch: Launch, stage: int) -> tuple[float, int]:
-    """Bytes of a token, and bytes that no token changes, on a rank of a stage. Raises UsageError.
+def compressed_price(fields: Fields, layers: Sequence[Layer], launch: Launch, stage: int) -> tuple[float, int]:
+    """Bytes of a token, and bytes that no token changes, on a rank of a stage of these layers. Raises UsageError.
 
     A window is priced for each layer. A layer of the low ratio has entries, an index in FP8 with a scale of four bytes,
     and, for each page of a window, a ring of the compressor's keys and scores in FP32; one of the high ratio has
-    entries, and a ring for each request. V4.1's ratios 1 and 2 have entries, and an index in FP4. One layer of drafts is priced as an average one.
+    entries, and a ring for each request. V4.1's ratios 1 and 2 have entries, and an index in FP4. One layer of drafts
+    counts as an average one.
     """
-    fields = model.fields
-    assert fields is not None
-    count = len(model.layers)
-    mine = [layer for layer in model.layers if stage_of(layer.number, count, launch.ranks.stages) == stage]
+    mine = [layer for layer in layers if stage_of(layer.number, len(layers), launch.ranks.stages) == stage]
     ratios = Counter(ratio_of(fields, layer) for layer in mine)
     by_page, of_requests = launch.may_be_from(BY_PAGE), launch.may_be_from(OF_REQUESTS)
     head, index = fields.number("head_dim", default=512), fields.number("index_head_dim")
     window = fields.number("sliding_window", default=128)
-    layers = len(mine) if of_requests else max(len(fields.entries("compress_ratios")), len(mine))
+    count = len(mine) if of_requests else max(len(fields.entries("compress_ratios")), len(mine))
     drafts = launch.drafts.tokens if launch.drafts else 0
     requests = launch.requests or REQUESTS
     rings = 2 if drafts else 1  # twice as long where tokens may be rejected
 
     ring = 8 * rings / (PAGE if by_page else window) * 4 * (head + index) * 4
-    of_window = layers * _entry(PAGE, by_page=by_page) + ratios[4] * ring
+    of_window = count * _entry(PAGE, by_page=by_page) + ratios[4] * ring
     if not of_requests:
         of_window += ratios[HIGH] * HIGH * rings / window * 2 * head * 4
     token = ratios[4] * (_entry(PAGE // 4, by_page=by_page) + index + 4) / 4
