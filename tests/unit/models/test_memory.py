@@ -12,8 +12,8 @@ import yaml
 from gb10.models.lint.engine_words import own_releases
 from gb10.models.lint.fit import served_model
 from gb10.models.load.loading import load_model_recipe
-from gb10.models.memory.engines.budget import HOST_TIER, OFFLOADED, ROUNDED, Machine
-from gb10.models.memory.engines.sglang import GROWN, draft_copies
+from gb10.models.memory.engines.budget import GROWN, HOST_TIER, OFFLOADED, ROUNDED, Machine
+from gb10.models.memory.engines.sglang import draft_copies
 from gb10.models.memory.engines.vllm import prefill_growth
 from gb10.models.memory.estimating import Estimate, estimate
 from gb10.models.memory.figures import GIB, load_figures

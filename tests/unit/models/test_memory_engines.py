@@ -15,8 +15,7 @@ from gb10.models.lint.fit import fit_of, served_model
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import own_section
 from gb10.models.memory.cache import Cache
-from gb10.models.memory.engines.budget import Machine
-from gb10.models.memory.engines.sglang import GROWN
+from gb10.models.memory.engines.budget import GROWN, Machine
 from gb10.models.memory.estimating import container_memory, estimate
 from gb10.models.memory.figures import GIB, load_figures
 from gb10.models.memory.launch import Drafts, Launch

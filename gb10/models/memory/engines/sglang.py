@@ -11,6 +11,7 @@ from packaging.version import Version
 
 from gb10.models.memory.cache import Cache, index_size
 from gb10.models.memory.engines.budget import (
+    GROWN,
     HOST_TIER,
     Budget,
     Item,
@@ -29,7 +30,6 @@ from gb10.models.memory.engines.budget import (
     sleeping,
     weight_items,
 )
-from gb10.models.memory.engines.sglang_compressed import compressed_price
 from gb10.models.memory.launch import Launch
 from gb10.models.memory.model import Model
 
@@ -101,6 +101,8 @@ def _price(model: Model, cache: Cache, launch: Launch, machine: Machine, stage: 
     _compute_cell_size).
     """
     if model.fields is not None and cache.pages:
+        from gb10.models.memory.engines.sglang_compressed import compressed_price  # noqa: PLC0415 - for DeepSeek-V4
+
         return compressed_price(model.fields, model.layers, launch, stage)
     of_window = launch.window_share or machine.figures["sglang_window_share"].value
     each = cache.token + of_window * cache.windowed
@@ -151,11 +153,6 @@ def _states(each: float, launch: Launch, machine: Machine, rest: int) -> tuple[i
     slots = asked or max(fitting, 0)
     waiting = min(requests, slots // of_request) + 1
     return slots, round((slots + 1 + waiting * drafts) * each)
-
-
-GROWN: Final = "taken while it loads"
-"""What is gone beside the weights between two readings of the free memory. On a Spark both are of the host's: SGLang
-0.5.23, utils/common.py, get_available_gpu_memory."""
 
 
 ALIASED: Final = Version("0.5.12")
