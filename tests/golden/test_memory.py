@@ -45,6 +45,7 @@ MODELS: Final = [
     "RedHatAI--GLM-5.3-Flash-NVFP4",
     "moonshotai--Kimi-K2-Instruct",
     "moonshotai--Kimi-K3",
+    "inclusionAI--Ling-3.0-tiny",
     "meta-llama--Llama-4-Maverick-17B-128E-Instruct",
     "XiaomiMiMo--MiMo-V2-Flash",
     "cyankiwi--MiniMax-M2.7-AWQ-4bit",

@@ -42,6 +42,9 @@ MOST_RANKS: Final = 64
 FROM_THE_TEXT: Final = ("ngram", "ngram_gpu", "suffix")
 """Methods that draft without a model, also written as a model and as ``[ngram]``: vLLM 0.33.0, config/speculative.py;
 SGLang 0.5.23, NGRAM."""
+READ_LAYERS: Final = {"eagle3": 3, **dict.fromkeys(("dflash", "dflash2", "dspark"), 5)}
+"""Layers whose states a method reads: EAGLE-3's own number, and that of the published DFlash models (target_layer_ids);
+vLLM 0.33.0, v1/worker/gpu_model_runner.py, use_aux_hidden_state_outputs."""
 OUR_IMAGES: Final = "gb10/"
 PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     "--tensor-parallel-size": ("tensor_parallel",),
@@ -413,10 +416,11 @@ def _drafts(tokens: int, method: str, drafter: str, served: str) -> Drafts:
     """Drafts from the text alone, of a model of its own, or of the served model's layer, as where none is named."""
     if {name.lower().strip("[]") for name in (method, drafter)} & set(FROM_THE_TEXT):
         return Drafts(tokens=tokens, own=False, size=0)
+    reads = READ_LAYERS.get(method.lower(), 0)
     if drafter in ("", "auto", served):
-        return Drafts(tokens=tokens, own=True)
+        return Drafts(tokens=tokens, own=True, reads=reads)
     sizes = known_model(drafter)
-    return Drafts(tokens=tokens, own=False, model=drafter, size=sizes.total if sizes else None)
+    return Drafts(tokens=tokens, own=False, model=drafter, size=sizes.total if sizes else None, reads=reads)
 
 
 CODE = "does-not-fit"

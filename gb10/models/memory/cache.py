@@ -212,10 +212,15 @@ def _latent(fields: Fields, number: float) -> float:
     """A latent is whole on each rank. Sparse attention adds an index in FP8, with a scale of four bytes, for each token
     or for some together (``index_kpool``: GLM-5.3-Flash)."""
     kept = fields.number("kv_lora_rank") + fields.number("qk_rope_head_dim", default=0)
+    index = index_size(fields)
+    return SPARSE_LATENTS.get(number, kept * number) + index if index else kept * number
+
+
+def index_size(fields: Fields) -> int:
+    """Bytes of a token in the index of a sparse latent; 0 without one."""
     if fields.text.get("index_topk") is None:
-        return kept * number
-    index = ceil((fields.number("index_head_dim") + 4) / (fields.number("index_kpool", default=1, largest=4096) or 1))
-    return SPARSE_LATENTS.get(number, kept * number) + index
+        return 0
+    return ceil((fields.number("index_head_dim") + 4) / (fields.number("index_kpool", default=1, largest=4096) or 1))
 
 
 def _compressed(fields: Fields, layer: Layer, number: float) -> Cache:

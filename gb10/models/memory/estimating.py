@@ -8,7 +8,7 @@ from typing import Final
 
 from packaging.version import Version
 
-from gb10.models.memory.engines.budget import HOST_TIER, OFFLOADED, ROUNDED, Budget, Machine, gib, size_of
+from gb10.models.memory.engines.budget import GROWN, HOST_TIER, OFFLOADED, ROUNDED, Budget, Machine, gib, size_of
 from gb10.models.memory.engines.others import other_budget
 from gb10.models.memory.engines.sglang import sglang_budget
 from gb10.models.memory.engines.vllm import vllm_budget
@@ -188,7 +188,7 @@ def container_memory(budget: Budget, launch: Launch, machine: Machine) -> Contai
     limit = max(budget.serving, budget.load) - beside
     if budget.fits:  # an assumed peak, or a share that leaves no reserve, may be more than the node has
         limit = min(limit, budget.total - beside)
-    of_host = size_of(budget.items, "processes of the server", HOST_TIER, OFFLOADED, ROUNDED)
+    of_host = size_of(budget.items, "processes of the server", GROWN, HOST_TIER, OFFLOADED, ROUNDED)
     counted = of_host + budget.compilers + machine.figures["load_instanttensor"].size
     headroom = budget.total - machine.figures["reserve"].size - beside - limit
     return ContainerMemory(limit=limit, headroom=headroom, counted=counted)
@@ -200,7 +200,7 @@ OLDER: Final = "PYTORCH_CUDA_ALLOC_CONF"
 NAMES: Final = (OLDER, NAME)
 SINCE: Final = {"vllm": Version("0.17.0"), "sglang": Version("0.5.11")}
 """The first releases that pin a torch which knows the key: 2.10.0 and 2.11.0. Those before pin 2.9.1 or older."""
-OUTSIDE: Final = ("processes of the server", "buffers of the network", HOST_TIER, OFFLOADED, ROUNDED)
+OUTSIDE: Final = ("processes of the server", GROWN, "buffers of the network", HOST_TIER, OFFLOADED, ROUNDED)
 """Items that are no allocation of PyTorch's on the GPU: Python, CUDA's context, libraries, NCCL, host memory. Of a CUDA
 graph the tensors are PyTorch's, the rest is not: its whole item stays inside, as room for what is estimated."""
 IMAGE: Final = re.compile(

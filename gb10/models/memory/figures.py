@@ -19,7 +19,7 @@ NAMES: Final = (
     *("activation_delta", "logit_bytes"),
     *("vllm_share", "vllm_encoder_mib", "vllm_drafts", "vllm_network", "vllm_indexer_mib"),
     *("vllm_graph_mib", "vllm_graph_dense_mib", "vllm_graph_mamba_mib", "vllm_graph_sum_mib", "vllm_loader_left"),
-    *("sglang_graphs", "sglang_mamba_share", "sglang_window_share"),
+    *("sglang_graphs", "sglang_load", "sglang_mamba_share", "sglang_window_share"),
     *("first_start", "first_start_other", "load_instanttensor", "load_file", "load_streamer", "load_repack"),
     "compile_job",
 )

@@ -13,12 +13,14 @@ Engine = Literal["vllm", "sglang", "trtllm", "llama-cpp"]
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Drafts:
     """Speculative decoding: ``tokens`` are proposed at once. ``own`` is the model's own layer; else ``model`` names
-    a model of its own, whose ``size`` in bytes may be unknown; 0 where drafts are taken from the text."""
+    a model of its own, whose ``size`` in bytes may be unknown; 0 where drafts are taken from the text. ``reads`` are
+    the served model's layers whose states go into the drafts."""
 
     tokens: int
     own: bool
     model: str = ""
     size: int | None = None
+    reads: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,7 +12,7 @@ import yaml
 from gb10.models.lint.engine_words import own_releases
 from gb10.models.lint.fit import served_model
 from gb10.models.load.loading import load_model_recipe
-from gb10.models.memory.engines.budget import HOST_TIER, OFFLOADED, ROUNDED, Machine
+from gb10.models.memory.engines.budget import GROWN, HOST_TIER, OFFLOADED, ROUNDED, Machine
 from gb10.models.memory.engines.sglang import draft_copies
 from gb10.models.memory.engines.vllm import prefill_growth
 from gb10.models.memory.estimating import Estimate, estimate
@@ -84,7 +84,7 @@ def estimated(case: dict[str, Any], *, without: str = "") -> Estimate:
     figures = load_figures()
     if "machine_gib" in case:
         # Only a Spark's share holds memory of the host: two logs of other cards have 0.06 and 0.21 GiB beside PyTorch.
-        other = {"total": case["machine_gib"], "vllm_share": 0.15}
+        other = {"total": case["machine_gib"], "vllm_share": 0.15, "sglang_load": 0.0}
         figures = {**figures, **{name: figures[name].model_copy(update={"gib": gib}) for name, gib in other.items()}}
     machine = Machine(figures=figures, services=round(case.get("services_gib", 0) * GIB))
     return estimate(model_of_case(case), served.launch, machine)
@@ -102,15 +102,15 @@ def test_a_published_launch_is_judged_as_it_ended(case: dict[str, Any]) -> None:
     budget = found.budgets[0]
     sizes = {item.name: item.size / GIB for item in budget.items}
     if "weights_gib" in case:
-        assert sizes["weights"] + sizes.get("draft layer", 0) == pytest.approx(
+        assert sizes["weights"] + sizes.get("draft layer", 0) + sizes.get(GROWN, 0) == pytest.approx(
             case["weights_gib"], rel=case.get("weights_close", 0.03)
         )
     if "graphs_gib" in case:
         assert case["graphs_gib"] / 1.5 <= sizes["CUDA graphs"] <= case["graphs_gib"] * 1.5
     if "pool_gib" in case:
-        assert budget.pool / GIB == pytest.approx(case["pool_gib"], rel=0.05)
+        assert budget.pool / GIB == pytest.approx(case["pool_gib"], rel=case.get("pool_close", 0.05))
     if "requests" in case:
-        assert budget.requests == pytest.approx(case["requests"], rel=0.05)
+        assert budget.requests == pytest.approx(case["requests"], rel=case.get("pool_close", 0.05))
     if "exact_tokens" in case:
         assert budget.tokens == pytest.approx(case["exact_tokens"], rel=case.get("tokens_close", 0.001))
     if "cache_gib" in case:
@@ -126,7 +126,7 @@ def fresh_figures(case: dict[str, Any]) -> dict[str, float]:
     found, model = estimated(case), model_of_case(case)
     budget = found.budgets[0]
     sizes = {item.name: item.size / GIB for item in budget.items}
-    weights = sizes["weights"] + sizes.get("draft layer", 0)
+    weights = sizes["weights"] + sizes.get("draft layer", 0) + sizes.get(GROWN, 0)
     figures = {
         "weights_gib": weights,
         "sum_gib": weights + budget.pool / GIB,
@@ -166,8 +166,9 @@ def test_a_fresh_launch_is_computed_as_it_was_published(case: dict[str, Any]) ->
         for name, found in figures.items()
         if abs(found / case[name] - 1) > (closes[name] or FRESH_CLOSE.get(name, TENTH))
     }
+    if "ran" in case and estimated(case).fits is not case["ran"]:
+        far["ran"] = not case["ran"]
     assert bool(far) is ("apart" in case), far
-    assert "ran" not in case or estimated(case).fits is case["ran"]
 
 
 def test_long_prompts_of_a_sparse_indexer_take_what_a_report_saw() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,12 @@ from gb10.models.lint.fit import served_model
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.memory.cache import Cache, CacheLayer, PagedLayer
 from gb10.models.memory.engines.budget import Machine, activations, loader_bytes, padding
+from gb10.models.memory.engines.sglang_compressed import compressed_price
 from gb10.models.memory.engines.vllm import graph_count, request_bytes
 from gb10.models.memory.estimating import estimate
 from gb10.models.memory.figures import GIB, load_figures
 from gb10.models.memory.launch import Drafts, Engine, Launch
-from gb10.models.memory.model import Model, known_model, model_of
+from gb10.models.memory.model import FOLDER, Model, known_model, model_of, read_known
 from gb10.models.memory.shapes.config_fields import Fields
 from gb10.models.memory.weights.weight import Ranks
 from gb10.models.render.rendered import RenderRequest
@@ -27,6 +29,7 @@ from tests.unit.models.test_memory_engines import known
 
 MACHINE = Machine(figures=load_figures())
 VLLM = Launch(engine="vllm", release="0.33.0", fraction=0.8, length=131072, requests=16, cache_type="fp8")
+CONFIGS = Path(__file__).parents[1] / "data/memory/configs"
 OSS = "openai/gpt-oss-120b"
 FLASH = "RadixArk/Qwen3.8-Flash-Next-NVFP4"
 
@@ -365,14 +368,42 @@ def test_a_step_of_experts_counts_what_they_give_for_each_choice() -> None:
 
 
 def test_logits_of_drafts_beyond_the_trial_are_beside_the_share() -> None:
-    """64 requests with 15 drafts: the trial has 128 rows of 151,936 words, a step 1,024."""
+    """64 requests with 15 drafts: the trial has 128 rows of 151,936 words, less than its tokens take; a step 1,024."""
     model = known_model("Qwen/Qwen3-0.6B")
     assert model is not None
     launch = replace(VLLM, requests=64, batched=32768, length=8192, fraction=0.5)
     drafting = replace(launch, drafts=Drafts(tokens=15, own=False, size=0))
     alone, both = (estimate(model, one, Machine(figures=load_figures())).budgets[0] for one in (launch, drafting))
     sizes = {item.name: item.size for item in both.items}
-    assert sizes["logits of drafts"] == (1024 - 128) * 151_936 * 24
     assert "logits of drafts" not in {item.name for item in alone.items}
-    inside = sizes["activations"] - next(item.size for item in alone.items if item.name == "activations")
-    assert inside == 64 * 151_936 * 24
+    assert sizes["activations"] == next(item.size for item in alone.items if item.name == "activations")
+    assert sizes["activations"] + sizes["logits of drafts"] == 1024 * 151_936 * 24
+
+
+def test_a_token_of_deepseek_v4_costs_what_logs_of_sglang_say() -> None:
+    """10 August 2026: 7,705.45 bytes, 0.07 GiB of states, 1.57 GiB for 209,280 tokens. Later releases count pages with
+    their padding, and the windows by requests."""
+    model = read_known(CONFIGS / "sgl-project--DeepSeek-V4-Flash-FP8.json")
+    assert model.fields is not None
+    priced = partial(compressed_price, model.fields, model.layers)
+    launch = Launch(engine="sglang", release="0.5.18", requests=4)
+    price, fixed = priced(launch, 0)
+    assert price == pytest.approx(7705.45, abs=0.01)
+    assert fixed / GIB == pytest.approx(0.07, abs=0.005)
+    assert (1.57 * GIB - fixed) / price == pytest.approx(209_280, rel=0.005)
+    few, many = (priced(replace(launch, release="0.5.23", requests=count), 0) for count in (4, 256))
+    assert few[0] == many[0] < price
+    assert many[1] - few[1] > 252 * 2176 * 43 * 585  # tokens of the windows of a request, in pages with padding
+    drafting = replace(launch, drafts=Drafts(tokens=3, own=True))
+    assert priced(drafting, 0)[0] == pytest.approx((price + 0.1 * 8 / 128 * 10240 * 21) * 44 / 43)
+    halves = [priced(replace(launch, ranks=Ranks(stages=2)), stage)[0] for stage in (0, 1)]
+    assert sum(halves) == pytest.approx(price)
+
+
+@pytest.mark.parametrize(("method", "layers"), [("eagle3", 3), ("DFlash", 5), ("mtp", 0)])
+def test_states_that_drafts_read_are_there_beside_a_step(method: str, layers: int) -> None:
+    drafts = json.dumps({"method": method, "model": "a/b", "num_speculative_tokens": 2})
+    recipe = json.dumps({"model": "Qwen/Qwen3-0.6B", "command": f"vllm serve {{model}} -sc '{drafts}'"})
+    launch = served_model(load_model_recipe(recipe, "x.yaml"), RenderRequest(), own_releases()).launch
+    found = estimate(read_known(FOLDER / "Qwen--Qwen3-0.6B.json"), launch, Machine(figures=load_figures())).budgets[0]
+    assert sum(one.size for one in found.items if one.name == "states for the drafts") == 4 * layers * 1024 * 2048

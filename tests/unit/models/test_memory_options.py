@@ -359,6 +359,14 @@ def test_sglangs_ranks_that_share_tokens_hold_the_same_heads() -> None:
     assert few[1].tokens == pytest.approx(2 * few[0].tokens, rel=1e-3)
 
 
+def test_sglangs_ranks_that_share_tokens_keep_the_whole_index() -> None:
+    """GLM-5.3: 656 bytes of a latent are halved, 132 of its index are not."""
+    glm = sizes("nvidia/GLM-5.3-NVFP4")
+    launch = replace(SGLANG, ranks=Ranks(tensor=8), fraction=0.8, cache_type="fp8_e4m3")
+    one, two = (sglang_budget(glm, replace(launch, sequence_ranks=count), MACHINE, 0) for count in (1, 2))
+    assert two.tokens / one.tokens == pytest.approx((656 + 132) / (328 + 132), rel=1e-3)
+
+
 def test_prefill_ranks_are_nodes_with_the_whole_cache_and_a_part_of_the_experts() -> None:
     found = changed("vllm", "-tp 2 -pcp 2")
     assert found["prefill_ranks"] == 2

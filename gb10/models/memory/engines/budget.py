@@ -305,7 +305,7 @@ def activations(model: Model, launch: Launch, machine: Machine, batched: int, ro
         delta = batched * _delta_bytes(fields, launch.ranks.tensor) * machine.figures["activation_delta"].value
         step, figure = max((step, figure), (delta, "activation_delta"))
     logits = min(rows, batched) * words * machine.figures["logit_bytes"].value
-    return machine.item("activations", figure, ceil(step + logits))
+    return machine.item("activations", figure, ceil(max(step, logits)))
 
 
 CHOSEN: Final = (
@@ -355,6 +355,9 @@ OFFLOADED_SOURCE: Final = (
 )
 HOST_TIER: Final = "KV cache in host memory"
 ROUNDED: Final = "rounding of pinned memory"
+GROWN: Final = "taken while it loads"
+"""Of the host, beside the weights: what SGLang finds gone between two readings of the free memory, which on a Spark
+is the host's (SGLang 0.5.23, utils/common.py, get_available_gpu_memory)."""
 
 
 def cache_item(name: str, size: int, model: Model) -> Item:

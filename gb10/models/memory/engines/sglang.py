@@ -9,8 +9,9 @@ from typing import Final
 
 from packaging.version import Version
 
-from gb10.models.memory.cache import Cache
+from gb10.models.memory.cache import Cache, index_size
 from gb10.models.memory.engines.budget import (
+    GROWN,
     HOST_TIER,
     Budget,
     Item,
@@ -61,7 +62,9 @@ def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) ->
     share = launch.fraction or FRACTION
     cache = model.cache_on(launch, stage)
     own = (*own, *_layer_copy(model, launch, loaded))
-    pools = _pools(cache, launch, machine, round(free * share) - loaded - draft_copies(model, launch))
+    grown = machine.item(GROWN, "sglang_load")
+    rest = round(free * share) - loaded - grown.size - draft_copies(model, launch)
+    pools = _pools(cache, launch, machine, rest, _price(model, cache, launch, machine, stage))
     requests = launch.requests or 32
     rows = min(requests, 64) * (1 + (launch.drafts.tokens if launch.drafts else 0))
     work = activations(model, launch, machine, launch.batched or CHUNK, rows)
@@ -69,7 +72,7 @@ def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) ->
     state = [cache_item("states of sequences", pools.states, model)] if cache.state else []
     tier, tier_problems = _host_tier(launch, pools, free - sum(item.size for item in own) - pools.states - pools.pool)
     pool = cache_item("KV cache", pools.pool, model)
-    items = (*machine_items(machine), *own, work, *graphs, *state, pool, *tier)
+    items = (*machine_items(machine), *own, grown, work, *graphs, *state, pool, *tier)
     length, compilers = launch.length or 0, compilers_size(launch, machine)
     return Budget(
         stage=stage,
@@ -82,7 +85,7 @@ def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) ->
         start=sum(item.size for item in items) + compilers,
         compilers=compilers,
         problems=(
-            *_problems(launch, pools, loaded, free),
+            *_problems(launch, pools, loaded + grown.size, free),
             *tier_problems,
             *sleeping(model, launch, items),
             *over_reserve(items, machine, "headroom-too-small"),
@@ -91,19 +94,35 @@ def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) ->
     )
 
 
-def _pools(cache: Cache, launch: Launch, machine: Machine, rest: int) -> _Pools:
-    """States and cache from what the static share leaves. The layers with a window hold fewer tokens."""
+def _price(model: Model, cache: Cache, launch: Launch, machine: Machine, stage: int) -> tuple[float, int]:
+    """Bytes of a token on a rank, and bytes that no token changes. The layers with a window hold fewer tokens.
+
+    Ranks that divide the tokens keep the whole index of sparse latents (model_executor/pool_configurator.py,
+    _compute_cell_size).
+    """
+    if model.fields is not None and cache.pages:
+        from gb10.models.memory.engines.sglang_compressed import compressed_price  # noqa: PLC0415 - for DeepSeek-V4
+
+        return compressed_price(model.fields, model.layers, launch, stage)
+    of_window = launch.window_share or machine.figures["sglang_window_share"].value
+    each = cache.token + of_window * cache.windowed
+    whole = index_size(model.fields) * sum(one.latent for one in cache.layers) if model.fields is not None else 0
+    return whole + (each - whole) / launch.sequence_ranks, 0
+
+
+def _pools(cache: Cache, launch: Launch, machine: Machine, rest: int, price: tuple[float, int]) -> _Pools:
+    """States and cache from what the static share leaves."""
     states, slots = 0, None
     if cache.state and rest > 0:
         slots, states = _states(cache.state, launch, machine, rest)
-    of_window = launch.window_share or machine.figures["sglang_window_share"].value
-    cell = (cache.token + of_window * cache.windowed) / launch.sequence_ranks
+    cell, fixed = price
     pool = max(rest - states, 0)
-    tokens = int(pool / cell) if cell else (slots or 0) * (launch.length or 1)  # states alone keep no token
+    # States alone keep no token.
+    tokens = max(int((pool - fixed) / cell), 0) if cell else (slots or 0) * (launch.length or 1)
     if cache == Cache():  # an encoder keeps nothing of a request
         tokens = (launch.length or 1) if rest > 0 else 0
     if launch.cache_tokens and launch.cache_tokens < tokens:
-        tokens, pool = launch.cache_tokens, round(launch.cache_tokens * cell)
+        tokens, pool = launch.cache_tokens, round(launch.cache_tokens * cell) + fixed
     return _Pools(rest=rest, states=states, slots=slots, pool=pool, tokens=tokens, cell=cell)
 
 

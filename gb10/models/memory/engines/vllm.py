@@ -224,7 +224,7 @@ def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> B
     graphs = [machine.item("CUDA graphs", _graph_figure(model), graph_bytes(model, launch, machine, requests))]
     counts = graphs if launch.graphs and launch.may_be_from(GRAPHS_COUNTED) else []
     late = [*(graphs if launch.graphs and not counts else []), *_drafted(drafted)]
-    inside = [*own, work, *counts, *_workspaces(model, launch, machine, batched)]
+    inside = [*own, work, *counts, *_workspaces(model, launch, machine, batched, work.size)]
     share = _share(model, launch, machine, stage, sum(item.size for item in inside))
     outside = machine_items(machine)
     pool = cache_item("KV cache", share.pool, model)
@@ -264,14 +264,21 @@ def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> B
     )
 
 
-def _workspaces(model: Model, launch: Launch, machine: Machine, batched: int) -> list[Item]:
-    """What the engine takes beside weights, steps and graphs."""
+def _workspaces(model: Model, launch: Launch, machine: Machine, batched: int, work: int) -> list[Item]:
+    """What the engine takes beside weights, steps and graphs. The trial at the start runs encoder, step and sampler
+    one after the other, so only what the encoder takes beyond ``work`` counts (profile_run in
+    v1/worker/gpu_model_runner.py of 0.33.0)."""
     items = [machine.item("context and workspaces", "vllm_share")]
     if launch.pictures and not launch.text_only and model.sees:
         tried = min(batched, ENCODER_TOKENS) * machine.figures["vllm_encoder_mib"].value
-        items.append(machine.item("trial of the encoder", "vllm_encoder_mib", round(tried * (1 << 20))))
+        items.append(machine.item("trial of the encoder", "vllm_encoder_mib", max(round(tried * (1 << 20)) - work, 0)))
     if launch.drafts:
         items.append(machine.item("workspaces of the drafts", "vllm_drafts"))
+    if launch.drafts and launch.drafts.reads and model.fields is not None:
+        # Of each layer, and all side by side, in two bytes: combine_hidden_states in v1/spec_decode of 0.33.0.
+        read = 2 * 2 * launch.drafts.reads * model.fields.hidden * batched
+        source = f"states of {launch.drafts.reads} layers of a step that the drafts read (v1/spec_decode of 0.33.0)"
+        items.append(Item(name="states for the drafts", size=read, known="computed", source=source))
     if launch.nodes > 1:
         items.append(machine.item("buffers of the network", "vllm_network"))
         if launch.loader == "fastsafetensors":

@@ -250,9 +250,8 @@ def _mixer(number: int, fields: Fields) -> Mixer:
         return "compressed"
     if fields.kind == "falcon_h1":  # attention and Mamba 2 side by side, in each layer
         return "parallel"
-    if fields.kind == "kimi_linear":
-        chosen = mapping_in(fields.text, "linear_attn_config")
-        return "kimi-delta" if number + 1 in list_in(chosen, "kda_layers") else "latent"
+    if fields.kind in ("kimi_linear", "bailing_hybrid"):
+        return "latent" if _is_latent(number, fields) else "kimi-delta"
     if fields.kind == "llama4" and not fields.entries("layer_types"):
         # Layers with positions attend within chunks; each fourth has none, and attends to all.
         listed = fields.entries("no_rope_layers")
@@ -272,6 +271,15 @@ def _mixer(number: int, fields: Fields) -> Mixer:
     else:
         kind = _by_interval(number, fields)
     return "latent" if kind == "full" and fields.text.get("kv_lora_rank") else kind
+
+
+def _is_latent(number: int, fields: Fields) -> bool:
+    """Whether a layer of Kimi or Ling is none of delta attention. In Ling it is the last of each group, and all behind
+    the last whole group (vLLM 0.33.0, models/bailing_moe_v3.py)."""
+    if fields.kind == "kimi_linear":
+        return number + 1 not in list_in(mapping_in(fields.text, "linear_attn_config"), "kda_layers")
+    size = fields.number("layer_group_size", largest=MOST_LAYERS)
+    return (number + 1) % size == 0 or number >= fields.layers // size * size
 
 
 def _by_interval(number: int, fields: Fields) -> Mixer:

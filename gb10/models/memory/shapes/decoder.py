@@ -29,6 +29,7 @@ from gb10.models.memory.shapes.layers import (
     ngrams,
     plain,
     short_conv,
+    sound,
     streams_of,
     vision,
 )
@@ -41,7 +42,7 @@ FAMILIES: Final = frozenset(
         *("qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen4_exp"),
         *("minimax_m2", "minimax_m3", "minimax_m3_vl"),
         *("deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa", *COMPRESSED),
-        *("falcon_h1", "kimi_linear", "step3p7", "mimo", "mimo_v2_flash"),
+        *("bailing_hybrid", "falcon_h1", "kimi_linear", "step3p7", "mimo", "mimo_v2_flash"),
         *("afmoe", "apertus", "arcee", "axk1", "cohere", "cohere2", "cohere2_moe", "deepseek_v2", "ernie4_5"),
         *("ernie4_5_moe", "exaone4", "exaone_moe", "gemma", "gemma2", "glm4", "glm4_moe_lite", "glm4v", "glm4v_moe"),
         *("glm5_next", "granite", "granite_swa", "granitemoe", "granitemoe_swa", "granitemoehybrid"),
@@ -63,6 +64,8 @@ FAMILIES: Final = frozenset(
     }
 )
 """Types of decoders whose tensors are known."""
+MIXERS: Final = {"nemotron_h": "mixer", "bailing_hybrid": "attention", **dict.fromkeys(COMPRESSED, "attn")}
+"""Where a model file keeps a layer's mixer, if not under ``self_attn``."""
 DENSE_DRAFTS: Final = ("step3p7", "mimo_v2_flash")
 """Families with experts whose draft layers have none."""
 
@@ -78,6 +81,7 @@ def model_tensors(config: Config, model: str) -> tuple[Tensor, ...]:
         *(tensor for layer in layers for tensor in _layer(fields, layer, f"layers.{layer.number}")),
         *_drafts(fields, layers),
         *vision(fields),
+        *sound(fields),
     )
 
 
@@ -99,7 +103,7 @@ def _ends(fields: Fields) -> Iterator[Tensor]:
 
 
 def _layer(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
-    mixer = f"{at}.{ {'nemotron_h': 'mixer', **dict.fromkeys(COMPRESSED, 'attn')}.get(fields.kind, 'self_attn') }"
+    mixer = f"{at}.{MIXERS.get(fields.kind, 'self_attn')}"
     if layer.mixer in ("full", "window", "parallel"):
         yield from grouped(fields, layer, mixer)
     elif layer.mixer == "latent":

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from gb10.models.memory.shapes.config_fields import COMPRESSED, Fields, Layer, mapping_in, other
+from gb10.models.memory.shapes.config_fields import COMPRESSED, Fields, Layer, mapping_in, other, word_in
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,8 +125,9 @@ def latent(fields: Fields, at: str) -> Iterator[Tensor]:
     yield linear(f"{at}.kv_a_proj_with_mqa", hidden, kept + rope)
     yield linear(f"{at}.kv_b_proj", kept, heads * (rest + value))
     yield linear(f"{at}.o_proj", heads * value, hidden)
-    if fields.flag("mla_use_output_gate"):
-        yield linear(f"{at}.g_proj", hidden, heads * value)
+    gate = word_in(fields.text, "gated_attention_proj_granularity_type")  # Ling's, one number of each head or of each
+    if fields.flag("mla_use_output_gate") or gate:
+        yield linear(f"{at}.g_proj", hidden, heads if gate == "head_wise" else heads * value)
     if fields.text.get("index_topk") is not None and query:
         size, count = fields.number("index_head_dim"), fields.number("index_n_heads")
         yield linear(f"{at}.indexer.wq_b", query, count * size)
@@ -349,8 +350,10 @@ def short_conv(fields: Fields, at: str) -> Iterator[Tensor]:
 def kimi_sizes(fields: Fields) -> tuple[Fields, int, int, int]:
     """The fields of Kimi's delta attention, its heads, their size, and the convolution's kernel.
 
-    GLM-5.3-Flash has them among the others.
+    GLM-5.3-Flash has them among the others; Ling has as many heads of this size as in its other layers.
     """
+    if fields.kind == "bailing_hybrid":
+        return fields, fields.heads, fields.head_size, fields.number("short_conv_kernel_size", largest=4096)
     chosen = mapping_in(fields.text, "linear_attn_config")
     own = Fields(chosen or fields.text)
     return (
@@ -369,12 +372,13 @@ def kimi_delta(fields: Fields, at: str) -> Iterator[Tensor]:
         yield linear(f"{at}.{name}", hidden, inner)
     yield linear(f"{at}.o_proj", inner, hidden)
     yield linear(f"{at}.b_proj", hidden, heads)
-    low = ("f",) if own.flag("use_full_rank_gate") else ("f", "g")
-    for name in low:
-        yield linear(f"{at}.{name}_a_proj", hidden, size)
-        yield linear(f"{at}.{name}_b_proj", size, inner)
-    if "g" not in low:
-        yield linear(f"{at}.g_proj", hidden, inner)
+    low = () if own.flag("no_kda_lora") else ("f",) if own.flag("use_full_rank_gate") else ("f", "g")
+    for name in ("f", "g"):
+        if name in low:
+            yield linear(f"{at}.{name}_a_proj", hidden, size)
+            yield linear(f"{at}.{name}_b_proj", size, inner)
+        else:
+            yield linear(f"{at}.{name}_proj", hidden, inner)
     yield plain(f"{at}.conv1d", 3 * inner, kernel, width=4)
     yield plain(f"{at}.dt_bias", inner + heads, width=4)
 
@@ -443,6 +447,25 @@ def vision(fields: Fields) -> Iterator[Tensor]:
     positions = own.number("num_position_embeddings", default=0, largest=1 << 20)
     positions += 2 * own.number("position_embedding_size", default=0, largest=1 << 20)
     yield plain("visual.pos_embed", positions, hidden)
+
+
+def sound(fields: Fields) -> Iterator[Tensor]:
+    """The encoder for sound; none without an ``audio_config`` that has a width.
+
+    Whisper's kind has attention and one feed-forward in a block. Gemma 4's has no width of a feed-forward in its
+    config: a conformer with two of four times the width, attention with positions, and a gated convolution (SGLang
+    0.5.23, models/gemma4_audio.py).
+    """
+    own = Fields(mapping_in(fields.text, "audio_config"))
+    width = own.number("d_model", "hidden_size", default=0)
+    if not width:
+        return
+    blocks = own.number("encoder_layers", "num_hidden_layers", largest=512)
+    inner = own.number("encoder_ffn_dim", "intermediate_size", default=0)
+    yield plain("audio_tower.blocks.attn", 4 * width if inner else 5 * width, width, copies=blocks)
+    yield plain("audio_tower.blocks.mlp", 2 * inner if inner else 16 * width, width, copies=blocks)
+    yield plain("audio_tower.blocks.conv", 0 if inner else 3 * width, width, copies=blocks)
+    yield plain("audio_projector", fields.hidden, own.number("output_proj_dims", default=width))
 
 
 def _without_encoder(fields: Fields, own: Fields) -> Iterator[Tensor]:

@@ -284,7 +284,10 @@ def _of_method(quantization: Config, method: str) -> Rules:
         bits = number_in({"bits": quantization.get("bits") or quantization.get("w_bit")}, "bits", 8)
         return ((None, integers(bits, group, zero=True, order=method.startswith("gptq"))),)
     if method == "fp8":
-        return ((None, _fp8(quantization)),)
+        # Ling keeps the routed experts of its files in four bits (vLLM 0.33.0, models/bailing_moe_v3.py).
+        four = word_in(quantization, "routed_experts_quant_method").lower() == "mxfp4"
+        routed = [(NamePatterns(["re:.*mlp.experts.*"]), MXFP4)] if four else []
+        return (*routed, (None, _fp8(quantization)))
     if method == "mxfp4":
         return ((NamePatterns(["re:.*experts.*"]), MXFP4),)
     raise UnknownMethodError(f"the quantization '{method[:80]}' is not known")
