@@ -133,6 +133,7 @@ SHAPES: Final = re.compile(
     re.I,
 )
 OPTIONS_OF: Final = {
+    r"mm_encoder|(?<![a-z])vit(?![a-z])|vision|siglip": "--mm-encoder-attn-backend (SGLang: --mm-attention-backend)",
     r"(?<![a-z])(?:fused_?)?moe(?![a-z])": "--moe-backend (SGLang: --moe-runner-backend)",
     "attention|attn|(?<![a-z])(?:flash_?)?mla(?![a-z])": "--attention-backend",
     "indexer": "--attention-backend, --max-model-len",
@@ -260,19 +261,29 @@ def beyond_sms_or_registers(case: Case) -> Verdict | None:
 SERVE: Final = {
     ("vllm", "--moe-backend"): ("marlin", "triton", "flashinfer_cutlass"),
     ("vllm", "--linear-backend"): ("marlin", "triton", "cutlass"),
+    ("vllm", "--mm-encoder-attn-backend"): ("TRITON_ATTN", "TORCH_SDPA"),
+    ("sglang", "--mm-attention-backend"): ("triton_attn", "sdpa"),
+    ("sglang", "--fp4-gemm-backend"): ("flashinfer_cutlass", "flashinfer_cudnn"),
+    ("sglang", "--fp8-gemm-backend"): ("triton", "cutlass"),
     ("vllm", "--attention-backend"): ("TRITON_ATTN", "FLASHINFER", "FLASH_ATTN", "for MLA TRITON_MLA"),
     ("sglang", "--moe-runner-backend"): ("triton", "flashinfer_cutlass", "marlin"),
     ("sglang", "--attention-backend"): ("triton", "flashinfer"),
 }
 """Backends that have kernels for 12.1, by engine and option, the plainest first (docs/explain.md)."""
-NAMES_OF: Final = {("sglang", "--moe-backend"): "--moe-runner-backend"}
+NAMES_OF: Final = {
+    "--moe-backend": "--moe-runner-backend",
+    "--mm-encoder-attn-backend": "--mm-attention-backend",
+    "--linear-backend": "--fp8-gemm-backend",
+}
+"""SGLang's names of vLLM's options."""
 
 
 def _that_serve(case: Case, options: str) -> str:
     """Which values of the first option have kernels for this GPU, less the one that is set or that failed."""
-    first = re.match(r"--[a-z-]+", options)
+    first = re.match(r"--[a-z\d-]+", options)
     engine = case.engine or ""
-    name = NAMES_OF.get((engine, first[0]), first[0]) if first else ""
+    name = first[0] if first else ""
+    name = NAMES_OF.get(name, name) if engine == "sglang" else name
     values = SERVE.get((engine, name), ())
     now = (case.scan.start.option(name[2:].replace("-", "_")) or "").lower()
     text = case.text.lower()
@@ -301,7 +312,7 @@ def _another(case: Case, begin: str = "Take another kernel:", *, missing: bool =
         if release and newest and newest[-1].version != release.version
         else " A newer release may have a kernel for 12.1."
     )
-    drafts = " Drafts take other shapes: try without --speculative-config." if "draft" in files or _drafts(case) else ""
+    drafts = " Drafts take other shapes: try without --speculative-config." if "draft" in files or case.drafts else ""
     given = "".join(
         f" Now it is {name}={value}."
         for name in ("attention_backend", "moe_backend", "moe_runner_backend", "linear_backend")
@@ -313,6 +324,8 @@ def _another(case: Case, begin: str = "Take another kernel:", *, missing: bool =
     chosen = own or (
         options[0] if options else "--attention-backend, --moe-backend or --linear-backend, whichever this is of"
     )
+    if case.engine == "sglang" and chosen.startswith("--linear-backend"):
+        chosen = "--fp4-gemm-backend" if re.search("fp4", files) else "--fp8-gemm-backend"
     serve = _that_serve(case, chosen) if own or options else ""
     return f"{begin} {chosen}.{given}{serve}{drafts}{newer if missing else ''}"
 
@@ -327,10 +340,6 @@ def _of_tensorrt(files: str) -> str:
         )
     fields = ", ".join(filter(None, (moe, attention))) or "moe_config.backend or attn_backend, whichever this is of"
     return f"{fields} (in the file of --extra_llm_api_options; the TRTLLM kernels of experts are for 10.x alone)."
-
-
-def _drafts(case: Case) -> bool:
-    return case.scan.start.option("speculative_config", "speculative_algorithm") not in (None, "None")
 
 
 def image_of_a_kernel_not_loaded(case: Case) -> Verdict | None:
@@ -708,6 +717,10 @@ SAME: Final = re.compile(
 """A comparison of two names: neither side is a number of the kernel's own."""
 
 
+SUCCEEDED: Final = re.compile(r"\(?\w{1,40} ?== ?(?:cuda|CUDA_|CUBLAS_STATUS_|CUDNN_STATUS_)[Ss](?:uccess|UCCESS)\)?")
+"""A comparison of what a call of CUDA returned: it is about no tensor."""
+
+
 def refused(text: str) -> Literal["arch", "limit", "argument", ""]:
     """What a kernel library's check refuses, by the condition that its message states; empty where it states none.
 
@@ -716,6 +729,7 @@ def refused(text: str) -> Literal["arch", "limit", "argument", ""]:
     """
     if ONLY_ON.search(text):
         return "arch"
+    text = SUCCEEDED.sub("", text)
     limit, tensor = LIMIT.search(text), OF_A_TENSOR.search(text) or SAME.search(text)
     data = re.search(r"d(?:ata)?[ _]?type|fp16|bf16|head", text, re.I)
     if ARCH_NAMED.search(text) and REFUSAL.search(text) and not (tensor and not limit) and not (limit and data):
@@ -796,6 +810,8 @@ def kernel_without_shape(case: Case) -> Verdict | None:
     library = next((one for one in KERNEL_FILES if one in where), None)
     if found is None or library is None or case.raised.name in ("ImportError", "ModuleNotFoundError"):
         return None
+    if SUCCEEDED.search(found[0]) or SUCCEEDED.search(f"{found['left']} {found['sign']} {found['right']}"):
+        return None  # what a call of CUDA returned, and no size
     if not SHAPES.search(f"{found['left']} {found['right']} {case.text}"):
         return None
     if refused(case.first_line) in ("arch", "argument"):
@@ -833,7 +849,7 @@ KERNEL_LIBRARIES: Final = {
         "for 12.x, and VLLM_USE_DEEP_GEMM_E8M0=0 goes with older ones alone.",
     ),
     "flash_?mla": ("FlashMLA", "It has no kernels for 12.x: another --attention-backend."),
-    "flash_?attn|FlashAttention|fmha": (
+    "flash_?attn|FlashAttention|(?<!kernels/)fmha": (
         "FlashAttention",
         (
             "--attention-backend triton or flashinfer (vLLM: TRITON_ATTN, FLASHINFER); --kv-cache-dtype auto: not "
@@ -880,6 +896,41 @@ DATA_TYPES: Final = re.compile(
     ),
     re.I,
 )
+
+
+ENDED: Final = re.compile(
+    r"(?:(?P<kernel>\w{3,80}) )?(?:failed|returned|ended) with (?:an? |the )?(?:CUDA )?error(?: code)?[: ]{1,3}"
+    r"(?P<what>invalid [a-z ]{5,30}|too many resources[a-z ]{0,30}|operation not supported|named symbol not found)"
+    r"|(?P<place>[\w./-]{2,200}\.(?:cu|cuh|h|hpp|cpp)):\d{1,6}\b[^\n]{0,120}?CUDA [Ee]rror: (?P<said>invalid [a-z ]{5,30})"
+)
+
+
+def kernel_not_started(case: Case) -> Verdict | None:
+    """A kernel of a compiled library that CUDA did not start: the library prints CUDA's own words."""
+    found = ENDED.search(case.text)
+    if found is None:
+        return None
+    function = re.search(r"in function (?P<name>\w{3,80})", case.text)
+    kernel = found["kernel"] or (function["name"] if function else "") or "a kernel"
+    cache = case.scan.start.option("kv_cache_dtype")
+    fp8 = cache not in (None, "None", "auto")
+    frame = case.caller("torch")
+    library = _library(f"{case.text[:600]} {frame.path if frame else ''}")
+    return Verdict(
+        code="kernel-launch-refused",
+        meaning=(
+            f"CUDA did not start {kernel} ({found['what'] or found['said']}){f', called by {frame.path}' if frame else ''}: "
+            "its code, its shared memory or its descriptors of memory (TMA) are not what this GPU takes. A GB10 (12.1) "
+            "has 101,376 B of shared memory a block; kernels tuned for 9.0 and 10.0 have 227 KiB. The tensors are not "
+            "checked there, and no option is refused."
+        ),
+        action=(
+            f"{f'--kv-cache-dtype auto (now {cache}) takes another variant of it. ' if fp8 else ''}"
+            f"{_another(case) if case.engine else 'Another kernel or a smaller data type: bf16 or fp16 in place of fp32 halves what a block needs. A newer release of the library may have a kernel for 12.1.'}"
+            f"{f' For {library[0]}: {library[1]}' if library else ''}"
+        ),
+        evidence="CUDA's own words in the library's message, and 12.1's limits; vllm#50331, TransformerEngine#3299",
+    )
 
 
 def kernel_library_refuses(case: Case) -> Verdict | None:
@@ -1048,7 +1099,7 @@ def kernel_crashed(case: Case) -> Verdict | None:
         *old,
         "Start the process anew with one part less each time, the likely ones first:",
         *_chosen_by_hand(case),
-        "without drafts (--speculative-config, --speculative-algorithm);" if _drafts(case) or "spec" in where else "",
+        "without drafts (--speculative-config, --speculative-algorithm);" if case.drafts or "spec" in where else "",
         "--no-enable-flashinfer-autotune, where FlashInfer's autotuner ran before it;"
         if case.engine != "sglang"
         else "",
@@ -1146,7 +1197,7 @@ def index_on_the_gpu(case: Case) -> Verdict | None:
     first = (
         "Drafts are on: start without them first (--speculative-config, --speculative-algorithm), they are the likely "
         "cause. "
-        if _drafts(case)
+        if case.drafts
         else ""
     )
     return Verdict(
@@ -1231,14 +1282,23 @@ def code_not_traced(case: Case) -> Verdict | None:
     )
 
 
+NOT_PERMITTED: Final = re.compile(r"operation not permitted|cudaErrorNotPermitted|CUDA_ERROR_NOT_PERMITTED")
+"""While a graph is captured that is a graph's own rule; at another time the kernel of the host refuses device files."""
+
+
 def capture_fails(case: Case) -> Verdict | None:
     """A call that may not stand in a CUDA graph, while one was recorded."""
-    found = CAPTURE.search(case.text)
+    found = CAPTURE.search(case.text) or (NOT_PERMITTED.search(case.text) if case.captures else None)
     if found is None:
         return None
     newer = case.newer
     off = "--disable-cuda-graph" if case.engine == "sglang" else "--enforce-eager"
-    drafts = " Try without drafts, too: they are captured by themselves." if _drafts(case) else ""
+    drafts = " Try without drafts, too: they are captured by themselves." if case.drafts else ""
+    tuner = (
+        "Where FlashInfer's autotuner ran before the capture, --no-enable-flashinfer-autotune is the first to try. "
+        if case.engine != "sglang"
+        else ""
+    )
     return Verdict(
         code="capture-fails",
         meaning=(
@@ -1247,7 +1307,7 @@ def capture_fails(case: Case) -> Verdict | None:
             "it is often a later one."
         ),
         action=(
-            f"{off} starts without graphs, and tells whether they are the cause; then fewer of them "
+            f"{tuner}{off} starts without graphs, and tells whether they are the cause; then fewer of them "
             f"(--compilation-config "
             '\'{"cudagraph_mode": "PIECEWISE"}\', --cuda-graph-max-bs), or another --attention-backend. A fault of '
             "one release goes with another release: the one before, or a newer "
@@ -1478,6 +1538,6 @@ GPU_FAMILIES: Final = (
     compiler_of_kernels_fails,
     capture_fails,
 )
-LATE_GPU_FAMILIES: Final = (kernel_without_shape, kernel_library_refuses)
+LATE_GPU_FAMILIES: Final = (kernel_without_shape, kernel_not_started, kernel_library_refuses)
 LAST_GPU_FAMILIES: Final = (kernel_call_fails,)
 """Those that speak only when no other family does."""

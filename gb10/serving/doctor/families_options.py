@@ -89,6 +89,8 @@ EXCEPTIONS: Final = frozenset(
         "",
     )
 )
+OF_LAYERS: Final = re.compile(r"_proj$|^(?:embed_tokens|lm_head)$")
+"""Names of a model's layers, which an option of LoRA has as values: a message about layers is not about LoRA."""
 WRITTEN: Final = re.compile(r"(?<![\w-])--[a-z][\w-]{2,60}")
 
 
@@ -156,7 +158,10 @@ def _options_in_words(case: Case) -> Iterator[str]:
 
 def _by_value(case: Case) -> Iterator[tuple[str, tuple[str, list[str]]]]:
     """The options of which the message names a value, with that value and the others that they take."""
+    lora = re.search(r"lora", case.text, re.IGNORECASE)
     for word in dict.fromkeys(re.findall(r"(?<![\w.-])[a-z]\w{5,40}(?![\w=(])", case.first_line)):
+        if OF_LAYERS.search(word) and not lora:
+            continue
         for option in sorted(case.choices.get(word, ())):
             rest = sorted(one for one, options in case.choices.items() if option in options and one != word)
             yield option, (word, rest[:6])

@@ -15,7 +15,7 @@ from gb10.serving.doctor.advice import advice_of, own_advice
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
 from gb10.serving.doctor.families_options import VARIABLE, WRITTEN
-from gb10.serving.doctor.families_settings import option_with
+from gb10.serving.doctor.option_names import option_with
 
 MOST: Final = 900
 """Characters of a message in which two quantities are sought."""
