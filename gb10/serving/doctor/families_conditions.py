@@ -181,7 +181,7 @@ def field_not_valid(case: Case) -> Verdict | None:
     )
 
 
-PARSERS: Final = re.compile(r"tool_?parser|function_call/|reasoning(?:_parser|/)|reasoner|parser_manager")
+PARSERS: Final = re.compile(r"tool_?parser|function_call/|reasoning(?:_parser|/)|reasoner|harmony|parser_manager")
 READS: Final = re.compile(r"extract|parse|stream|detect|adjust|delta", re.IGNORECASE)
 """Functions that read an answer; others of a parser set it up."""
 TOKENS: Final = re.compile(
@@ -291,8 +291,8 @@ def _parser_without_its_tokens(case: Case) -> Verdict:
             f"{case.first_line[:200]} It is the parser of another family of models."
         ),
         action=(
-            f"Take the --reasoning-parser and --tool-call-parser that this model's card names, or leave them out{now}. If "
-            "they are right: tokenizer_config.json and added tokens were not copied with the model."
+            f"Take the --reasoning-parser and --tool-call-parser that this model's card names, or leave them out{now}. "
+            "If they are right: tokenizer_config.json and added tokens were not copied with the model."
         ),
         evidence="the parser's own check of the tokenizer",
     )
@@ -476,7 +476,9 @@ def data_type_not_taken(case: Case) -> Verdict | None:
     cache = case.scan.start.option("kv_cache_dtype")
     now = f" (now {cache})" if cache else ""
     calculated = OF_CALCULATION.search(of) or (OF_CALCULATION.search(case.text) and not OF_CACHE.search(case.text))
-    if not calculated and (OF_CACHE.search(case.text) or FP8.match(given) or given == cache):
+    own = [one for one in case.raised.frames if one.package not in ("triton", "torch")][-1:]
+    elsewhere = case.engine is None and any(not OF_CACHE.search(f"{one.path} {one.function}") for one in own)
+    if not calculated and not elsewhere and (OF_CACHE.search(case.text) or FP8.match(given) or given == cache):
         kind = "It is the type of the KV cache, or of values that are put into it."
         todo = (
             f"--kv-cache-dtype auto{now} or one of {these}, as the release calls them (fp8_e4m3, fp8_e5m2); or another "
@@ -484,6 +486,10 @@ def data_type_not_taken(case: Case) -> Verdict | None:
         )
     else:
         kind = "It is the type of activations or weights here."
+        if "architecture" in case.text:
+            kind += (
+                " The compiler refuses it for the GPU that is here: FP8 e4m3 begins at 8.9, and a GB10 (12.1) has it."
+            )
         todo = (
             f"--dtype or a checkpoint with one of {these}; or another backend (--attention-backend, --moe-backend, "
             "--linear-backend)."

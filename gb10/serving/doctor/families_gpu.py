@@ -478,10 +478,12 @@ def kernel_without_arch(case: Case) -> Verdict | None:
         return _refuses_this_gpu(case)
     if not arch:
         return None
+    backend = re.search(r"backend ['\"](?P<name>\w{2,40})['\"]", case.first_line)
+    of = f", of the backend {backend['name']}," if backend else ""
     return Verdict(
         code="kernel-without-this-arch",
         meaning=(
-            f"This kernel is refused on compute capability 12.1 (the message names {arch.rstrip('. :')}"
+            f"This kernel{of} is refused on compute capability 12.1 (the message names {arch.rstrip('. :')}"
             f"{', which is this GPU' if OWN_ARCH.search(arch) else ''}). A GB10 is no 10.x (SM100) and no 9.x: their "
             "kernels do not run on it."
         ),
@@ -717,7 +719,9 @@ SAME: Final = re.compile(
 """A comparison of two names: neither side is a number of the kernel's own."""
 
 
-SUCCEEDED: Final = re.compile(r"\(?\w{1,40} ?== ?(?:cuda|CUDA_|CUBLAS_STATUS_|CUDNN_STATUS_)[Ss](?:uccess|UCCESS)\)?")
+SUCCEEDED: Final = re.compile(
+    r"\(?\w{1,40} ?== ?(?:\w{2,30}::)?(?:(?:cuda|CUDA_|CUBLAS_STATUS_|CUDNN_STATUS_)[Ss](?:uccess|UCCESS))\)?"
+)
 """A comparison of what a call of CUDA returned: it is about no tensor."""
 
 
@@ -810,7 +814,7 @@ def kernel_without_shape(case: Case) -> Verdict | None:
     library = next((one for one in KERNEL_FILES if one in where), None)
     if found is None or library is None or case.raised.name in ("ImportError", "ModuleNotFoundError"):
         return None
-    if SUCCEEDED.search(found[0]) or SUCCEEDED.search(f"{found['left']} {found['sign']} {found['right']}"):
+    if SUCCEEDED.search(case.text):
         return None  # what a call of CUDA returned, and no size
     if not SHAPES.search(f"{found['left']} {found['right']} {case.text}"):
         return None
@@ -901,7 +905,13 @@ DATA_TYPES: Final = re.compile(
 ENDED: Final = re.compile(
     r"(?:(?P<kernel>\w{3,80}) )?(?:failed|returned|ended) with (?:an? |the )?(?:CUDA )?error(?: code)?[: ]{1,3}"
     r"(?P<what>invalid [a-z ]{5,30}|too many resources[a-z ]{0,30}|operation not supported|named symbol not found)"
-    r"|(?P<place>[\w./-]{2,200}\.(?:cu|cuh|h|hpp|cpp)):\d{1,6}\b[^\n]{0,120}?CUDA [Ee]rror: (?P<said>invalid [a-z ]{5,30})"
+    r"|[\w./-]{2,200}\.(?:cu|cuh|h|hpp|cpp):\d{1,6}\b[^\n]{0,120}?CUDA [Ee]rror: (?P<said>invalid [a-z ]{5,30})"
+)
+
+
+WITHOUT_ENGINE: Final = (
+    "Another kernel or a smaller data type: bf16 or fp16 in place of fp32 halves what a block needs. A newer release "
+    "of the library may have a kernel for 12.1."
 )
 
 
@@ -919,14 +929,15 @@ def kernel_not_started(case: Case) -> Verdict | None:
     return Verdict(
         code="kernel-launch-refused",
         meaning=(
-            f"CUDA did not start {kernel} ({found['what'] or found['said']}){f', called by {frame.path}' if frame else ''}: "
-            "its code, its shared memory or its descriptors of memory (TMA) are not what this GPU takes. A GB10 (12.1) "
-            "has 101,376 B of shared memory a block; kernels tuned for 9.0 and 10.0 have 227 KiB. The tensors are not "
-            "checked there, and no option is refused."
+            f"CUDA did not start {kernel} ({found['what'] or found['said']})"
+            f"{f', called by {frame.path}' if frame else ''}: its code, its shared memory or its descriptors of "
+            "memory (TMA) are not what this GPU takes. A GB10 (12.1) has 101,376 B of shared memory a "
+            "block; kernels tuned for 9.0 and 10.0 have 227 KiB. The tensors are not checked there, and no option is "
+            "refused."
         ),
         action=(
             f"{f'--kv-cache-dtype auto (now {cache}) takes another variant of it. ' if fp8 else ''}"
-            f"{_another(case) if case.engine else 'Another kernel or a smaller data type: bf16 or fp16 in place of fp32 halves what a block needs. A newer release of the library may have a kernel for 12.1.'}"
+            f"{_another(case) if case.engine else WITHOUT_ENGINE}"
             f"{f' For {library[0]}: {library[1]}' if library else ''}"
         ),
         evidence="CUDA's own words in the library's message, and 12.1's limits; vllm#50331, TransformerEngine#3299",
@@ -1320,6 +1331,7 @@ def capture_fails(case: Case) -> Verdict | None:
 TRITON_COMPILER: Final = re.compile(r"(?:^|/)triton/(?:compiler|backends|runtime/(?:jit|build|autotuner))")
 LOADS: Final = ("ModuleNotFoundError", "ImportError")
 INDUCTOR: Final = re.compile(r"torch/_inductor/")
+OF_PYTHON: Final = frozenset(("AttributeError", "TypeError", "ValueError", "IndexError", "OSError"))
 
 
 LAUNCH: Final = re.compile(
@@ -1402,6 +1414,16 @@ def kernel_of_other_sizes(case: Case) -> Verdict | None:
     if not named or found is None:
         return None
     own = case.caller("triton", "torch")
+    sizes = [
+        f"--{name.replace('_', '-')} (now {value})"
+        for name in ("block_size", "page_size", "mamba_block_size")
+        if (value := case.scan.start.option(name)) not in (None, "None")
+    ]
+    left = (
+        f"Leave {', '.join(sizes)} out, or take a larger power of two: 16 is what most kernels begin at. "
+        if sizes
+        else ""
+    )
     return Verdict(
         code="kernel-without-this-shape",
         meaning=(
@@ -1410,8 +1432,8 @@ def kernel_of_other_sizes(case: Case) -> Verdict | None:
             "counts on."
         ),
         action=(
-            f"{_another(case)} For an MLA model whose backends all refuse: VLLM_MLA_DISABLE=1 (plain attention, with a "
-            "larger cache). Triton, torch and the driver are not the cause."
+            f"{left}{_another(case)} For an MLA model whose backends all refuse: VLLM_MLA_DISABLE=1 (plain attention, "
+            "with a larger cache). Triton, torch and the driver are not the cause."
         ),
         evidence="the compiler's own words on sizes",
     )
@@ -1493,6 +1515,24 @@ def compiler_of_kernels_fails(case: Case) -> Verdict | None:
     pins = " ".join(filter(None, (case.fitting("triton"), case.fitting("torch"))))
     who = "Inductor (torch.compile)" if inductor and not triton else "Triton"
     launches = "Triton Error [CUDA]" in case.text  # the driver's answer to code that was compiled
+    if launches and "out of memory" in case.text:
+        return None  # no room beside the cache, and no fault of a compiler
+    if own and own.function == "<module>" and not named and case.raised.name in OF_PYTHON:
+        return Verdict(
+            code="kernel-does-not-compile",
+            meaning=(
+                f"{who} cannot read the source of a kernel while {own.path} is imported ({case.first_line[:160]}): no "
+                "kernel was compiled, and the GPU is not asked. How it finds a function's source depends on the "
+                "release of Python and on the form of the file; that the file is imported at all, for another model "
+                "maybe, is this release's choice."
+            ),
+            action=(
+                "A newer release of the engine, which does not import this file for every model, or the one before. "
+                "Python 3.12, as the engine's own images have, in place of an older one; a file that was mounted or "
+                f"patched over {own.path} left out."
+            ),
+            evidence="the frames: a decorator of the compiler in a module that is imported; vllm#49920",
+        )
     fails = (
         "compiled a kernel that the driver does not load or launch"
         if launches

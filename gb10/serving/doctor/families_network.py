@@ -424,7 +424,9 @@ def server_closed_the_connection(case: Case) -> Verdict | None:
     )
 
 
-INIT: Final = re.compile(r"NCCL (?:error|WARN)[^\n]{0,200}?(?:unhandled system error|invalid usage|invalid argument|internal error)")
+INIT: Final = re.compile(
+    r"NCCL (?:error|WARN)[^\n]{0,200}?(?:unhandled system error|invalid usage|invalid argument|internal error)"
+)
 
 
 def adapters_named_for_all(case: Case) -> Verdict | None:
@@ -438,9 +440,9 @@ def adapters_named_for_all(case: Case) -> Verdict | None:
     return Verdict(
         code="adapters-named-by-hand",
         meaning=(
-            f"NCCL does not start, and variables tell it which adapters to take: {named}. These names and the GID index "
-            "are of one node: on another Spark the ports may have other names (rocep1s0f0, roceP2p1s0f1), be down, or "
-            "have their IPv4 address at another index, which changes at a reboot, too."
+            f"NCCL does not start, and variables tell it which adapters to take: {named}. These names and the GID "
+            "index are of one node: on another Spark the ports may have other names (rocep1s0f0, "
+            "roceP2p1s0f1), be down, or have their IPv4 address at another index, which changes at a reboot, too."
         ),
         action=(
             "On each node: `ibdev2netdev` (or /sys/class/infiniband/*/ports/1/state) shows the ports that are ACTIVE, "

@@ -88,9 +88,7 @@ def library_of_another_cuda(case: Case) -> Verdict | None:
         f"The torch that is there is {torch}{', the one for CPUs' if torch.endswith('+cpu') else ''}." if torch else ""
     )
     if major >= 13:
-        action = (
-            f"Install torch and everything else from one index of CUDA 13 (cu130): {wheel} 13 brings this library."
-        )
+        action = f"Install torch and everything else from one index of CUDA 13 (cu130): {wheel} 13 brings this library."
         if asked:
             action = (
                 f"Take the {who} that was built for the CUDA of the torch that is there (python -c 'import torch; "
@@ -439,8 +437,12 @@ def _different_times(case: Case, caller: str, called: str, what: str) -> Verdict
     requires = release.requires.get(distribution) if release else None
     newest = release.newest.get(distribution) if release else None
     pin = requires if requires and requires.startswith("==") else f"=={newest}" if newest else None
+    pinned = requires is not None and requires.startswith("==") and caller not in ("", case.engine, "vllm", "sglang")
     parts = [
-        f"Install {distribution}{pin}."
+        f"{distribution} is pinned by {case.engine_name} ({pin}): if that is what is installed, {caller} is the older "
+        f"of both, and a newer {distribution_of(caller)} is what to install (pip install -U, in the same environment)."
+        if pinned
+        else f"Install {distribution}{pin}."
         if pin
         else (
             f"Install the release of {distribution} that {who or 'the program'} was made for: its METADATA "

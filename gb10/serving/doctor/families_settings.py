@@ -99,7 +99,8 @@ OWN_CACHES: Final = (
     "Or point HF_HOME, TRITON_CACHE_DIR, FLASHINFER_WORKSPACE_BASE or HOME to a folder that it may write."
 )
 DENIED: Final = re.compile(
-    r"(?:open|mkdir|create|rename|remove|unlink|chmod) (?P<go>[^\s:\"\\]{1,300}): (?:permission denied|read-only file system)|"
+    r"(?:open|mkdir|create|rename|remove|unlink|chmod) (?P<go>[^\s:\"\\]{1,300}): "
+    r"(?:permission denied|read-only file system)|"
     r"Permission denied: ['\"]?(?P<path>[^'\"\n]{1,300})|PermissionError.{0,40}['\"](?P<other>/[^'\"\n]{1,300})"
     r"|Read-only file system: ['\"]?(?P<read>[^'\"\n]{1,300})"
 )
@@ -494,6 +495,7 @@ def _nothing_came(case: Case, name: str) -> Verdict:
     without = [leave for part, leave in OF_STEPS.items() if re.search(part, case.trace(4), re.IGNORECASE)]
     feature, leave = part_of(case.raised.frames)
     one_by_one = "; then ".join(without)
+    own = option_of_this_part(case)
     return Verdict(
         code="value-is-none",
         meaning=(
@@ -504,7 +506,7 @@ def _nothing_came(case: Case, name: str) -> Verdict:
         action=(
             "Start once with "
             f"{one_by_one or 'one part less: no drafts, --no-async-scheduling, no --kv-transfer-config'}. {leave} "
-            f"{f'Or with {own}. ' if (own := option_of_this_part(case)) else ''}A newer release, or the one before, is the other thing to try."
+            f"{f'Or with {own}. ' if own else ''}A newer release, or the one before, is the other thing to try."
         ).replace("  ", " "),
         evidence="the line of the traceback: a value of the engine's own",
     )
@@ -835,14 +837,15 @@ def quantization_fields(case: Case) -> Verdict | None:
 JOINED: Final = re.compile(
     r"\[(?P<parts>['\"]\w{1,40}['\"](?:, ?['\"]\w{1,40}['\"]){1,12})\]|\b(?:shards|fused|packed|merged|joined)\b", re.I
 )
-DOTTED: Final = re.compile(r"(?P<name>(?:[A-Za-z_]\w{0,40}\.){2,12}[A-Za-z_]\w{0,40})(?![\w(])")
+DOTTED: Final = re.compile(r"(?P<name>[A-Za-z_]\w{0,40}\.(?:\w{1,40}\.){1,12}[A-Za-z_]\w{0,40})(?![\w(])")
 
 
 def parts_of_a_layer_disagree(case: Case) -> Verdict | None:
     """A layer that the engine joins of several, for which the quantization config says different things."""
     joined, layer = JOINED.search(case.text), DOTTED.search(case.text)
     decides = any(re.search(r"quantization/|quantizer", one.path) for one in case.raised.frames[-2:])
-    if not (joined and layer and decides and QUANT.search(case.text)) or case.raised.name not in ("ValueError", "RuntimeError", "NotImplementedError"):
+    refused = case.raised.name in ("ValueError", "RuntimeError", "NotImplementedError")
+    if not (joined and layer and decides and refused and QUANT.search(case.text)):
         return None
     parts = f" of {joined['parts']}" if joined["parts"] else ""
     last = layer["name"].rpartition(".")[2]
@@ -850,8 +853,8 @@ def parts_of_a_layer_disagree(case: Case) -> Verdict | None:
         code="quantization-fields",
         meaning=(
             f"The engine joins several layers into one, {layer['name']}{parts}, and quantization_config of the "
-            "checkpoint says different things of them: some are in its ignore list (or targets) by their own names, and "
-            f"others, or {last} itself, are not. All parts of a joined layer must have one form."
+            "checkpoint says different things of them: some are in its ignore list (or targets) by their own names, "
+            f"and others, or {last} itself, are not. All parts of a joined layer must have one form."
         ),
         action=(
             f"In config.json, name all parts and the joined layer in quantization_config.ignore ({layer['name']}, or "
@@ -863,7 +866,9 @@ def parts_of_a_layer_disagree(case: Case) -> Verdict | None:
     )
 
 
-ENCODER: Final = re.compile(r"vision|image|audio|\bvit\b|_vit|siglip|encoder|_mm\.py|multimodal(?!_gen)|clippable", re.I)
+ENCODER: Final = re.compile(
+    r"vision|image|audio|\bvit\b|_vit|siglip|encoder|_mm\.py|multimodal(?!_gen)|clippable", re.I
+)
 OF_A_FORM: Final = re.compile(r"quantization/|fp4|fp8|marlin|nvfp4|gptq|awq|scaled_mm", re.I)
 
 
@@ -872,7 +877,11 @@ def encoder_is_quantized(case: Case) -> Verdict | None:
     frames = case.raised.frames[-8:]
     kernel = next((one for one in reversed(frames[-4:]) if OF_A_FORM.search(f"{one.path} {one.function}")), None)
     before = [one for one in frames if kernel and ENCODER.search(one.path) and frames.index(one) < frames.index(kernel)]
-    if kernel is None or not before or case.raised.name not in ("ValueError", "RuntimeError", "AssertionError", "TypeError"):
+    if (
+        kernel is None
+        or not before
+        or case.raised.name not in ("ValueError", "RuntimeError", "AssertionError", "TypeError")
+    ):
         return None
     return Verdict(
         code="quantized-layer-is-read",
@@ -1033,19 +1042,18 @@ def weights_do_not_fit(case: Case) -> Verdict | None:
 def permissions(case: Case) -> Verdict | None:
     """A folder that this user may not write."""
     found = DENIED.search(f"{case.raised.type}: {case.text}")
-    if found is None or not (
-        case.raised.name in ("PermissionError", "OSError", "") or "ermission denied" in case.text
-    ):
+    if found is None or not (case.raised.name in ("PermissionError", "OSError", "") or "ermission denied" in case.text):
         return None
     path = (found["go"] or found["path"] or found["other"] or found["read"]).strip().rstrip("'\".")
     if path.startswith("/dev/"):
         return None
     hub_cache = re.search(r"huggingface|hub|cache|triton|flashinfer|vllm|torch|nv|data|model", path, re.I)
     read = " The file system is mounted read-only." if found["read"] or "read-only" in found[0] else ""
-    relative = "" if path.startswith(("/", "~")) else (
+    relative = (
         " The path does not begin with /: it is in the folder where the program starts, which an image that runs as "
         "another user than root mostly keeps from it."
     )
+    relative = "" if path.startswith(("/", "~")) else relative
     return Verdict(
         code="not-writable",
         meaning=(

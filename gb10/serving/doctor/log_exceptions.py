@@ -106,7 +106,7 @@ class Frame:
 def _inside(file: str) -> str:
     for folder in ("-packages/", "/workspace/sglang/python/", "/sgl-workspace/sglang/python/", "/python/"):
         _, found, inside = file.rpartition(folder)
-        if found:
+        if found and not inside.startswith("cpython-"):  # uv's own Python is no package
             return inside
     checkout = CHECKOUT.search(file)
     return file[checkout.start("known" if checkout["known"] else "package") :] if checkout else ""
@@ -282,7 +282,9 @@ class ExceptionReader:
                 break
             used.add(one.offset)
             numbers.add(one.number)
-        rest = list(_message(islice(self._rows(row.offset - self._start, row.number), 1, None), row.said.source, row.said.body))
+        rest = list(
+            _message(islice(self._rows(row.offset - self._start, row.number), 1, None), row.said.source, row.said.body)
+        )
         used |= {one.offset for one in rest}
         return (
             Raised(

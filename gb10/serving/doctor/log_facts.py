@@ -28,7 +28,8 @@ SET: Final = re.compile(r"(?P<name>NCCL_IB_(?:HCA|GID_INDEX)) set (?:by environm
 """What NCCL prints of variables that choose adapters."""
 SIZE: Final = re.compile(r"\b(?:file|model) size {1,10}= (?P<number>\d{1,6}(?:\.\d{1,4})?) (?P<unit>[MG])iB")
 FACT_TEXTS: Final = (
-    *PACKAGES, b"OOB ", b"Init COMPLETE", b"tcp://", b"connect_ip=", b"NVIDIA GB10", b"file size ", b"model size ", b"NCCL_IB_HCA set", b"NCCL_IB_GID_INDEX set",
+    *PACKAGES, b"OOB ", b"Init COMPLETE", b"tcp://", b"connect_ip=", b"NVIDIA GB10", b"file size ", b"model size ",
+    b"NCCL_IB_HCA set", b"NCCL_IB_GID_INDEX set",
 )  # fmt: skip
 
 
