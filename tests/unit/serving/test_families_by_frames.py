@@ -47,7 +47,7 @@ CUDART = "OSError: libnppicc.so.13: cannot open shared object file: No such file
             "value-not-known", "--kv-cache-dtype",
         ),
         (
-            log_of("ValueError: rope must have one of the keys ['a', 'b']", "transformers/configuration_utils.py:check"),
+            log_of("ValueError: rope must have a key of ['a', 'b']", "transformers/configuration_utils.py:check"),
             "file-of-a-newer-transformers", "transformers_version",
         ),
         (
@@ -60,7 +60,10 @@ CUDART = "OSError: libnppicc.so.13: cannot open shared object file: No such file
             "parser-of-another-model", "now --reasoning-parser mull",
         ),
         (log_of(CUDART, "torch/_ops.py:load_library"), "library-of-another-cuda", "nvidia-npp"),
-        ("E1102 10:00:01.8 1 cmd.go:45] \"failed\" err=\"mkdir cache/o: permission denied\"\n", "not-writable", "does not begin with /"),
+        (
+            'E1102 10:00:01.8 1 cmd.go:45] "failed" err="mkdir cache/o: permission denied"\n',
+            "not-writable", "does not begin with /",
+        ),
         ("error: build failed for kernels/o_sm90.cu\n", "kernel-source-does-not-compile", "o_sm90.cu"),
         (
             log_of("RuntimeError: operation not permitted", "vllm/v1/o.py:capture_model", "vllm/v1/o.py:run"),
