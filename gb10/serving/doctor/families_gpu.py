@@ -904,7 +904,8 @@ DATA_TYPES: Final = re.compile(
 
 ENDED: Final = re.compile(
     r"(?:(?P<kernel>\w{3,80}) )?(?:failed|returned|ended) with (?:an? |the )?(?:CUDA )?error(?: code)?[: ]{1,3}"
-    r"(?P<what>invalid [a-z ]{5,30}|too many resources[a-z ]{0,30}|operation not supported|named symbol not found)"
+    r"(?P<what>invalid (?:argument|configuration argument|resource handle|device function|device symbol)(?! \w)|"
+    r"too many resources[a-z ]{0,30}|operation not supported|named symbol not found)"
     r"|[\w./-]{2,200}\.(?:cu|cuh|h|hpp|cpp):\d{1,6}\b[^\n]{0,120}?CUDA [Ee]rror: (?P<said>invalid [a-z ]{5,30})"
 )
 
@@ -926,6 +927,8 @@ def kernel_not_started(case: Case) -> Verdict | None:
     fp8 = cache not in (None, "None", "auto")
     frame = case.caller("torch")
     library = _library(f"{case.text[:600]} {frame.path if frame else ''}")
+    if library is None and not re.search(r"CUDA|kernel|\.cuh?\b", case.text):
+        return None  # another program that ended
     return Verdict(
         code="kernel-launch-refused",
         meaning=(

@@ -346,7 +346,7 @@ def value_used_as_a_name(case: Case) -> Verdict | None:
     """A name that a module has not, and that is the value of an option of this log: the code took it for one."""
     found = ATTRIBUTE.search(case.text)
     option = option_with(case, found["name"]) if found else ""
-    if found is None or not option:
+    if found is None or not option or found["name"] in ("auto", "none"):
         return None
     own = case.caller("torch")
     others = sorted(one for one, options in case.choices.items() if option in options and one != found["name"])
@@ -929,8 +929,14 @@ def file_of_a_model_not_read(case: Case) -> Verdict | None:
 
 
 MAKES_A_CONFIG: Final = re.compile(
-    r"transformers/(?:configuration_\w{2,30}|models/(?:\w{2,40}/configuration_\w{2,60}|auto/configuration_auto))\.py"
+    r"transformers/(?:configuration_\w{2,30}|models/(?!auto/)\w{2,40}/configuration_\w{2,60})\.py"
 )
+OF_A_CHOICE: Final = re.compile(
+    r"\bone of\b|\bmust be in\b|\bnot (?:in|a valid|supported|known)\b|\bun(?:known|recogni[sz]ed|supported)\b|"
+    r"\binvalid\b|\bexpected\b",
+    re.I,
+)
+"""Words that refuse a value because the class does not know it; sizes that do not agree are the file's own fault."""
 
 
 def config_of_a_newer_transformers(case: Case) -> Verdict | None:
@@ -938,7 +944,7 @@ def config_of_a_newer_transformers(case: Case) -> Verdict | None:
     by_class = case.raised.name.startswith("StrictDataclass")
     if not by_class and not (case.raised.frames and MAKES_A_CONFIG.search(case.raised.frames[-1].path)):
         return None
-    if case.raised.name not in ("ValueError", "KeyError", "TypeError") and not by_class:
+    if not by_class and (case.raised.name not in ("ValueError", "KeyError") or not OF_A_CHOICE.search(case.text)):
         return None
     version = case.version("transformers")
     here = f"transformers {version}" if version else "the transformers that is here"

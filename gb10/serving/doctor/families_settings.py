@@ -99,7 +99,7 @@ OWN_CACHES: Final = (
     "Or point HF_HOME, TRITON_CACHE_DIR, FLASHINFER_WORKSPACE_BASE or HOME to a folder that it may write."
 )
 DENIED: Final = re.compile(
-    r"(?:open|mkdir|create|rename|remove|unlink|chmod) (?P<go>[^\s:\"\\]{1,300}): "
+    r"(?:open|mkdir|rename|remove|unlink|chmod) (?P<go>[^\s:\"\\]{1,300}): "
     r"(?:permission denied|read-only file system)|"
     r"Permission denied: ['\"]?(?P<path>[^'\"\n]{1,300})|PermissionError.{0,40}['\"](?P<other>/[^'\"\n]{1,300})"
     r"|Read-only file system: ['\"]?(?P<read>[^'\"\n]{1,300})"
@@ -837,6 +837,9 @@ def quantization_fields(case: Case) -> Verdict | None:
 JOINED: Final = re.compile(
     r"\[(?P<parts>['\"]\w{1,40}['\"](?:, ?['\"]\w{1,40}['\"]){1,12})\]|\b(?:shards|fused|packed|merged|joined)\b", re.I
 )
+DISAGREE: Final = re.compile(
+    r"differ|\b(?:same|mixed|disagree|inconsistent|mismatch)|\bnot all\b|\bsome\b[^\n]{0,60}\bothers?\b", re.I
+)
 DOTTED: Final = re.compile(r"(?P<name>[A-Za-z_]\w{0,40}\.(?:\w{1,40}\.){1,12}[A-Za-z_]\w{0,40})(?![\w(])")
 
 
@@ -845,7 +848,7 @@ def parts_of_a_layer_disagree(case: Case) -> Verdict | None:
     joined, layer = JOINED.search(case.text), DOTTED.search(case.text)
     decides = any(re.search(r"quantization/|quantizer", one.path) for one in case.raised.frames[-2:])
     refused = case.raised.name in ("ValueError", "RuntimeError", "NotImplementedError")
-    if not (joined and layer and decides and refused and QUANT.search(case.text)):
+    if not (joined and layer and decides and refused and QUANT.search(case.text) and DISAGREE.search(case.text)):
         return None
     parts = f" of {joined['parts']}" if joined["parts"] else ""
     last = layer["name"].rpartition(".")[2]
@@ -869,6 +872,7 @@ def parts_of_a_layer_disagree(case: Case) -> Verdict | None:
 ENCODER: Final = re.compile(
     r"vision|image|audio|\bvit\b|_vit|siglip|encoder|_mm\.py|multimodal(?!_gen)|clippable", re.I
 )
+OF_SIZES: Final = re.compile(r"shape|size|\dd\b|dim|rank|dtype|pack|multiple|divisible|\d ?[x,] ?\d", re.I)
 OF_A_FORM: Final = re.compile(r"quantization/|fp4|fp8|marlin|nvfp4|gptq|awq|scaled_mm", re.I)
 
 
@@ -877,11 +881,8 @@ def encoder_is_quantized(case: Case) -> Verdict | None:
     frames = case.raised.frames[-8:]
     kernel = next((one for one in reversed(frames[-4:]) if OF_A_FORM.search(f"{one.path} {one.function}")), None)
     before = [one for one in frames if kernel and ENCODER.search(one.path) and frames.index(one) < frames.index(kernel)]
-    if (
-        kernel is None
-        or not before
-        or case.raised.name not in ("ValueError", "RuntimeError", "AssertionError", "TypeError")
-    ):
+    known = case.raised.name in ("ValueError", "RuntimeError", "AssertionError") and OF_SIZES.search(case.first_line)
+    if kernel is None or not before or not known:
         return None
     return Verdict(
         code="quantized-layer-is-read",

@@ -47,7 +47,7 @@ CUDART = "OSError: libnppicc.so.13: cannot open shared object file: No such file
             "value-not-known", "--kv-cache-dtype",
         ),
         (
-            log_of("ValueError: rope must have a key of ['a', 'b']", "transformers/configuration_utils.py:check"),
+            log_of("ValueError: rope must be one of ['a', 'b']", "transformers/configuration_utils.py:check"),
             "file-of-a-newer-transformers", "transformers_version",
         ),
         (
@@ -85,6 +85,15 @@ def test_frames_and_options_name_the_part(log: str, code: str, wanted: str) -> N
     [
         (log_of("RuntimeError: rows of (9, 4) are packed", ENCODER[2], ENCODER[1]), "quantized-layer-is-read"),
         (log_of(JOINED, "vllm/layers/linear.py:__init__"), "quantization-fields"),
+        (
+            log_of("ValueError: ['wq', 'wk'] of model.layers.3.attn are quantized and have no kernel",
+                   "vllm/layers/quantization/o.py:scheme_of"),
+            "quantization-fields",
+        ),
+        (
+            log_of("ValueError: width must be divisible by heads (7 and 2)", "transformers/configuration_o.py:check"),
+            "file-of-a-newer-transformers",
+        ),
         (log_of(INIT, *NCCL), "adapters-named-by-hand"),
         (log_of(INIT, "vllm/v1/o.py:step", start=HCA), "adapters-named-by-hand"),
         (
@@ -101,6 +110,20 @@ def test_frames_and_options_name_the_part(log: str, code: str, wanted: str) -> N
             "file-of-a-newer-transformers",
         ),
         (log_of("RuntimeError: the upload failed with error 7", "flashinfer/o.py:run"), "kernel-launch-refused"),
+        (log_of("RuntimeError: o ended with error: invalid argument", "vllm/v1/o.py:run"), "kernel-launch-refused"),
+        (log_of("RuntimeError: o failed with error: invalid argument of --o", "flashinfer/o.py:run"),
+         "kernel-launch-refused"),
+        (log_of("RuntimeError: o needs compute capability 10.0", *ENCODER), "quantized-layer-is-read"),
+        (log_of("TypeError: apply() got an unexpected keyword argument 'o'", *ENCODER), "quantized-layer-is-read"),
+        (
+            log_of("AttributeError: module 'torch' has no attribute 'auto'", "vllm/v1/o.py:cast",
+                   start=VLLM.format(options="'kv_cache_dtype': 'auto'")),
+            "value-not-known",
+        ),
+        (
+            log_of("ValueError: /m has no known model type", "transformers/models/auto/configuration_auto.py:check"),
+            "file-of-a-newer-transformers",
+        ),
         (log_of("RuntimeError: operation not permitted", "vllm/v1/o.py:run"), "capture-fails"),
         ("error: build failed for chart.yaml\n", "kernel-source-does-not-compile"),
     ],
@@ -119,6 +142,14 @@ def test_a_message_about_a_layer_names_the_option_of_lora_only_if_it_is_about_lo
         )
     )
     assert "lora" not in text.lower()
+
+
+def test_a_buffer_of_the_program_s_own_is_no_memory_to_set_free() -> None:
+    frame = "vllm/v1/o.py:reserve"
+    buffer = told(log_of("AssertionError: the workspace needs 9.50 MB, current size is 4.25 MB", frame))
+    memory = told(log_of("AssertionError: the cache needs 9.50 GiB, but only 4.25 GiB are left", frame))
+    assert "Free some" not in buffer[1]
+    assert memory[0] == "numbers-do-not-agree"
 
 
 def test_an_option_that_nobody_gave_is_said_to_be_counted() -> None:
@@ -167,12 +198,20 @@ def test_drafts_are_seen_in_what_the_scheduler_had_in_hand() -> None:
     assert "drafts" not in told(f"{dump % ''}{error}")[1]
 
 
+def test_a_download_by_itself_is_no_start_that_stopped() -> None:
+    bars = "Fetching 3 files:  33%|###| 1/3 [00:09<00:18,  9.0s/it]\no.safetensors:   4%|4  | 99M/2.1G [00:09<03:00]\n"
+    assert diagnose(RULES, Evidence(logs={"log": scanned(bars)})).seen == ()
+    began = VLLM.format(options="'max_num_seqs': 9")
+    assert told(f"{began}{bars}")[0] == "start-stopped"
+
+
 @pytest.mark.parametrize(
     ("last", "stage"),
     [
         ("Fetching 3 files:  33%|###       | 1/3 [00:09<00:18,  9.0s/it]\n", "download"),
         ("model-00001.safetensors:   4%|4         | 99M/2.1G [00:09<03:00, 11MB/s]\n", "download"),
         ("[09:00] Fetched 3 files\n", None),
+        ("Fetching origin\n", None),
     ],
 )
 def test_a_bar_of_a_download_is_its_stage(last: str, stage: str | None) -> None:
