@@ -11,6 +11,7 @@ from typing import Final, Literal
 from packaging.version import InvalidVersion, Version
 
 from gb10.image.recipe.arch import SHARED_MEMORY
+from gb10.serving.doctor.advice import own_advice
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
 from gb10.serving.doctor.option_names import option_of_this_part
@@ -1019,6 +1020,8 @@ def kernel_call_fails(case: Case) -> Verdict | None:
         return split
     if case.raised.name == "AssertionError" and not case.raised.message:
         return None  # of the caller's own state: a library says what it refuses
+    if own_advice(case.text):
+        return None  # the message says what to do, and so what is wrong
     calls = " ".join(one.code for one in case.raised.frames[-3:])
     library = _library(f"{calls if operator else ''} {case.text[:600]} {last.path if last else ''}")
     at = f" {last.path} called it." if last else ""

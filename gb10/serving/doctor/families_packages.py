@@ -7,7 +7,7 @@ from typing import Final
 from packaging.version import Version
 
 from gb10.serving.doctor.diagnosis import Verdict
-from gb10.serving.doctor.error_case import Case, distribution_of
+from gb10.serving.doctor.error_case import ENGINES, Case, distribution_of
 from gb10.serving.doctor.log_exceptions import Frame
 from gb10.serving.doctor.option_names import option_of_this_part, option_with
 from gb10.serving.doctor.symbol_names import owner_of, readable_symbol
@@ -772,7 +772,8 @@ OF_X86: Final = re.compile(r"cpu|instruct|march|arch|platform|avx|simd|neon|mach
 
 def build_script_fails(case: Case) -> Verdict | None:
     """A package's own build script that does not get on with this machine."""
-    own = next((one for one in reversed(case.raised.frames) if BUILDS.search(one.file)), None)
+    frames = reversed(case.raised.frames)
+    own = next((one for one in frames if BUILDS.search(one.file) and one.package not in ENGINES), None)
     if own is None or case.raised.name in ("CalledProcessError", "KeyboardInterrupt"):
         return None
     cpu = OF_X86.search(f"{own.function} {case.text}")

@@ -152,6 +152,19 @@ def test_a_buffer_of_the_program_s_own_is_no_memory_to_set_free() -> None:
     assert memory[0] == "numbers-do-not-agree"
 
 
+def test_a_message_that_says_what_to_do_is_asked_before_the_library_that_it_comes_from() -> None:
+    frame = "vllm/v1/attention/backends/o.py:plan"
+    code, text = told(log_of("RuntimeError: o is not planned. Use reserve_o() before the first call.", frame))
+    assert (code, "Use reserve_o()" in text) == ("message-says", True)
+    assert told(log_of("RuntimeError: o is not planned.", frame))[0] == "kernel-call-fails"
+
+
+def test_a_file_of_an_engine_is_no_build_script_by_its_name() -> None:
+    error = "ValueError: the sum of o is another one"
+    assert told(log_of(error, "sglang/srt/loader/build.py:pack"))[0] != "build-script-fails"
+    assert told(log_of(error, "/v/pip-req-build-9/setup.py:<module>"))[0] == "build-script-fails"
+
+
 def test_an_option_that_nobody_gave_is_said_to_be_counted() -> None:
     error = "ValueError: max_num_scheduled_tokens is 0, and must be positive"
     frame = "vllm/config/o.py:check"
