@@ -5,7 +5,7 @@ from typing import Final
 
 from gb10.serving.doctor.error_case import ENGINES, Case, distribution_of
 from gb10.serving.doctor.families_packages import DRAFTS, part_of
-from gb10.serving.doctor.option_names import option_of_this_part
+from gb10.serving.doctor.option_names import option_of_the_message, option_of_this_part
 
 BASE: Final = frozenset(
     ("", "torch", "triton", "pydantic", "pydantic_core", "asyncio", "concurrent", "uvloop", "numpy")
@@ -91,6 +91,11 @@ def advice_of(case: Case) -> str:
     part = f", in its part for {feature}" if feature else ""
     own_option = option_of_this_part(case)
     set_here = f"This part has its name from an option of this log: {own_option}." if own_option else ""
+    named = option_of_the_message(case)
+    if named and named not in own_option:
+        set_here = f"{set_here} The message speaks of an option of this log: try {named}.".strip()
+    captures = "It was raised while CUDA graphs were captured: --enforce-eager (SGLang: --disable-cuda-graph) starts "
+    captures = f"{captures}without them, and answers slower." if case.captures else ""
     code = raised.frames[-1].code
     line = f" The line that stops: {code}" if code and not code.startswith("raise") else ""
     fault = (
@@ -111,6 +116,7 @@ def advice_of(case: Case) -> str:
         f"It comes from {own.package}'s own code ({own.path}){part}.{line}{fault}",
         said,
         set_here,
+        captures,
         leave,
         drafts,
         _releases(case, own.package),
@@ -123,7 +129,7 @@ def _joined(*parts: str) -> str:
 
 def _names_drafts(case: Case) -> bool:
     """Whether the error is of drafts, or may be of them because they are on, though its file is of another part."""
-    if case.scan.start.option("speculative_config", "speculative_algorithm") not in (None, "None"):
+    if case.drafts:
         return True
     frames = " ".join(f"{one.function} {one.code}" for one in case.raised.frames[-4:])
     return OF_DRAFTS.search(f"{frames} {case.text[:400]}") is not None

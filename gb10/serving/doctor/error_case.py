@@ -1,5 +1,6 @@
 """One error of a log with what is known around it: what families of errors judge. Pure."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,6 +25,9 @@ DISTRIBUTIONS: Mapping[str, str] = {
 """Distributions whose package has another name."""
 LONGEST = 2000
 """Characters of a message that families look at."""
+DRAFTED = re.compile(r"scheduled_spec_decode_tokens=\{[^}]")
+"""Draft tokens in what vLLM prints of its scheduler when a step fails."""
+CAPTURES = re.compile(r"captur")
 ENGINES = {
     "vllm": "vLLM",
     "sglang": "SGLang",
@@ -80,6 +84,17 @@ class Case:
     def packages(self) -> tuple[str, ...]:
         """The packages of its traceback, the outermost first, each once."""
         return tuple(dict.fromkeys(filter(None, (frame.package for frame in self.raised.frames))))
+
+    @property
+    def drafts(self) -> bool:
+        """Whether drafts are on: by the options of the log, or by what the scheduler had in hand."""
+        given = self.scan.start.option("speculative_config", "speculative_algorithm")
+        return given not in (None, "None") or any(DRAFTED.search(line.text) for line in self.scan.trouble)
+
+    @property
+    def captures(self) -> bool:
+        """Whether it was raised while CUDA graphs were captured."""
+        return any(CAPTURES.search(frame.function) for frame in self.raised.frames)
 
     @property
     def engine(self) -> str | None:

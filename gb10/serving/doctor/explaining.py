@@ -10,7 +10,7 @@ from gb10.serving.doctor.diagnosis import Finding
 from gb10.serving.doctor.engine_releases import Releases
 from gb10.serving.doctor.error_case import ENGINES, distribution_of
 from gb10.serving.doctor.log_scan import Scan
-from gb10.serving.doctor.message_index import ENOUGH, Known, MessageIndex
+from gb10.serving.doctor.message_index import ENOUGH, Known, MessageIndex, Row
 from gb10.serving.doctor.printed_statements import Statement, telling_words
 
 RAISED_AT: Final = re.compile(r"(?P<file>[^:]{1,300}):(?P<line>\d{1,7})(?: in .*)?")
@@ -105,16 +105,15 @@ def other_release(asked: Question, known: Known, indexed: Collection[str]) -> st
 
 
 def known_statement(asked: Question, indexes: Sequence[MessageIndex]) -> Known | None:
-    """The statement by the place that the traceback names, when its words agree, else by the words of the message."""
-    best: Known | None = None
+    """The statement whose words a message has; of equal ones, that of the traceback's own file."""
+    best: tuple[float, MessageIndex, Row] | None = None
     for index in indexes:
         if asked.engine and index.engine not in (asked.engine, *CALLED):
             continue
-        release = asked.releases.get(index.engine)
         found = index.find(asked.message, asked.exception, asked.file)
-        if found is not None and (best is None or found[1] > best.share):
-            best = index.known(found[0], found[1], release)
-    return best
+        if found is not None and (best is None or found[1] > best[0]):
+            best = (found[1], index, found[0])
+    return best[1].known(best[2], asked.releases.get(best[1].engine)) if best else None
 
 
 def best_statement(asked: Question, statements: Sequence[Statement]) -> Statement | None:

@@ -181,11 +181,13 @@ def field_not_valid(case: Case) -> Verdict | None:
     )
 
 
-PARSERS: Final = re.compile(r"tool_?parser|function_call/|reasoning(?:_parser|/)|parser_manager")
+PARSERS: Final = re.compile(r"tool_?parser|function_call/|reasoning(?:_parser|/)|reasoner|harmony|parser_manager")
 READS: Final = re.compile(r"extract|parse|stream|detect|adjust|delta", re.IGNORECASE)
 """Functions that read an answer; others of a parser set it up."""
 TOKENS: Final = re.compile(
-    r"(?:locate|find|no|not|missing)\b.{0,60}\btokens?\b.{0,40}tokenizer|tokenizer.{0,60}\btokens?\b", re.I
+    r"(?:locate|find|no|not|missing)\b.{0,60}\btokens?\b.{0,40}tokenizer|tokenizer.{0,60}\btokens?\b|"
+    r"\b(?:encode|map|be)\b.{0,30}\b(?:one|a single) token\b",
+    re.I,
 )
 OF_JSON: Final = frozenset(("JSONDecodeError", "ParseError", "ExpatError"))
 
@@ -193,7 +195,7 @@ OF_JSON: Final = frozenset(("JSONDecodeError", "ParseError", "ExpatError"))
 def calls_of_tools_not_read(case: Case) -> Verdict | None:
     """A request whose answer the parser of tool calls or of reasoning cannot read."""
     parser = case.scan.start.option("tool_call_parser")
-    frames = " ".join(frame.file for frame in case.raised.frames[-4:])
+    frames = " ".join((*(frame.file for frame in case.raised.frames[-4:]), case.trace(1)))
     serves = re.search(r"serving|chat|tool|request", case.raised.place)
     by_file = PARSERS.search(f"{frames} {case.raised.place}") is not None
     by_json = case.raised.name in OF_JSON and parser not in (None, "None") and serves and not case.raised.frames
@@ -279,6 +281,9 @@ def request_refused(case: Case) -> Verdict | None:
 
 def _parser_without_its_tokens(case: Case) -> Verdict:
     """A parser whose marks are no tokens of this model's tokenizer."""
+    given = {name: case.scan.start.option(name) for name in ("reasoning_parser", "tool_call_parser")}
+    set_ = [f"--{name.replace('_', '-')} {value}" for name, value in given.items() if value not in (None, "None")]
+    now = f" (now {', '.join(set_)})" if set_ else ""
     return Verdict(
         code="parser-of-another-model",
         meaning=(
@@ -286,8 +291,8 @@ def _parser_without_its_tokens(case: Case) -> Verdict:
             f"{case.first_line[:200]} It is the parser of another family of models."
         ),
         action=(
-            "Take the --reasoning-parser and --tool-call-parser that this model's card names, or leave them out. If "
-            "they are right: tokenizer_config.json and added tokens were not copied with the model."
+            f"Take the --reasoning-parser and --tool-call-parser that this model's card names, or leave them out{now}. "
+            "If they are right: tokenizer_config.json and added tokens were not copied with the model."
         ),
         evidence="the parser's own check of the tokenizer",
     )
@@ -471,7 +476,9 @@ def data_type_not_taken(case: Case) -> Verdict | None:
     cache = case.scan.start.option("kv_cache_dtype")
     now = f" (now {cache})" if cache else ""
     calculated = OF_CALCULATION.search(of) or (OF_CALCULATION.search(case.text) and not OF_CACHE.search(case.text))
-    if not calculated and (OF_CACHE.search(case.text) or FP8.match(given) or given == cache):
+    own = [one for one in case.raised.frames if one.package not in ("triton", "torch")][-1:]
+    elsewhere = case.engine is None and any(not OF_CACHE.search(f"{one.path} {one.function}") for one in own)
+    if not calculated and not elsewhere and (OF_CACHE.search(case.text) or FP8.match(given) or given == cache):
         kind = "It is the type of the KV cache, or of values that are put into it."
         todo = (
             f"--kv-cache-dtype auto{now} or one of {these}, as the release calls them (fp8_e4m3, fp8_e5m2); or another "
@@ -479,6 +486,10 @@ def data_type_not_taken(case: Case) -> Verdict | None:
         )
     else:
         kind = "It is the type of activations or weights here."
+        if "architecture" in case.text:
+            kind += (
+                " The compiler refuses it for the GPU that is here: FP8 e4m3 begins at 8.9, and a GB10 (12.1) has it."
+            )
         todo = (
             f"--dtype or a checkpoint with one of {these}; or another backend (--attention-backend, --moe-backend, "
             "--linear-backend)."

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from packaging.version import InvalidVersion, Version
 
 from gb10.image.recipe.arch import SHARED_MEMORY
+from gb10.serving.doctor.advice import own_advice
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
 from gb10.serving.doctor.option_names import option_of_this_part
@@ -133,6 +134,7 @@ SHAPES: Final = re.compile(
     re.I,
 )
 OPTIONS_OF: Final = {
+    r"mm_encoder|(?<![a-z])vit(?![a-z])|vision|siglip": "--mm-encoder-attn-backend (SGLang: --mm-attention-backend)",
     r"(?<![a-z])(?:fused_?)?moe(?![a-z])": "--moe-backend (SGLang: --moe-runner-backend)",
     "attention|attn|(?<![a-z])(?:flash_?)?mla(?![a-z])": "--attention-backend",
     "indexer": "--attention-backend, --max-model-len",
@@ -260,19 +262,29 @@ def beyond_sms_or_registers(case: Case) -> Verdict | None:
 SERVE: Final = {
     ("vllm", "--moe-backend"): ("marlin", "triton", "flashinfer_cutlass"),
     ("vllm", "--linear-backend"): ("marlin", "triton", "cutlass"),
+    ("vllm", "--mm-encoder-attn-backend"): ("TRITON_ATTN", "TORCH_SDPA"),
+    ("sglang", "--mm-attention-backend"): ("triton_attn", "sdpa"),
+    ("sglang", "--fp4-gemm-backend"): ("flashinfer_cutlass", "flashinfer_cudnn"),
+    ("sglang", "--fp8-gemm-backend"): ("triton", "cutlass"),
     ("vllm", "--attention-backend"): ("TRITON_ATTN", "FLASHINFER", "FLASH_ATTN", "for MLA TRITON_MLA"),
     ("sglang", "--moe-runner-backend"): ("triton", "flashinfer_cutlass", "marlin"),
     ("sglang", "--attention-backend"): ("triton", "flashinfer"),
 }
 """Backends that have kernels for 12.1, by engine and option, the plainest first (docs/explain.md)."""
-NAMES_OF: Final = {("sglang", "--moe-backend"): "--moe-runner-backend"}
+NAMES_OF: Final = {
+    "--moe-backend": "--moe-runner-backend",
+    "--mm-encoder-attn-backend": "--mm-attention-backend",
+    "--linear-backend": "--fp8-gemm-backend",
+}
+"""SGLang's names of vLLM's options."""
 
 
 def _that_serve(case: Case, options: str) -> str:
     """Which values of the first option have kernels for this GPU, less the one that is set or that failed."""
-    first = re.match(r"--[a-z-]+", options)
+    first = re.match(r"--[a-z\d-]+", options)
     engine = case.engine or ""
-    name = NAMES_OF.get((engine, first[0]), first[0]) if first else ""
+    name = first[0] if first else ""
+    name = NAMES_OF.get(name, name) if engine == "sglang" else name
     values = SERVE.get((engine, name), ())
     now = (case.scan.start.option(name[2:].replace("-", "_")) or "").lower()
     text = case.text.lower()
@@ -301,7 +313,7 @@ def _another(case: Case, begin: str = "Take another kernel:", *, missing: bool =
         if release and newest and newest[-1].version != release.version
         else " A newer release may have a kernel for 12.1."
     )
-    drafts = " Drafts take other shapes: try without --speculative-config." if "draft" in files or _drafts(case) else ""
+    drafts = " Drafts take other shapes: try without --speculative-config." if "draft" in files or case.drafts else ""
     given = "".join(
         f" Now it is {name}={value}."
         for name in ("attention_backend", "moe_backend", "moe_runner_backend", "linear_backend")
@@ -313,6 +325,8 @@ def _another(case: Case, begin: str = "Take another kernel:", *, missing: bool =
     chosen = own or (
         options[0] if options else "--attention-backend, --moe-backend or --linear-backend, whichever this is of"
     )
+    if case.engine == "sglang" and chosen.startswith("--linear-backend"):
+        chosen = "--fp4-gemm-backend" if re.search("fp4", files) else "--fp8-gemm-backend"
     serve = _that_serve(case, chosen) if own or options else ""
     return f"{begin} {chosen}.{given}{serve}{drafts}{newer if missing else ''}"
 
@@ -327,10 +341,6 @@ def _of_tensorrt(files: str) -> str:
         )
     fields = ", ".join(filter(None, (moe, attention))) or "moe_config.backend or attn_backend, whichever this is of"
     return f"{fields} (in the file of --extra_llm_api_options; the TRTLLM kernels of experts are for 10.x alone)."
-
-
-def _drafts(case: Case) -> bool:
-    return case.scan.start.option("speculative_config", "speculative_algorithm") not in (None, "None")
 
 
 def image_of_a_kernel_not_loaded(case: Case) -> Verdict | None:
@@ -469,10 +479,12 @@ def kernel_without_arch(case: Case) -> Verdict | None:
         return _refuses_this_gpu(case)
     if not arch:
         return None
+    backend = re.search(r"backend ['\"](?P<name>\w{2,40})['\"]", case.first_line)
+    of = f", of the backend {backend['name']}," if backend else ""
     return Verdict(
         code="kernel-without-this-arch",
         meaning=(
-            f"This kernel is refused on compute capability 12.1 (the message names {arch.rstrip('. :')}"
+            f"This kernel{of} is refused on compute capability 12.1 (the message names {arch.rstrip('. :')}"
             f"{', which is this GPU' if OWN_ARCH.search(arch) else ''}). A GB10 is no 10.x (SM100) and no 9.x: their "
             "kernels do not run on it."
         ),
@@ -708,6 +720,12 @@ SAME: Final = re.compile(
 """A comparison of two names: neither side is a number of the kernel's own."""
 
 
+SUCCEEDED: Final = re.compile(
+    r"\(?\w{1,40} ?== ?(?:\w{2,30}::)?(?:(?:cuda|CUDA_|CUBLAS_STATUS_|CUDNN_STATUS_)[Ss](?:uccess|UCCESS))\)?"
+)
+"""A comparison of what a call of CUDA returned: it is about no tensor."""
+
+
 def refused(text: str) -> Literal["arch", "limit", "argument", ""]:
     """What a kernel library's check refuses, by the condition that its message states; empty where it states none.
 
@@ -716,6 +734,7 @@ def refused(text: str) -> Literal["arch", "limit", "argument", ""]:
     """
     if ONLY_ON.search(text):
         return "arch"
+    text = SUCCEEDED.sub("", text)
     limit, tensor = LIMIT.search(text), OF_A_TENSOR.search(text) or SAME.search(text)
     data = re.search(r"d(?:ata)?[ _]?type|fp16|bf16|head", text, re.I)
     if ARCH_NAMED.search(text) and REFUSAL.search(text) and not (tensor and not limit) and not (limit and data):
@@ -796,6 +815,8 @@ def kernel_without_shape(case: Case) -> Verdict | None:
     library = next((one for one in KERNEL_FILES if one in where), None)
     if found is None or library is None or case.raised.name in ("ImportError", "ModuleNotFoundError"):
         return None
+    if SUCCEEDED.search(case.text):
+        return None  # what a call of CUDA returned, and no size
     if not SHAPES.search(f"{found['left']} {found['right']} {case.text}"):
         return None
     if refused(case.first_line) in ("arch", "argument"):
@@ -833,7 +854,7 @@ KERNEL_LIBRARIES: Final = {
         "for 12.x, and VLLM_USE_DEEP_GEMM_E8M0=0 goes with older ones alone.",
     ),
     "flash_?mla": ("FlashMLA", "It has no kernels for 12.x: another --attention-backend."),
-    "flash_?attn|FlashAttention|fmha": (
+    "flash_?attn|FlashAttention|(?<!kernels/)fmha": (
         "FlashAttention",
         (
             "--attention-backend triton or flashinfer (vLLM: TRITON_ATTN, FLASHINFER); --kv-cache-dtype auto: not "
@@ -880,6 +901,51 @@ DATA_TYPES: Final = re.compile(
     ),
     re.I,
 )
+
+
+ENDED: Final = re.compile(
+    r"(?:(?P<kernel>\w{3,80}) )?(?:failed|returned|ended) with (?:an? |the )?(?:CUDA )?error(?: code)?[: ]{1,3}"
+    r"(?P<what>invalid (?:argument|configuration argument|resource handle|device function|device symbol)(?! \w)|"
+    r"too many resources[a-z ]{0,30}|operation not supported|named symbol not found)"
+    r"|[\w./-]{2,200}\.(?:cu|cuh|h|hpp|cpp):\d{1,6}\b[^\n]{0,120}?CUDA [Ee]rror: (?P<said>invalid [a-z ]{5,30})"
+)
+
+
+WITHOUT_ENGINE: Final = (
+    "Another kernel or a smaller data type: bf16 or fp16 in place of fp32 halves what a block needs. A newer release "
+    "of the library may have a kernel for 12.1."
+)
+
+
+def kernel_not_started(case: Case) -> Verdict | None:
+    """A kernel of a compiled library that CUDA did not start: the library prints CUDA's own words."""
+    found = ENDED.search(case.text)
+    if found is None:
+        return None
+    function = re.search(r"in function (?P<name>\w{3,80})", case.text)
+    kernel = found["kernel"] or (function["name"] if function else "") or "a kernel"
+    cache = case.scan.start.option("kv_cache_dtype")
+    fp8 = cache not in (None, "None", "auto")
+    frame = case.caller("torch")
+    library = _library(f"{case.text[:600]} {frame.path if frame else ''}")
+    if library is None and not re.search(r"CUDA|kernel|\.cuh?\b", case.text):
+        return None  # another program that ended
+    return Verdict(
+        code="kernel-launch-refused",
+        meaning=(
+            f"CUDA did not start {kernel} ({found['what'] or found['said']})"
+            f"{f', called by {frame.path}' if frame else ''}: its code, its shared memory or its descriptors of "
+            "memory (TMA) are not what this GPU takes. A GB10 (12.1) has 101,376 B of shared memory a "
+            "block; kernels tuned for 9.0 and 10.0 have 227 KiB. The tensors are not checked there, and no option is "
+            "refused."
+        ),
+        action=(
+            f"{f'--kv-cache-dtype auto (now {cache}) takes another variant of it. ' if fp8 else ''}"
+            f"{_another(case) if case.engine else WITHOUT_ENGINE}"
+            f"{f' For {library[0]}: {library[1]}' if library else ''}"
+        ),
+        evidence="CUDA's own words in the library's message, and 12.1's limits; vllm#50331, TransformerEngine#3299",
+    )
 
 
 def kernel_library_refuses(case: Case) -> Verdict | None:
@@ -954,6 +1020,8 @@ def kernel_call_fails(case: Case) -> Verdict | None:
         return split
     if case.raised.name == "AssertionError" and not case.raised.message:
         return None  # of the caller's own state: a library says what it refuses
+    if own_advice(case.text):
+        return None  # the message says what to do, and so what is wrong
     calls = " ".join(one.code for one in case.raised.frames[-3:])
     library = _library(f"{calls if operator else ''} {case.text[:600]} {last.path if last else ''}")
     at = f" {last.path} called it." if last else ""
@@ -1048,7 +1116,7 @@ def kernel_crashed(case: Case) -> Verdict | None:
         *old,
         "Start the process anew with one part less each time, the likely ones first:",
         *_chosen_by_hand(case),
-        "without drafts (--speculative-config, --speculative-algorithm);" if _drafts(case) or "spec" in where else "",
+        "without drafts (--speculative-config, --speculative-algorithm);" if case.drafts or "spec" in where else "",
         "--no-enable-flashinfer-autotune, where FlashInfer's autotuner ran before it;"
         if case.engine != "sglang"
         else "",
@@ -1146,7 +1214,7 @@ def index_on_the_gpu(case: Case) -> Verdict | None:
     first = (
         "Drafts are on: start without them first (--speculative-config, --speculative-algorithm), they are the likely "
         "cause. "
-        if _drafts(case)
+        if case.drafts
         else ""
     )
     return Verdict(
@@ -1231,14 +1299,23 @@ def code_not_traced(case: Case) -> Verdict | None:
     )
 
 
+NOT_PERMITTED: Final = re.compile(r"operation not permitted|cudaErrorNotPermitted|CUDA_ERROR_NOT_PERMITTED")
+"""While a graph is captured that is a graph's own rule; at another time the kernel of the host refuses device files."""
+
+
 def capture_fails(case: Case) -> Verdict | None:
     """A call that may not stand in a CUDA graph, while one was recorded."""
-    found = CAPTURE.search(case.text)
+    found = CAPTURE.search(case.text) or (NOT_PERMITTED.search(case.text) if case.captures else None)
     if found is None:
         return None
     newer = case.newer
     off = "--disable-cuda-graph" if case.engine == "sglang" else "--enforce-eager"
-    drafts = " Try without drafts, too: they are captured by themselves." if _drafts(case) else ""
+    drafts = " Try without drafts, too: they are captured by themselves." if case.drafts else ""
+    tuner = (
+        "Where FlashInfer's autotuner ran before the capture, --no-enable-flashinfer-autotune is the first to try. "
+        if case.engine != "sglang"
+        else ""
+    )
     return Verdict(
         code="capture-fails",
         meaning=(
@@ -1247,7 +1324,7 @@ def capture_fails(case: Case) -> Verdict | None:
             "it is often a later one."
         ),
         action=(
-            f"{off} starts without graphs, and tells whether they are the cause; then fewer of them "
+            f"{tuner}{off} starts without graphs, and tells whether they are the cause; then fewer of them "
             f"(--compilation-config "
             '\'{"cudagraph_mode": "PIECEWISE"}\', --cuda-graph-max-bs), or another --attention-backend. A fault of '
             "one release goes with another release: the one before, or a newer "
@@ -1260,6 +1337,7 @@ def capture_fails(case: Case) -> Verdict | None:
 TRITON_COMPILER: Final = re.compile(r"(?:^|/)triton/(?:compiler|backends|runtime/(?:jit|build|autotuner))")
 LOADS: Final = ("ModuleNotFoundError", "ImportError")
 INDUCTOR: Final = re.compile(r"torch/_inductor/")
+OF_PYTHON: Final = frozenset(("AttributeError", "TypeError", "ValueError", "IndexError", "OSError"))
 
 
 LAUNCH: Final = re.compile(
@@ -1342,6 +1420,16 @@ def kernel_of_other_sizes(case: Case) -> Verdict | None:
     if not named or found is None:
         return None
     own = case.caller("triton", "torch")
+    sizes = [
+        f"--{name.replace('_', '-')} (now {value})"
+        for name in ("block_size", "page_size", "mamba_block_size")
+        if (value := case.scan.start.option(name)) not in (None, "None")
+    ]
+    left = (
+        f"Leave {', '.join(sizes)} out, or take a larger power of two: 16 is what most kernels begin at. "
+        if sizes
+        else ""
+    )
     return Verdict(
         code="kernel-without-this-shape",
         meaning=(
@@ -1350,8 +1438,8 @@ def kernel_of_other_sizes(case: Case) -> Verdict | None:
             "counts on."
         ),
         action=(
-            f"{_another(case)} For an MLA model whose backends all refuse: VLLM_MLA_DISABLE=1 (plain attention, with a "
-            "larger cache). Triton, torch and the driver are not the cause."
+            f"{left}{_another(case)} For an MLA model whose backends all refuse: VLLM_MLA_DISABLE=1 (plain attention, "
+            "with a larger cache). Triton, torch and the driver are not the cause."
         ),
         evidence="the compiler's own words on sizes",
     )
@@ -1433,6 +1521,24 @@ def compiler_of_kernels_fails(case: Case) -> Verdict | None:
     pins = " ".join(filter(None, (case.fitting("triton"), case.fitting("torch"))))
     who = "Inductor (torch.compile)" if inductor and not triton else "Triton"
     launches = "Triton Error [CUDA]" in case.text  # the driver's answer to code that was compiled
+    if launches and "out of memory" in case.text:
+        return None  # no room beside the cache, and no fault of a compiler
+    if own and own.function == "<module>" and not named and case.raised.name in OF_PYTHON:
+        return Verdict(
+            code="kernel-does-not-compile",
+            meaning=(
+                f"{who} cannot read the source of a kernel while {own.path} is imported ({case.first_line[:160]}): no "
+                "kernel was compiled, and the GPU is not asked. How it finds a function's source depends on the "
+                "release of Python and on the form of the file; that the file is imported at all, for another model "
+                "maybe, is this release's choice."
+            ),
+            action=(
+                "A newer release of the engine, which does not import this file for every model, or the one before. "
+                "Python 3.12, as the engine's own images have, in place of an older one; a file that was mounted or "
+                f"patched over {own.path} left out."
+            ),
+            evidence="the frames: a decorator of the compiler in a module that is imported; vllm#49920",
+        )
     fails = (
         "compiled a kernel that the driver does not load or launch"
         if launches
@@ -1478,6 +1584,6 @@ GPU_FAMILIES: Final = (
     compiler_of_kernels_fails,
     capture_fails,
 )
-LATE_GPU_FAMILIES: Final = (kernel_without_shape, kernel_library_refuses)
+LATE_GPU_FAMILIES: Final = (kernel_without_shape, kernel_not_started, kernel_library_refuses)
 LAST_GPU_FAMILIES: Final = (kernel_call_fails,)
 """Those that speak only when no other family does."""

@@ -424,7 +424,38 @@ def server_closed_the_connection(case: Case) -> Verdict | None:
     )
 
 
+INIT: Final = re.compile(
+    r"NCCL (?:error|WARN)[^\n]{0,200}?(?:unhandled system error|invalid usage|invalid argument|internal error)"
+)
+
+
+def adapters_named_for_all(case: Case) -> Verdict | None:
+    """NCCL that does not start where variables name the adapters: their names and indices differ from node to node."""
+    given = case.scan.facts.adapters
+    starts = re.search(r"[Cc]omm_?[Ii]nit|pynccl|init_device|init_process_group", case.trace(6))
+    warned = any("NCCL WARN" in line.text for line in case.scan.trouble)  # NCCL itself says what is wrong
+    if not given or not starts or warned or not INIT.search(case.text):
+        return None
+    named = ", ".join(f"{name}={value}" for name, value in given.items())
+    return Verdict(
+        code="adapters-named-by-hand",
+        meaning=(
+            f"NCCL does not start, and variables tell it which adapters to take: {named}. These names and the GID "
+            "index are of one node: on another Spark the ports may have other names (rocep1s0f0, "
+            "roceP2p1s0f1), be down, or have their IPv4 address at another index, which changes at a reboot, too."
+        ),
+        action=(
+            "On each node: `ibdev2netdev` (or /sys/class/infiniband/*/ports/1/state) shows the ports that are ACTIVE, "
+            "`show_gids` the index of RoCE v2 with the IPv4 address. Give each node its own NCCL_IB_HCA, ports of one "
+            "network in the same order on both, or leave NCCL_IB_HCA and NCCL_IB_GID_INDEX out: NCCL finds both. "
+            "./build.py cluster check compares the nodes."
+        ),
+        evidence="the variables that NCCL printed; DeepSeek-v4.1-Flash-DGX-Sparks PR#10, ainode PR#89",
+    )
+
+
 NETWORK_FAMILIES: Final = (
+    adapters_named_for_all,
     port_is_taken,
     objects_of_another_process,
     hub,

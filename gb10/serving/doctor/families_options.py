@@ -89,6 +89,16 @@ EXCEPTIONS: Final = frozenset(
         "",
     )
 )
+COUNTED: Final = {
+    "--max-num-scheduled-tokens": (
+        "It is not given, but counted: --max-num-batched-tokens, less the draft tokens (num_speculative_tokens) of "
+        "--max-num-seqs requests. A larger --max-num-batched-tokens, or a smaller --max-num-seqs or "
+        "num_speculative_tokens in --speculative-config, makes room. "
+    ),
+}
+"""Options that a message names though nobody gave them, and what they are counted from."""
+OF_LAYERS: Final = re.compile(r"_proj$|^(?:embed_tokens|lm_head)$")
+"""Names of a model's layers, which an option of LoRA has as values: a message about layers is not about LoRA."""
 WRITTEN: Final = re.compile(r"(?<![\w-])--[a-z][\w-]{2,60}")
 
 
@@ -102,6 +112,7 @@ def options_in_the_message(case: Case) -> Verdict | None:
     if not names:
         return None
     drafts = "" if any("speculative" in name for name in names) else _of_drafts(case)
+    counted = next((how for name, how in COUNTED.items() if name in names and not _value(case, name)), "")
     given = [f"{name}{_value(case, name)}" for name in names[:5]]
     most = _at_most(case, names)
     about = "" if most and len(names) == 1 else f"It is about {', '.join(given)}: change or leave out one of them."
@@ -117,7 +128,7 @@ def options_in_the_message(case: Case) -> Verdict | None:
         meaning=f"{case.here('The engine')} refuses a combination of settings: {reason[:400]}",
         action=_joined(
             own_advice(case.text),
-            f"{most}{about}{others}{leave} Options that are left "
+            f"{counted}{most}{about}{others}{leave} Options that are left "
             f"out are chosen to fit.{drafts} A newer release may have lifted it.",
         ),
         evidence="the engine's own check; its options by recipes/flags",
@@ -156,7 +167,10 @@ def _options_in_words(case: Case) -> Iterator[str]:
 
 def _by_value(case: Case) -> Iterator[tuple[str, tuple[str, list[str]]]]:
     """The options of which the message names a value, with that value and the others that they take."""
+    lora = re.search(r"lora", case.text, re.IGNORECASE)
     for word in dict.fromkeys(re.findall(r"(?<![\w.-])[a-z]\w{5,40}(?![\w=(])", case.first_line)):
+        if OF_LAYERS.search(word) and not lora:
+            continue
         for option in sorted(case.choices.get(word, ())):
             rest = sorted(one for one, options in case.choices.items() if option in options and one != word)
             yield option, (word, rest[:6])

@@ -7,14 +7,30 @@ from typing import Final
 from packaging.version import Version
 
 from gb10.serving.doctor.diagnosis import Verdict
-from gb10.serving.doctor.error_case import Case, distribution_of
+from gb10.serving.doctor.error_case import ENGINES, Case, distribution_of
 from gb10.serving.doctor.log_exceptions import Frame
+from gb10.serving.doctor.option_names import option_of_this_part, option_with
 from gb10.serving.doctor.symbol_names import owner_of, readable_symbol
 
 MISSING: Final = re.compile(r"(?P<library>lib[\w+-]{1,60}\.so(?:\.\d{1,4}){0,3}): cannot open shared object file")
 CUDA_LIBRARIES: Final = re.compile(
-    r"lib(?:cudart|cublas|cublasLt|cufft|cusparse|nvrtc|nvJitLink|cusolver|curand|cupti|npp\w*)\.so\.(\d+)"
+    r"lib(?P<name>cudart|cublas|cublasLt|cufft|cusparse|nvrtc|nvJitLink|cusolver|curand|cupti|npp\w*)\.so\.(?P<major>\d+)"
 )
+WHEELS: Final = {
+    "cudart": "nvidia-cuda-runtime",
+    "cublas": "nvidia-cublas",
+    "cufft": "nvidia-cufft",
+    "cusparse": "nvidia-cusparse",
+    "nvrtc": "nvidia-cuda-nvrtc",
+    "nvJitLink": "nvidia-nvjitlink",
+    "cusolver": "nvidia-cusolver",
+    "curand": "nvidia-curand",
+    "cupti": "nvidia-cuda-cupti",
+    "npp": "nvidia-npp",
+}
+"""The distribution on PyPI that brings a library of CUDA 13, by the begin of the library's name."""
+LOADED: Final = re.compile(r"Could not load this library: (?P<file>/\S{3,300})|\blib(?P<name>[a-z]\w{2,30}) loading\b")
+"""What says which package's library the loader was asked for, where torch alone called the loader."""
 TORCH_OF_CUDA: Final = ("libtorch_cuda.so", "libc10_cuda.so", "libtorch_cuda_linalg.so")
 NO_CUDA: Final = re.compile(r"Could not run 'aten::[\w.]{2,60}' with arguments from the 'CUDA' backend")
 DRIVER: Final = ("libcuda.so", "libnvidia-ml.so", "libnvidia-ptxjitcompiler.so")
@@ -61,17 +77,25 @@ def library_of_another_cuda(case: Case) -> Verdict | None:
     numbered = CUDA_LIBRARIES.match(found["library"]) if found else None
     if found is None or numbered is None:
         return None
-    major = int(numbered[1])
+    major = int(numbered["major"])
     torch = case.version("torch") or ""
     who = _wanting(case)
+    asked = [found for one in case.chain for found in [LOADED.search(one.text)] if found] if who == "torch" else []
+    if asked:
+        who = _wanting(case, asked[0]["file"]) if asked[0]["file"] else asked[0]["name"]
+    wheel = next((one for name, one in WHEELS.items() if numbered["name"].startswith(name)), "nvidia-cuda-runtime")
     plain = (
         f"The torch that is there is {torch}{', the one for CPUs' if torch.endswith('+cpu') else ''}." if torch else ""
     )
     if major >= 13:
-        action = (
-            "Install torch and everything else from one index of CUDA 13 (cu130): nvidia-cuda-runtime 13 "
-            "brings this library."
-        )
+        action = f"Install torch and everything else from one index of CUDA 13 (cu130): {wheel} 13 brings this library."
+        if asked:
+            action = (
+                f"Take the {who} that was built for the CUDA of the torch that is there (python -c 'import torch; "
+                f"print(torch.version.cuda)'): the index cu126, cu128 or cu130 of torch has one for each. If that is "
+                f"13, only the library is missing: pip install {wheel}, and its folder (…/nvidia/cu13/lib) in "
+                "LD_LIBRARY_PATH."
+            )
     else:
         action = (
             "Take wheels for CUDA 13 (index cu130) and aarch64, which is what a GB10 needs; PyPI's default of older "
@@ -318,6 +342,31 @@ def wheel_of_another_machine(case: Case) -> Verdict | None:
     )
 
 
+def value_used_as_a_name(case: Case) -> Verdict | None:
+    """A name that a module has not, and that is the value of an option of this log: the code took it for one."""
+    found = ATTRIBUTE.search(case.text)
+    option = option_with(case, found["name"]) if found else ""
+    if found is None or not option or found["name"] in ("auto", "none"):
+        return None
+    own = case.caller("torch")
+    others = sorted(one for one, options in case.choices.items() if option in options and one != found["name"])
+    beside = f" The releases have {', '.join(others[:8])}, too." if others else ""
+    return Verdict(
+        code="value-not-known",
+        meaning=(
+            f"{found['name']} is the value of {option} in this log, and the code on this path takes it for a name of "
+            f"{found['module']}, which has none such{f' ({own.path})' if own else ''}: the option knows the value, and "
+            "the kernel or backend that was chosen here does not. No package is too old for it."
+        ),
+        action=(
+            f"Another value of {option}, or leave it out, so that the engine chooses (caches: auto or fp8).{beside} Or "
+            "another backend that has this value: --attention-backend, --moe-backend or --linear-backend, whichever "
+            "calls. A newer release may refuse it at the start, or serve it on 12.1."
+        ),
+        evidence="the name in the message is a value of the command's own option; vllm#43562",
+    )
+
+
 def packages_of_different_times(case: Case) -> Verdict | None:
     """A name that another package has not (yet, or any more), or that one package refuses to another."""
     name, attribute = NAME.search(case.text), ATTRIBUTE.search(case.text)
@@ -388,8 +437,12 @@ def _different_times(case: Case, caller: str, called: str, what: str) -> Verdict
     requires = release.requires.get(distribution) if release else None
     newest = release.newest.get(distribution) if release else None
     pin = requires if requires and requires.startswith("==") else f"=={newest}" if newest else None
+    pinned = requires is not None and requires.startswith("==") and caller not in ("", case.engine, "vllm", "sglang")
     parts = [
-        f"Install {distribution}{pin}."
+        f"{distribution} is pinned by {case.engine_name} ({pin}): if that is what is installed, {caller} is the older "
+        f"of both, and a newer {distribution_of(caller)} is what to install (pip install -U, in the same environment)."
+        if pinned
+        else f"Install {distribution}{pin}."
         if pin
         else (
             f"Install the release of {distribution} that {who or 'the program'} was made for: its METADATA "
@@ -558,6 +611,7 @@ OF_SGLANG: Final = {
     "--disable-radix-cache once; other options of this part: --mamba-scheduler-strategy, --linear-attn-backend, "
     "--page-size left out.",
     "hicache|disagg|mem_cache/storage": "Start without --enable-hierarchical-cache or --disaggregation-mode.",
+    "structured_output|grammar|guided": "Another --grammar-backend, or requests without a schema.",
     "scheduler|schedule_batch|mem_cache|radix|kv_cache": "Try --disable-radix-cache and --disable-overlap-schedule "
     "once, and leave --page-size out.",
     "multimodal|vision|image|audio": "Send text alone once, or start without --enable-multimodal.",
@@ -666,7 +720,8 @@ def parts_of_different_releases(case: Case) -> Verdict | None:
             action=(
                 f"`docker inspect` shows what is mounted. Leave the mounted or patched file out, be it "
                 f"{last.path.rpartition('/')[2]} or that of {called.partition('.')[0]}: the image's own fit each "
-                f"other. Else take the release that the file was made for."
+                f"other. Else take the release that the file was made for"
+                f"{f', or go without this part: {own}' if (own := option_of_this_part(case)) else ''}."
             ),
             evidence="the frame that calls, and the arguments that the callee refuses; eugr#238",
         )
@@ -677,7 +732,7 @@ def parts_of_different_releases(case: Case) -> Verdict | None:
     if A_LAYER.search(kind) and OF_A_LAYER.match(name):
         return _layer_that_is_packed(case, last, kind, name)
     feature, leave = part_of(frames)
-    if case.scan.start.option("speculative_config", "speculative_algorithm") not in (None, "None") and not leave:
+    if case.drafts and not leave:
         leave = DRAFTS[1]
     return Verdict(
         code="feature-without-this-model",
@@ -717,7 +772,8 @@ OF_X86: Final = re.compile(r"cpu|instruct|march|arch|platform|avx|simd|neon|mach
 
 def build_script_fails(case: Case) -> Verdict | None:
     """A package's own build script that does not get on with this machine."""
-    own = next((one for one in reversed(case.raised.frames) if BUILDS.search(one.file)), None)
+    frames = reversed(case.raised.frames)
+    own = next((one for one in frames if BUILDS.search(one.file) and one.package not in ENGINES), None)
     if own is None or case.raised.name in ("CalledProcessError", "KeyboardInterrupt"):
         return None
     cpu = OF_X86.search(f"{own.function} {case.text}")
@@ -873,6 +929,43 @@ def file_of_a_model_not_read(case: Case) -> Verdict | None:
     )
 
 
+MAKES_A_CONFIG: Final = re.compile(
+    r"transformers/(?:configuration_\w{2,30}|models/(?!auto/)\w{2,40}/configuration_\w{2,60})\.py"
+)
+OF_A_CHOICE: Final = re.compile(
+    r"\bone of\b|\bmust be in\b|\bnot (?:in|a valid|supported|known)\b|\bun(?:known|recogni[sz]ed|supported)\b|"
+    r"\binvalid\b|\bexpected\b",
+    re.I,
+)
+"""Words that refuse a value because the class does not know it; sizes that do not agree are the file's own fault."""
+
+
+def config_of_a_newer_transformers(case: Case) -> Verdict | None:
+    """A value of config.json that transformers' own class of the config refuses while it is made."""
+    by_class = case.raised.name.startswith("StrictDataclass")
+    if not by_class and not (case.raised.frames and MAKES_A_CONFIG.search(case.raised.frames[-1].path)):
+        return None
+    if not by_class and (case.raised.name not in ("ValueError", "KeyError") or not OF_A_CHOICE.search(case.text)):
+        return None
+    version = case.version("transformers")
+    here = f"transformers {version}" if version else "the transformers that is here"
+    lines = [line.strip() for line in case.text.splitlines() if line.strip()]
+    return Verdict(
+        code="file-of-a-newer-transformers",
+        meaning=(
+            f"{here} refuses a value of the model's config.json: {' '.join(lines)[:400].rstrip('.')}. The file was "
+            "mostly written by a newer transformers, which knows this value (transformers_version in config.json); the "
+            "weights were not read yet."
+        ),
+        action=(
+            "Take transformers as new as transformers_version in config.json, or newer, with an engine that allows it: "
+            f"its next release often does. {case.fitting('transformers')} --hf-overrides cannot help where the class "
+            "refuses the value while it is made. A value that no release knows is a fault of the file."
+        ).replace("  ", " "),
+        evidence="the class of the config that refuses; ml-containers PR#206",
+    )
+
+
 def compiled_part_not_loaded(case: Case) -> Verdict | None:
     """An operator of a compiled library that Python calls and that no library has registered."""
     found = NO_OPERATOR.search(case.text)
@@ -991,7 +1084,9 @@ PACKAGE_FAMILIES: Final = (
     requirements_of_a_class,
     class_of_transformers,
     file_of_a_model_not_read,
+    config_of_a_newer_transformers,
     attribute_in_a_line,
+    value_used_as_a_name,
 )
 LATE_PACKAGE_FAMILIES: Final = (
     torch_sees_no_gpu,

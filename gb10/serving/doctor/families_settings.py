@@ -7,6 +7,7 @@ from typing import Final
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import ENGINES, Case
 from gb10.serving.doctor.families_packages import READS_WEIGHTS, part_of
+from gb10.serving.doctor.option_names import option_of_this_part, option_with
 
 UNKNOWN_OPTION: Final = re.compile(
     r"unrecognized arguments?: (?P<options>.{1,300})|[Nn]o such option:? (?P<other>\S{1,80})"
@@ -98,6 +99,8 @@ OWN_CACHES: Final = (
     "Or point HF_HOME, TRITON_CACHE_DIR, FLASHINFER_WORKSPACE_BASE or HOME to a folder that it may write."
 )
 DENIED: Final = re.compile(
+    r"(?:open|mkdir|rename|remove|unlink|chmod) (?P<go>[^\s:\"\\]{1,300}): "
+    r"(?:permission denied|read-only file system)|"
     r"Permission denied: ['\"]?(?P<path>[^'\"\n]{1,300})|PermissionError.{0,40}['\"](?P<other>/[^'\"\n]{1,300})"
     r"|Read-only file system: ['\"]?(?P<read>[^'\"\n]{1,300})"
 )
@@ -492,6 +495,7 @@ def _nothing_came(case: Case, name: str) -> Verdict:
     without = [leave for part, leave in OF_STEPS.items() if re.search(part, case.trace(4), re.IGNORECASE)]
     feature, leave = part_of(case.raised.frames)
     one_by_one = "; then ".join(without)
+    own = option_of_this_part(case)
     return Verdict(
         code="value-is-none",
         meaning=(
@@ -501,8 +505,8 @@ def _nothing_came(case: Case, name: str) -> Verdict:
         ),
         action=(
             "Start once with "
-            f"{one_by_one or 'one part less: no drafts, --no-async-scheduling, no --kv-transfer-config'}. {leave} A "
-            "newer release, or the one before, is the other thing to try."
+            f"{one_by_one or 'one part less: no drafts, --no-async-scheduling, no --kv-transfer-config'}. {leave} "
+            f"{f'Or with {own}. ' if own else ''}A newer release, or the one before, is the other thing to try."
         ).replace("  ", " "),
         evidence="the line of the traceback: a value of the engine's own",
     )
@@ -830,6 +834,73 @@ def quantization_fields(case: Case) -> Verdict | None:
     )
 
 
+JOINED: Final = re.compile(
+    r"\[(?P<parts>['\"]\w{1,40}['\"](?:, ?['\"]\w{1,40}['\"]){1,12})\]|\b(?:shards|fused|packed|merged|joined)\b", re.I
+)
+DISAGREE: Final = re.compile(
+    r"differ|\b(?:same|mixed|disagree|inconsistent|mismatch)|\bnot all\b|\bsome\b[^\n]{0,60}\bothers?\b", re.I
+)
+DOTTED: Final = re.compile(r"(?P<name>[A-Za-z_]\w{0,40}\.(?:\w{1,40}\.){1,12}[A-Za-z_]\w{0,40})(?![\w(])")
+
+
+def parts_of_a_layer_disagree(case: Case) -> Verdict | None:
+    """A layer that the engine joins of several, for which the quantization config says different things."""
+    joined, layer = JOINED.search(case.text), DOTTED.search(case.text)
+    decides = any(re.search(r"quantization/|quantizer", one.path) for one in case.raised.frames[-2:])
+    refused = case.raised.name in ("ValueError", "RuntimeError", "NotImplementedError")
+    if not (joined and layer and decides and refused and QUANT.search(case.text) and DISAGREE.search(case.text)):
+        return None
+    parts = f" of {joined['parts']}" if joined["parts"] else ""
+    last = layer["name"].rpartition(".")[2]
+    return Verdict(
+        code="quantization-fields",
+        meaning=(
+            f"The engine joins several layers into one, {layer['name']}{parts}, and quantization_config of the "
+            "checkpoint says different things of them: some are in its ignore list (or targets) by their own names, "
+            f"and others, or {last} itself, are not. All parts of a joined layer must have one form."
+        ),
+        action=(
+            f"In config.json, name all parts and the joined layer in quantization_config.ignore ({layer['name']}, or "
+            f"re:.*{last}$), if the files hold them unquantized; model.safetensors.index.json shows that. A checkpoint "
+            "that was made for this engine, or a release that joins these layers otherwise, is the other way: forks "
+            "join more layers than the release that the checkpoint was made for."
+        ),
+        evidence="the layer's name, and the engine's own look-up in the quantization config; eugr#403",
+    )
+
+
+ENCODER: Final = re.compile(
+    r"vision|image|audio|\bvit\b|_vit|siglip|encoder|_mm\.py|multimodal(?!_gen)|clippable", re.I
+)
+OF_SIZES: Final = re.compile(r"shape|size|\dd\b|dim|rank|dtype|pack|multiple|divisible|\d ?[x,] ?\d", re.I)
+OF_A_FORM: Final = re.compile(r"quantization/|fp4|fp8|marlin|nvfp4|gptq|awq|scaled_mm", re.I)
+
+
+def encoder_is_quantized(case: Case) -> Verdict | None:
+    """A kernel of a quantization that gets a layer of the part for images or sound, which checkpoints leave alone."""
+    frames = case.raised.frames[-8:]
+    kernel = next((one for one in reversed(frames[-4:]) if OF_A_FORM.search(f"{one.path} {one.function}")), None)
+    before = [one for one in frames if kernel and ENCODER.search(one.path) and frames.index(one) < frames.index(kernel)]
+    known = case.raised.name in ("ValueError", "RuntimeError", "AssertionError") and OF_SIZES.search(case.first_line)
+    if kernel is None or not before or not known:
+        return None
+    return Verdict(
+        code="quantized-layer-is-read",
+        meaning=(
+            f"A layer of the model's part for images or sound ({before[0].path}) was given to a kernel of a "
+            f"quantization ({kernel.path}), which does not take it: {case.first_line[:240].rstrip('.')}. Checkpoints "
+            "mostly leave this part unquantized (quantization_config: ignore), and this release does not find these "
+            "layers under the names of that list."
+        ),
+        action=(
+            "A newer release, or the layers' names as this engine calls them in quantization_config.ignore of "
+            "config.json. For text alone: --language-model-only (SGLang: no images in requests). Another checkpoint of "
+            "the model is the last way."
+        ),
+        evidence="the frames: an encoder's file, then a quantization's; sglang#24927",
+    )
+
+
 NO_TENSOR: Final = re.compile(
     r"(?:[Ww]eight|[Tt]ensor|[Pp]arameter|[Kk]ey)[^\n]{0,20}['\"`][^'\"`\n]{3,200}['\"`][^\n]{0,20}"
     r"(?:not found|missing|does not exist)|"
@@ -845,6 +916,7 @@ SIZES: Final = re.compile(
     r"|mat1 and mat2 shapes cannot be multiplied|shape '\[[^\]]{1,80}\]' is invalid for input of size"
     r"|[Ss]izes of tensors must match|The expanded size of the tensor|cannot be broadcast to indexing result"
     r"|start \(\d+\) \+ length \(\d+\) exceeds dimension size|size mismatch, got"
+    r"|split_with_sizes expects split_sizes to sum exactly"
 )
 """What torch prints when shapes do not agree."""
 
@@ -865,12 +937,13 @@ def sizes_do_not_agree(case: Case) -> Verdict | None:
             meaning=(
                 f"A weight of the checkpoint has another size than the model's class made room for: {said}.{at} A "
                 "layer is quantized (packed) in the files and not in the class, or the reverse; or experts were "
-                "joined that the files hold apart; or the files are of another model than config.json."
+                "joined that the files hold apart; or a scale is one number for a layer that the class splits; or the "
+                "files are of another model than config.json."
             ),
             action=(
                 "Leave --quantization out, so that the config decides; does its ignore list name this layer (shared "
                 "experts, lm_head, drafts)? SGLang: --disable-shared-experts-fusion. Start once without drafts. "
-                "Else a newer release, or another checkpoint of the model."
+                "Else a newer release (or the one before, where it worked), or another checkpoint of the model."
             ),
             evidence="torch's own message and the frames that load; sglang#29562",
         )
@@ -897,6 +970,8 @@ PARAMETER: Final = re.compile(
     r"embed_tokens|"
     r"lm_head|A_log|D|dt_bias))(?![\w.])"
 )
+IN_QUOTES: Final = re.compile(r"['\"`](?P<name>(?:[A-Za-z][\w-]{0,40}\.)(?:\w{1,40}\.){1,12}\w{1,40})['\"`]")
+"""The name of any parameter or buffer: while weights are read, a quoted name with dots is one."""
 DRAFT: Final = re.compile(r"eagle|mtp|nextn|draft|spec|medusa|dspark|dflash", re.I)
 LOADS: Final = re.compile(r"load|weight|param|state_dict", re.I)
 
@@ -931,17 +1006,16 @@ def weights_of_another_type(case: Case) -> Verdict | None:
 
 def weights_do_not_fit(case: Case) -> Verdict | None:
     """A parameter that the checkpoint has and the model's class has not, or the reverse."""
-    found = PARAMETER.search(case.text)
     frames = case.raised.frames[-6:]
     loads = any(LOADS.search(f"{frame.function} {frame.file}") for frame in frames)
+    read = any(READS_WEIGHTS.search(frame.function) for frame in frames)
+    found = PARAMETER.search(case.text) or (IN_QUOTES.search(case.text) if read else None)
     sized = re.search(r"size mismatch|shape|The size of tensor", case.text)
     known = case.raised.name in ("KeyError", "AttributeError", "ValueError", "RuntimeError", "AssertionError")
     if found is None or not known or not (loads or case.raised.name == "KeyError" or sized):
         return None
     where = " ".join(frame.file for frame in case.raised.frames) + case.text
-    drafts = DRAFT.search(where) is not None or case.scan.start.option(
-        "speculative_config", "speculative_algorithm"
-    ) not in (None, "None")
+    drafts = DRAFT.search(where) is not None or case.drafts
     load = case.scan.start.option("load_format")
     own = f" (--load-format {load})" if load and load != "auto" else ""
     return Verdict(
@@ -969,20 +1043,23 @@ def weights_do_not_fit(case: Case) -> Verdict | None:
 def permissions(case: Case) -> Verdict | None:
     """A folder that this user may not write."""
     found = DENIED.search(f"{case.raised.type}: {case.text}")
-    if found is None or not (
-        case.raised.name in ("PermissionError", "OSError", "") or "Permission denied" in case.text
-    ):
+    if found is None or not (case.raised.name in ("PermissionError", "OSError", "") or "ermission denied" in case.text):
         return None
-    path = (found["path"] or found["other"] or found["read"]).strip().rstrip("'\".")
+    path = (found["go"] or found["path"] or found["other"] or found["read"]).strip().rstrip("'\".")
     if path.startswith("/dev/"):
         return None
     hub_cache = re.search(r"huggingface|hub|cache|triton|flashinfer|vllm|torch|nv|data|model", path, re.I)
-    read = " The file system is mounted read-only." if found["read"] else ""
+    read = " The file system is mounted read-only." if found["read"] or "read-only" in found[0] else ""
+    relative = (
+        " The path does not begin with /: it is in the folder where the program starts, which an image that runs as "
+        "another user than root mostly keeps from it."
+    )
+    relative = "" if path.startswith(("/", "~")) else relative
     return Verdict(
         code="not-writable",
         meaning=(
             f"This process may not write {path}: it belongs to another user (often root, by an earlier "
-            f"container), or HOME points to a folder of another user.{read}"
+            f"container), or HOME points to a folder of another user.{read}{relative}"
         ),
         action=(
             "On the host: sudo chown -R $(id -u) the folder that is mounted there, or run the container as its "
@@ -1151,22 +1228,6 @@ def missing_file(case: Case) -> Verdict | None:
     )
 
 
-def option_with(case: Case, value: str) -> str:
-    """The option of the server's arguments, as the engine prints them, that has this very value; empty without one.
-
-    A value inside of another option's JSON is of no option, and neither is one that only begins so.
-    """
-    arguments = case.scan.start.arguments
-    for found in (
-        re.finditer(rf"(\w+)['\"]?(?:=|: ?)['\"]?{re.escape(value)}(?=['\",)}}]|$)", arguments) if value else ()
-    ):
-        before = arguments[: found.start()]
-        option = f"--{found[1].replace('_', '-')}"
-        if option in case.options and before.count("{") - before.count("}") <= 1:
-            return option
-    return ""
-
-
 FIELD: Final = re.compile(
     r"[Cc]onfig\w* (?:must (?:specify|have|contain|define|set)|has no|does not (?:have|specify|contain|define)|lacks|"
     r"is missing|missing)\W{1,4}(?:a |an |the |attribute |field |key )?[`'\"]?(?P<field>[\w.]{2,80})|"
@@ -1222,7 +1283,9 @@ SETTING_FAMILIES: Final = (
     space_and_limits,
 )
 LATE_SETTING_FAMILIES: Final = (
+    parts_of_a_layer_disagree,
     quantization_fields,
+    encoder_is_quantized,
     weights_do_not_fit,
     weights_of_another_type,
     sizes_do_not_agree,

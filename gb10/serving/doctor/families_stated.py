@@ -15,7 +15,7 @@ from gb10.serving.doctor.advice import advice_of, own_advice
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
 from gb10.serving.doctor.families_options import VARIABLE, WRITTEN
-from gb10.serving.doctor.families_settings import option_with
+from gb10.serving.doctor.option_names import option_with
 
 MOST: Final = 900
 """Characters of a message in which two quantities are sought."""
@@ -193,13 +193,18 @@ def _with_its_name(said: str, number: str) -> str:
     return f"{named['name']} = {number}" if named else number
 
 
+OWN_BUFFER: Final = re.compile(r"workspace|buffer|arena|scratch", re.IGNORECASE)
+"""Memory that the program itself laid out: more of the machine's does not help."""
+
+
 def two_quantities(case: Case) -> Verdict | None:
     """A message that compares what is wanted with what is there, in numbers."""
     compared = (
         (line, two) for one in case.text.splitlines() if (two := quantities_of(line := unprefixed(one).strip()))
     )
     said, found = next(compared, None) or (case.said, quantities_of(case.text))
-    if found is None or (found.kind in ("", "sizes", "tokens") and case.asserts):
+    own = case.raised.name == "AssertionError" and OWN_BUFFER.search(said)
+    if found is None or (own and found.kind == "memory") or (found.kind in ("", "sizes", "tokens") and case.asserts):
         return None
     need, have = (_with_its_name(said, number) for number in (found.need, found.have))
     words = {

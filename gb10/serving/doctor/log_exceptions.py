@@ -106,7 +106,7 @@ class Frame:
 def _inside(file: str) -> str:
     for folder in ("-packages/", "/workspace/sglang/python/", "/sgl-workspace/sglang/python/", "/python/"):
         _, found, inside = file.rpartition(folder)
-        if found:
+        if found and not inside.startswith("cpython-"):  # uv's own Python is no package
             return inside
     checkout = CHECKOUT.search(file)
     return file[checkout.start("known" if checkout["known"] else "package") :] if checkout else ""
@@ -282,7 +282,9 @@ class ExceptionReader:
                 break
             used.add(one.offset)
             numbers.add(one.number)
-        rest = list(_message(islice(self._rows(row.offset - self._start, row.number), 1, None), row.said.source))
+        rest = list(
+            _message(islice(self._rows(row.offset - self._start, row.number), 1, None), row.said.source, row.said.body)
+        )
         used |= {one.offset for one in rest}
         return (
             Raised(
@@ -338,8 +340,11 @@ def _joined(first: str, rest: list[_Row]) -> str:
     return "\n".join((first, *(one.said.body.rstrip() for one in rest)))[:MESSAGE].strip()
 
 
-def _message(rows: Iterator[_Row], source: tuple[str, str | None, str]) -> Iterator[_Row]:
-    """The lines that go on with a message; the first row is the one after it."""
+def _message(rows: Iterator[_Row], source: tuple[str, str | None, str], first: str) -> Iterator[_Row]:
+    """The lines that go on with a message; the first row is the one after its line ``first``.
+
+    An exception that is set in, right behind a line that ends with a colon, is what that message quotes.
+    """
     skipped = 0
     plain = source == PLAIN
     for count, row in enumerate(rows):
@@ -351,7 +356,10 @@ def _message(rows: Iterator[_Row], source: tuple[str, str | None, str]) -> Itera
         body = row.said.body
         if not body.strip() or count >= CONTINUED or HEAD in body or LINK.match(body) or FILE.match(body):
             return
-        if body.startswith(("frame #", '"""', "Process ", "usage:")) or STRICT.match(body) or FATAL.match(body):
+        quoted = count == 0 and first.rstrip().endswith(":") and body[:1].isspace()
+        if body.startswith(("frame #", '"""', "Process ", "usage:")) or FATAL.match(body):
+            return
+        if STRICT.match(body) and not quoted:
             return
         yield row
 
@@ -430,7 +438,7 @@ class _ChainReader:
         found = ANY.match(body)
         if found is None:
             return False
-        rest = list(_message(self._following.ahead(), self._source))
+        rest = list(_message(self._following.ahead(), self._source, body))
         self.rows += rest
         self.last = Raised(
             type=found["type"],

@@ -24,9 +24,12 @@ BIND: Final = re.compile(r"OOB (?P<interface>[\w.-]{1,32}):(?P<address>\d{1,3}(?
 ADDRESS: Final = re.compile(
     r"(?:tcp://|_ip=|[Cc]onnect(?:ing|ed)? to |_addr[=:] ?)'?(?P<address>\d{1,3}(?:\.\d{1,3}){3})"
 )
+SET: Final = re.compile(r"(?P<name>NCCL_IB_(?:HCA|GID_INDEX)) set (?:by environment )?to (?P<value>[\w,:=^.-]{1,200})")
+"""What NCCL prints of variables that choose adapters."""
 SIZE: Final = re.compile(r"\b(?:file|model) size {1,10}= (?P<number>\d{1,6}(?:\.\d{1,4})?) (?P<unit>[MG])iB")
 FACT_TEXTS: Final = (
     *PACKAGES, b"OOB ", b"Init COMPLETE", b"tcp://", b"connect_ip=", b"NVIDIA GB10", b"file size ", b"model size ",
+    b"NCCL_IB_HCA set", b"NCCL_IB_GID_INDEX set",
 )  # fmt: skip
 
 
@@ -41,6 +44,8 @@ class LogFacts:
     addresses: tuple[str, ...] = ()
     """Other addresses that ranks use to reach each other."""
     nccl_is_up: bool = False
+    adapters: Mapping[str, str] = field(default_factory=dict)
+    """Variables of NCCL that choose adapters and their addresses, as NCCL printed them."""
     names_gb10: bool = False
     model_gib: float | None = None
     """The size of the last model, as llama.cpp prints it."""
@@ -54,6 +59,7 @@ class FactReader:
         self._packages: dict[str, str] = {}
         self._fabric: dict[str, str] = {}
         self._addresses: dict[str, None] = {}
+        self._adapters: dict[str, str] = {}
         self._nccl = self._gb10 = False
         self._model: float | None = None
 
@@ -74,6 +80,8 @@ class FactReader:
                 for found in ADDRESS.finditer(text):
                     if len(self._addresses) < MOST:
                         self._addresses[found["address"]] = None
+            elif mark.startswith(b"NCCL_IB_") and (given := SET.search(text)):
+                self._adapters[given["name"]] = given["value"].rstrip(".,")
             elif mark in PACKAGES:
                 self._package(PACKAGES[mark], text)
 
@@ -93,6 +101,7 @@ class FactReader:
             fabric=dict(self._fabric),
             addresses=tuple(self._addresses),
             nccl_is_up=self._nccl,
+            adapters=dict(self._adapters),
             names_gb10=self._gb10,
             model_gib=self._model,
         )

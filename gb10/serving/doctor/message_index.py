@@ -57,7 +57,6 @@ class Known:
 
     engine: str
     row: Row
-    share: float
     here: tuple[str, ...]
     """The releases that have it, the oldest first."""
     gone: str | None = None
@@ -91,7 +90,8 @@ class MessageIndex:
         return found
 
     def find(self, message: str, exception: str = "", file: str = "") -> tuple[Row, float] | None:
-        """The statement that a message is of, and the share of its words that the message has.
+        """The statement that a message is of, and how well it fits: the share of its words that the message has, and
+        more where the file and the exception are the same.
 
         Statements of the message's rarest words are compared; another exception than the message's is another
         statement. Without an exception nearly all words must agree.
@@ -120,18 +120,9 @@ class MessageIndex:
             fits = share + 0.2 * here + 0.1 * (row.exception == exception) - 0.05 * bool(NOT_CUDA.search(row.file))
             candidate = (fits, len(same), number)
             best = max(best, candidate) if best else candidate
-        return (self.rows[best[2]], min(1.0, best[0])) if best else None
+        return (self.rows[best[2]], best[0]) if best else None
 
-    def at(self, file: str, line: int, release: str | None) -> Row | None:
-        """The statement at a place of a file: of this release, else of the nearest that has one exactly there."""
-        wanted = self.releases.index(release) if release in self.releases else None
-        rows = self._by_file.get(file, ())
-        exact = [
-            row for row in rows if (row.lines.get(wanted) == line if wanted is not None else line in row.lines.values())
-        ]
-        return exact[0] if exact else None
-
-    def known(self, row: Row, share: float, release: str | None) -> Known:
+    def known(self, row: Row, release: str | None) -> Known:
         """A statement with what the releases say of it; ``release`` is the log's."""
         here = tuple(self.releases[number] for number in sorted(row.lines))
         start = self.releases.index(release) if release in self.releases else max(row.lines)
@@ -144,7 +135,6 @@ class MessageIndex:
         return Known(
             engine=self.engine,
             row=row,
-            share=share,
             here=here,
             gone=self.releases[gone] if gone is not None else None,
             changed=changed,

@@ -7,7 +7,7 @@ from gb10.serving.doctor.error_case import Case
 
 GIVEN: Final = re.compile(r"(?<![\w.])['\"]?(?P<name>[a-z]\w{3,60})['\"]?(?:=|: )(?P<value>['\"]?[\w./-]{1,80})")
 GENERAL: Final = frozenset(
-    ("enable", "disable", "use", "model", "path", "size", "backend", "config", "config", "type", "mode", "max", "num")
+    ("enable", "disable", "use", "model", "path", "size", "backend", "config", "type", "mode", "max", "num", "parser")
 )
 """Words of options that say nothing of a part."""
 LEAST: Final = 5
@@ -17,8 +17,16 @@ OFF: Final = frozenset(("None", "False", "auto", "0", "{}", "[]"))
 
 def option_of_this_part(case: Case) -> str:
     """Options that this log sets and whose own word the innermost files or functions have; empty without one."""
-    frames = case.raised.frames[-3:]
-    words = set(re.findall(r"[a-z0-9]+", " ".join(f"{one.path} {one.function}" for one in frames).lower()))
+    return _option_named(case, " ".join(f"{one.path} {one.function}" for one in case.raised.frames[-3:]))
+
+
+def option_of_the_message(case: Case) -> str:
+    """Options that this log sets and whose own word the message has; empty without one."""
+    return _option_named(case, case.first_line)
+
+
+def _option_named(case: Case, text: str) -> str:
+    words = set(re.findall(r"[a-z0-9]+", text.lower()))
     found = []
     for one in GIVEN.finditer(case.scan.start.arguments):
         parts = [word for word in one["name"].split("_") if word not in GENERAL and len(word) >= LEAST]
@@ -26,3 +34,19 @@ def option_of_this_part(case: Case) -> str:
         if parts and words.issuperset(parts) and option in case.options and one["value"].strip("'\"") not in OFF:
             found.append(f"{option} left out (now {one['value'].strip(chr(39) + chr(34))})")
     return ", ".join(dict.fromkeys(found[:2]))
+
+
+def option_with(case: Case, value: str) -> str:
+    """The option of the server's arguments, as the engine prints them, that has this very value; empty without one.
+
+    A value inside of another option's JSON is of no option, and neither is one that only begins so.
+    """
+    arguments = case.scan.start.arguments
+    for found in (
+        re.finditer(rf"(\w+)['\"]?(?:=|: ?)['\"]?{re.escape(value)}(?=['\",)}}]|$)", arguments) if value else ()
+    ):
+        before = arguments[: found.start()]
+        option = f"--{found[1].replace('_', '-')}"
+        if option in case.options and before.count("{") - before.count("}") <= 1:
+            return option
+    return ""

@@ -56,7 +56,10 @@ def stopped_starts(
 
 
 def _serves(scan: Scan) -> bool:
-    """Whether a server wrote the log: llama.cpp's other programs print the same lines of a load and are never ready."""
+    """Whether a server wrote the log: llama.cpp's other programs print the same lines of a load and are never ready,
+    and a download without an engine's line may be all that was asked for."""
+    if scan.start.engine is None:
+        return any(one.stage != "download" for one in scan.start.ranks.values())
     return scan.start.engine != "llamacpp" or scan.start.begun
 
 

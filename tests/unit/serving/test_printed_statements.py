@@ -14,6 +14,7 @@ from gb10.errors import UsageError
 from gb10.serving.checkup.engine_source import explained, member_text
 from gb10.serving.doctor.diagnosing import Evidence, diagnose
 from gb10.serving.doctor.engine_statements import statements_of
+from gb10.serving.doctor.explaining import Question, known_statement
 from gb10.serving.doctor.log_scan import scan_log
 from gb10.serving.doctor.message_index import SCHEMA, IndexBuilder, MessageIndex, Source, read_index
 from gb10.serving.doctor.printed_statements import Statement, python_statements, telling_words, word_hash
@@ -194,7 +195,7 @@ def index() -> MessageIndex:
 def test_a_line_finds_its_statement_and_its_releases() -> None:
     found = index().find("no backend cutlass serves layer 'gate'", "NotImplementedError")
     assert found
-    known = index().known(*found, "0.31.0")
+    known = index().known(found[0], "0.31.0")
     assert (known.here, known.gone, known.changed) == (("0.30.0", "0.31.0", "0.32.0"), "0.33.0", True)
     assert dict(known.row.lines) == {0: 18, 1: 18, 2: 20}
 
@@ -203,15 +204,26 @@ def test_a_statement_that_only_moved_is_the_same_and_options_are_named() -> None
     found = index().find("The model's longest sequence (5) is larger than what the KV cache stores (4)", "ValueError")
     assert found
     assert found[0].names[0] == "--max-model-len"
-    assert index().known(*found, "0.31.0").gone is None
+    assert index().known(found[0], "0.31.0").gone is None
 
 
-@pytest.mark.parametrize(
-    ("line", "release", "found"),
-    [(18, "0.31.0", True), (20, "0.31.0", False), (20, "0.32.0", True), (20, "0.99.0", True), (19, None, False)],
-)
-def test_a_place_is_of_the_release_that_is_named(line: int, release: str | None, found: bool) -> None:
-    assert (index().at("vllm/x.py", line, release) is not None) is found
+@pytest.mark.parametrize("file", ["flashinfer/y.py", "vllm/x.py"])
+def test_of_equal_statements_of_two_packages_that_of_the_traceback_s_file_is_meant(file: str) -> None:
+    builder = IndexBuilder("flashinfer", frozenset())
+    builder.add("1", SOURCE, python_statements(FILE, "flashinfer/y.py"))
+    both = (read_index(json.loads(json.dumps(builder.document()))), index())
+    asked = Question(
+        message="no backend cutlass serves layer 'gate'",
+        exception="NotImplementedError",
+        file=file,
+        line=18,
+        releases={"vllm": "0.31.0"},
+        engine="vllm",
+    )
+    for indexes in (both, both[::-1]):
+        known = known_statement(asked, indexes)
+        assert known
+        assert known.row.file == file
 
 
 def test_words_that_no_statement_has_find_nothing() -> None:
