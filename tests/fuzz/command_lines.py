@@ -12,8 +12,9 @@ import typer
 
 import gb10.cli
 from gb10.cli.app import VERBS, app
+from gb10.errors import CLOSED_PIPE, INTERRUPTED, exit_codes
 
-ALLOWED: Final = frozenset({0, 2, 3, 4, 5, 6, 7, 8, 9, 10})
+ALLOWED: Final = frozenset(exit_codes()) - {1, INTERRUPTED, CLOSED_PIPE}
 ACTS: Final = frozenset({("patches", "new"), ("patches", "refresh"), ("engine", "up"), ("engine", "down")})
 """Verbs whose purpose is to write into the checkout, or to start and end processes."""
 VALUES: Final = (

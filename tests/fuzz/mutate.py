@@ -1,6 +1,7 @@
 """Mutations, each decided by a seed: of bytes, of JSON values, of trees of files."""
 
 import bz2
+import copy
 import gzip
 import io
 import json
@@ -114,9 +115,9 @@ def of_value(rng: random.Random, value: Any) -> Any:  # noqa: ANN401 - JSON
             case 1 if isinstance(holder, dict) and holder is not whole:
                 holder[rng.choice(NAMES)] = holder.pop(key)
             case 2 if isinstance(holder, list):
-                holder.append(holder[key])
+                holder.append(copy.deepcopy(holder[key]))
             case _:
-                holder[key] = rng.choice(VALUES)
+                holder[key] = copy.deepcopy(rng.choice(VALUES))  # what is changed below must not change VALUES
     return whole.get("")
 
 
