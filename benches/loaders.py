@@ -48,7 +48,8 @@ def mapped(files: list[str], device: str) -> Iterator[Any]:
     for file in files:
         with safe_open(file, framework="pt") as opened:
             for name in opened.keys():  # noqa: SIM118 - no mapping
-                yield opened.get_tensor(name).to(device)
+                # a mapped page is read when it is copied: to the CPU, too
+                yield opened.get_tensor(name).to(device, copy=True)
 
 
 def prefetched(files: list[str], device: str) -> Iterator[Any]:
