@@ -239,6 +239,18 @@ def test_the_engines_own_parser_takes_each_command(
     assert [(one, " ".join(words)) for one, words in zip(said, asked, strict=True) if one] == []
 
 
+def test_the_types_of_configs_are_those_that_the_engine_reads_without_code_of_the_model(
+    ctx: Context, tmp_path: Path, configs: dict[str, dict[str, object]]
+) -> None:
+    said = inside("read_configs.py", "vllm", given=json.dumps(configs), engine=engine_files(ctx, "vllm", tmp_path))
+    unknown = {
+        name for name, text in said.items() if "does not recognize" in text or "execute the configuration" in text
+    }
+    types = served_by("vllm").types
+    assert unknown == {name for name, config in configs.items() if config["model_type"] not in types}
+    assert 2 <= len(unknown) < 10
+
+
 def test_a_real_template_chooses_the_parser_that_was_made_for_its_model(
     configs: dict[str, dict[str, object]], templates: dict[str, str]
 ) -> None:
