@@ -158,6 +158,9 @@ def choose(
     logits = launch.indexer_logits
     transcribes = files.architecture in served.transcribes
     options, of_parsers = ((), ()) if pools or transcribes else _parsers(files, served)
+    if _ranks_by_words(files, served):
+        why = 'its files are of a model that writes "no" or "yes": the overrides make vLLM rank by these two words'
+        options, of_parsers = RANKS_BY_WORDS, (Reason(what="ranks", value="by two words", why=why),)
     of_table, table_options = _of_table(files, launch)
     of_code, code_options = _of_code(files, served)
     of_requests = Reason(what="max_num_seqs", value=str(launch.requests), why=f"{purpose}: {wanted.why}")
@@ -222,7 +225,22 @@ def _of_code(files: ModelFiles, served: Served) -> tuple[tuple[Reason, ...], tup
 def pools_by(files: ModelFiles, served: Served) -> bool:
     """Whether an engine's release serves a model for vectors or ranks."""
     named = files.architecture
-    return files.pools or named in served.pools or (named not in served.generates and served.has(named))
+    made_so = files.pools or _ranks_by_words(files, served)
+    return made_so or named in served.pools or (named not in served.generates and served.has(named))
+
+
+RANKS_BY_WORDS: Final = (
+    "--hf-overrides",
+    '\'{"architectures": ["Qwen3ForSequenceClassification"], "classifier_from_token": ["no", "yes"], '
+    '"is_original_qwen3_reranker": true}\'',
+)
+"""Read by vLLM's model_executor/models/config.py and adapters.py."""
+
+
+def _ranks_by_words(files: ModelFiles, served: Served) -> bool:
+    """Whether it is one of Qwen3's rerankers as published: nothing but the name tells it from a model that writes."""
+    named = files.architecture == "Qwen3ForCausalLM" and "qwen3-reranker" in files.name.lower()
+    return named and served.engine == "vllm"
 
 
 def engine_for(name: str, fields: Fields, asked: str | None) -> tuple[Served, Reason]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -186,6 +187,7 @@ def test_parsers_are_of_the_release(row: Any) -> None:  # noqa: ANN401 - a Forma
         ("<function= <think>", "nemotron_h", "nvidia/N", "qwen3_coder", "nemotron_v3"),
         ("<arg_key>", "glm4_moe", "zai-org/GLM-4.5-Air", "glm45", "glm45"),
         ("<arg_key>", "glm4_moe", "zai-org/GLM-4.7", "glm47", "glm47"),
+        ("<tool_call> <arg_key> <think>", "bailing_hybrid", "inclusionAI/Ling-3.0-tiny", "ling3", "ling3"),
         ("<|channel|>", "gpt_oss", "openai/gpt-oss-120b", "openai", "openai_gptoss"),
         ("[TOOL_CALLS] [THINK]", "mistral3", "mistralai/M", "mistral", "mistral"),
         ("<|python_tag|>", "llama", "meta-llama/L", "llama3_json", None),
@@ -231,6 +233,19 @@ def test_a_model_that_writes_is_served_for_vectors_where_its_files_say_so() -> N
         assert option in recipe_text(choice)
         assert choice.launch.batched == choice.launch.length == 40960
         assert "computed in one step" in recipe_text(choice)
+
+
+def test_qwens_reranker_ranks_though_its_files_write() -> None:
+    files = replace(files_of("Qwen/Qwen3-0.6B"), name="Qwen/Qwen3-Reranker-0.6B")
+    choice = choose(files, MACHINE, CONTAINERS)
+    recipe = load_model_recipe(recipe_text(choice), "new.yaml")
+    assert [issue.text for issue in recipe.issues] == []
+    serve = render_recipe(recipe, RenderRequest()).serve or ""
+    overrides = json.loads(shlex.split(serve)[shlex.split(serve).index("--hf-overrides") + 1])
+    assert overrides["classifier_from_token"] == ["no", "yes"]
+    assert "--runner pooling" in serve
+    assert "parser" not in serve
+    assert not choose(files, MACHINE, CONTAINERS, engine="sglang").pools
 
 
 def test_an_encoder_keeps_no_cache_and_its_text_ends_before_its_last_positions() -> None:

@@ -97,6 +97,8 @@ class Fields:
     def kind(self) -> str:
         """The type of the decoder: ``qwen3_5_moe`` for its text config, too."""
         kind = word_in(self.text, "model_type").removesuffix("_text")
+        if kind == "bailing_hybrid" and "short_conv_kernel_size" not in self.text:
+            return "bailing_lightning"  # Ling 2.5 and 2.6 name the type of Ling 3, and have another linear attention
         return ALIASES.get(kind, kind)
 
     def number(self, *names: str, default: int | None = None, largest: int = WIDEST) -> int:
@@ -198,7 +200,10 @@ KINDS: Final[dict[str, Mixer]] = {
 """Words of ``layer_types``."""
 COMPRESSED: Final = ("deepseek_v4", "deepseek_v41")
 """Families whose layers keep compressed tokens."""
-LINEAR: Final[dict[str, Mixer]] = {"glm5_next": "kimi-delta", "granitemoehybrid": "mamba"}
+LINEAR: Final[dict[str, Mixer]] = {
+    **dict.fromkeys(("bailing_hybrid", "glm5_next"), "kimi-delta"),
+    "granitemoehybrid": "mamba",
+}
 """What ``linear_attention`` is in families where it is no gated delta network."""
 KNOWN: Final[dict[str, tuple[Mixer, Feed]]] = {
     **dict.fromkeys(("M", "mamba", "linear_attention"), ("mamba", "none")),
@@ -269,6 +274,10 @@ def _mixer(number: int, fields: Fields) -> Mixer:
         kind = LINEAR.get(fields.kind, "delta") if word == "linear_attention" else KINDS[word]
     elif fields.text.get("full_attn_idxs") is not None:  # LFM2's first configs
         kind = "full" if number in fields.entries("full_attn_idxs") else KINDS["conv"]
+    elif fields.kind == "bailing_hybrid":  # each last layer of a group, and what is left of the last group
+        every = fields.number("layer_group_size", largest=512)
+        full = (number + 1) % every == 0 or number >= fields.layers // every * every
+        kind = "full" if full else "kimi-delta"
     else:
         kind = _by_interval(number, fields)
     return "latent" if kind == "full" and fields.text.get("kv_lora_rank") else kind

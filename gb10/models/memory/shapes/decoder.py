@@ -41,7 +41,7 @@ FAMILIES: Final = frozenset(
         *("qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen4_exp"),
         *("minimax_m2", "minimax_m3", "minimax_m3_vl"),
         *("deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa", *COMPRESSED),
-        *("falcon_h1", "kimi_linear", "step3p7", "mimo", "mimo_v2_flash"),
+        *("bailing_hybrid", "falcon_h1", "kimi_linear", "step3p7", "mimo", "mimo_v2_flash"),
         *("afmoe", "apertus", "arcee", "axk1", "cohere", "cohere2", "cohere2_moe", "deepseek_v2", "ernie4_5"),
         *("ernie4_5_moe", "exaone4", "exaone_moe", "gemma", "gemma2", "glm4", "glm4_moe_lite", "glm4v", "glm4v_moe"),
         *("glm5_next", "granite", "granite_swa", "granitemoe", "granitemoe_swa", "granitemoehybrid"),

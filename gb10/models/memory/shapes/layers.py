@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from gb10.models.memory.shapes.config_fields import COMPRESSED, Fields, Layer, mapping_in, other
+from gb10.models.memory.shapes.config_fields import COMPRESSED, Fields, Layer, mapping_in, other, word_in
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,8 +125,13 @@ def latent(fields: Fields, at: str) -> Iterator[Tensor]:
     yield linear(f"{at}.kv_a_proj_with_mqa", hidden, kept + rope)
     yield linear(f"{at}.kv_b_proj", kept, heads * (rest + value))
     yield linear(f"{at}.o_proj", heads * value, hidden)
+    gates = {"head_wise": heads, "element_wise": heads * value}.get(
+        word_in(fields.text, "gated_attention_proj_granularity_type"), 0
+    )
     if fields.flag("mla_use_output_gate"):
-        yield linear(f"{at}.g_proj", hidden, heads * value)
+        gates = heads * value
+    if gates:
+        yield linear(f"{at}.g_proj", hidden, gates)
     if fields.text.get("index_topk") is not None and query:
         size, count = fields.number("index_head_dim"), fields.number("index_n_heads")
         yield linear(f"{at}.indexer.wq_b", query, count * size)
@@ -349,32 +354,35 @@ def short_conv(fields: Fields, at: str) -> Iterator[Tensor]:
 def kimi_sizes(fields: Fields) -> tuple[Fields, int, int, int]:
     """The fields of Kimi's delta attention, its heads, their size, and the convolution's kernel.
 
-    GLM-5.3-Flash has them among the others.
+    GLM-5.3-Flash has them among the others; Ling 3 has the heads of its full attention.
     """
     chosen = mapping_in(fields.text, "linear_attn_config")
     own = Fields(chosen or fields.text)
     return (
         own,
-        own.number("num_heads" if chosen else "linear_num_heads", largest=4096),
-        own.number("head_dim" if chosen else "linear_head_dim"),
-        own.number("short_conv_kernel_size" if chosen else "linear_conv_kernel_dim"),
+        own.number(*(["num_heads"] if chosen else ["linear_num_heads", "num_attention_heads"]), largest=4096),
+        own.number(*(["head_dim"] if chosen else ["linear_head_dim", "head_dim"])),
+        own.number(*(["short_conv_kernel_size"] if chosen else ["linear_conv_kernel_dim", "short_conv_kernel_size"])),
     )
 
 
 def kimi_delta(fields: Fields, at: str) -> Iterator[Tensor]:
-    """Kimi's delta attention: three projections with a convolution each, a decay of low rank, and a gate."""
+    """Kimi's delta attention: three projections with a convolution each, a decay and a gate, of low rank or whole."""
     own, heads, size, kernel = kimi_sizes(fields)
     inner, hidden = heads * size, fields.hidden
     for name in ("q_proj", "k_proj", "v_proj"):
         yield linear(f"{at}.{name}", hidden, inner)
     yield linear(f"{at}.o_proj", inner, hidden)
     yield linear(f"{at}.b_proj", hidden, heads)
-    low = ("f",) if own.flag("use_full_rank_gate") else ("f", "g")
+    low: tuple[str, ...] = ("f",) if own.flag("use_full_rank_gate") else ("f", "g")
+    if fields.kind == "bailing_hybrid":
+        low = ()
     for name in low:
         yield linear(f"{at}.{name}_a_proj", hidden, size)
         yield linear(f"{at}.{name}_b_proj", size, inner)
-    if "g" not in low:
-        yield linear(f"{at}.g_proj", hidden, inner)
+    for name in ("f", "g"):
+        if name not in low:
+            yield linear(f"{at}.{name}_proj", hidden, inner)
     yield plain(f"{at}.conv1d", 3 * inner, kernel, width=4)
     yield plain(f"{at}.dt_bias", inner + heads, width=4)
 
