@@ -62,7 +62,7 @@ def choose_for(host: Host, model: str, request: ChoiceRequest) -> Choice:
     if folder.is_dir():
         files = _of_folder(_plain(folder), engine)
     else:
-        files = _of_gguf(_plain(folder)) if model.endswith(SUFFIX) else _of_hub(host, model, engine)
+        files = _of_gguf(folder) if model.endswith(SUFFIX) else _of_hub(host, model, engine)
     if files.gguf is not None:
         if engine is not None or (request.nodes or 1) > 1:
             asked = engine or f"{request.nodes} nodes"
@@ -100,6 +100,7 @@ def _container(engine: str) -> str:
 
 def _of_gguf(path: Path) -> ModelFiles:
     """What a GGUF file of this machine says of its model."""
+    path = _plain(path)
     if not path.is_file():
         raise UsageError(f"no file {path}", hint="name a GGUF file of this machine, or OWNER/NAME:KIND of the Hub")
     sizes, header = local_gguf(path)

@@ -207,3 +207,21 @@ def test_a_verb_that_wants_a_recipe_says_how_a_model_gets_one(
     for word in (str(model), "Org/Model"):
         assert main(("recipe", verb, word)) == 2
         assert "recipe new writes a recipe" in capsys.readouterr().err
+
+
+def test_a_gguf_file_with_blanks_is_refused_by_its_folder_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my model (1).gguf").write_bytes(b"GGUF")
+    for word in (tmp_path, tmp_path / "my model (1).gguf"):
+        assert main(("run", str(word), "--image", "x", "--dry-run")) == 2
+        assert "it has ' ()'" in capsys.readouterr().err
+
+
+def test_a_value_that_no_engine_takes_is_said_where_the_limit_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("run", "qwen3-0.6b", "--set", "gpu_memory_utilization=1.5", "--dry-run")) == 0
+    said = capsys.readouterr().err
+    assert (
+        "'1.5' is not a number above 0, up to 1, and the engine may refuse it, so its containers have no limit" in said
+    )
+    assert "sizes of its model are not known" not in said
