@@ -1,13 +1,14 @@
 """Seconds and memory of the engines' weight loaders, on one set of safetensors: a first start and a second, one run.
 
-    python3 benches/loaders.py DIR [--make GIB] [--loader NAME]... [--device cuda:0|cpu] [--limit GB/S]
+    python3 benches/loaders.py DIR [--make GIB] [--loader NAME]... [--device cuda:0|cpu] [--limit GB/S] [--patience S]
 
 On a machine with torch and the loaders' packages; DIR holds .safetensors files, or ``--make`` writes some there. Each
 loader runs in a process of its own, first with the files out of the page cache, then again as that run has left it. It
 brings each tensor to the device and drops it, as vLLM 0.33's iterators do (model_loader/weight_utils.py). ``peak`` is
 the largest resident memory of the process without mapped files (RssAnon), sampled each 20 ms; ``resident`` with them;
 ``cached`` what the page cache grew by; ``device`` the most of the GPU that was taken. ``--limit`` bounds what a process
-reads from the disk by its cgroup (io.max); where that cannot be set, the run says so and goes on without.
+reads from the disk by its cgroup (io.max); where that cannot be set, the run says so and goes on without. A loader that
+has not ended after ``--patience`` seconds is killed, and its row says so.
 """
 
 # ruff: noqa: PLC0415 - each loader is imported in the process that tries it
@@ -37,8 +38,9 @@ def make(folder: Path, gib: int) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     one, base = TENSOR[0] * TENSOR[1] * 2, torch.randint(-(1 << 15), 1 << 15, TENSOR, dtype=torch.int16)
-    for number in range(gib // FILE_GIB):
-        tensors = {f"layers.{number}.{at}.weight": base + number + at for at in range(FILE_GIB * GIB // one)}
+    each = min(gib, FILE_GIB)
+    for number in range(gib // each):
+        tensors = {f"layers.{number}.{at}.weight": base + number + at for at in range(each * GIB // one)}
         save_file(tensors, folder / f"model-{number:05}.safetensors")
 
 
@@ -48,7 +50,8 @@ def mapped(files: list[str], device: str) -> Iterator[Any]:
     for file in files:
         with safe_open(file, framework="pt") as opened:
             for name in opened.keys():  # noqa: SIM118 - no mapping
-                yield opened.get_tensor(name).to(device)
+                # a mapped page is read when it is copied: to the CPU, too
+                yield opened.get_tensor(name).to(device, copy=True)
 
 
 def prefetched(files: list[str], device: str) -> Iterator[Any]:
@@ -189,6 +192,7 @@ def main() -> int:
     parser.add_argument("--loader", action="append", choices=LOADERS)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--limit", type=float, metavar="GB/S")
+    parser.add_argument("--patience", type=float, metavar="S", default=900.0)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args()
     files = sorted(map(str, given.folder.glob("*.safetensors")))
@@ -198,6 +202,8 @@ def main() -> int:
     if given.make and not files:
         make(given.folder, given.make)
         files = sorted(map(str, given.folder.glob("*.safetensors")))
+    if not files:
+        parser.error(f"no .safetensors file in {given.folder}: --make GIB writes some")
     group = limited(given.folder, given.limit) if given.limit else None
     for loader in given.loader or LOADERS:
         for first in (True, False):
@@ -208,7 +214,12 @@ def main() -> int:
                 if group is not None:
                     with contextlib.suppress(ProcessLookupError):
                         (group / "cgroup.procs").write_text(str(process.pid))
-                out, err = process.communicate()
+                try:
+                    out, err = process.communicate(timeout=given.patience)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    out, err = process.communicate()
+                    err += f"no end after {given.patience:g} s"
             row = json.loads(out.splitlines()[-1]) if process.returncode == 0 else {"not run": err.strip()[-300:]}
             print(json.dumps({"loader": loader, "start": "first" if first else "again", **row}), flush=True)
     return 0

@@ -1,10 +1,11 @@
-"""Write recipes/choose/ENGINE-RELEASE.json from engines' wheels: the architectures of config.json that each one serves.
+"""Write recipes/choose/ENGINE-RELEASE.json from engines' wheels: architectures and types of config.json that it reads.
 
     pip download --no-deps --only-binary=:all: --platform manylinux_2_28_aarch64 --python-version 3.13 vllm==0.33.0
-    python3 -m bootstrap scripts/engine_architectures.py WHEEL...
+    python3 -m bootstrap scripts/engine_architectures.py WHEEL TRANSFORMERS'-WHEEL
 
 Nothing of a wheel is imported: vLLM has tables in model_executor/models/registry.py, SGLang an EntryClass in each
-module of srt/models. The file names the wheel by its sha256.
+module of srt/models. The types are those of configs that the engine or the transformers of its image reads without
+code of the model. The file names the wheel by its sha256.
 """
 
 import argparse
@@ -114,6 +115,49 @@ def entry_classes(tree: ast.Module) -> Iterator[str]:
                     yield one.id
 
 
+REGISTRY: Final = {
+    "vllm": ("vllm/transformers_utils/config.py", "vllm/transformers_utils/configs/"),
+    "sglang": ("sglang/srt/utils/hf_transformers/common.py", "sglang/srt/configs/"),
+}
+"""The module with the engine's table of configs, and the folder of its classes."""
+MAPPINGS: Final = tuple(f"transformers/models/auto/{name}.py" for name in ("auto_mappings", "configuration_auto"))
+
+
+def config_types(name: str, archive: zipfile.ZipFile, transformers: zipfile.ZipFile) -> set[str]:
+    """The values of ``model_type`` for which there is a class, in the engine or in transformers."""
+    table, classes = REGISTRY[name]
+    own = [one for one in archive.namelist() if one.startswith(classes) and one.endswith(".py")]
+    found = {word for one in (table, *own) for word in types_in(ast.parse(text_of(archive, one)))}
+    theirs = {word for one in MAPPINGS for word in types_in(ast.parse(text_of(transformers, one)))}
+    if not found or "llama" not in theirs:
+        sys.exit("read where the engine and transformers keep the types of configs now")
+    return found | theirs
+
+
+def types_in(tree: ast.Module) -> Iterator[str]:
+    """Types by ``model_type = "x"`` in a class, and by pairs and names whose value is the name of a config's class."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if getattr(target, "id", "") == "model_type" and isinstance(node.value, ast.Constant):
+                yield str(node.value.value)
+            if isinstance(target, ast.Subscript) and getattr(target.value, "id", "") == "_CONFIG_REGISTRY":
+                yield ast.literal_eval(target.slice)
+        pairs: list[tuple[object, object]] = []
+        if isinstance(node, ast.Tuple) and len(node.elts) == 2:
+            pairs = [(getattr(node.elts[0], "value", None), getattr(node.elts[1], "value", None))]
+        elif isinstance(node, ast.Dict):
+            pairs = [
+                (getattr(key, "value", None), getattr(value, "value", None))
+                for key, value in zip(node.keys, node.values, strict=True)
+            ]
+        elif isinstance(node, ast.Call):
+            pairs = [(one.arg, getattr(one.value, "value", None)) for one in node.keywords]
+        yield from (
+            kind for kind, name in pairs if isinstance(kind, str) and isinstance(name, str) and name.endswith("Config")
+        )
+
+
 def text_of(archive: zipfile.ZipFile, name: str) -> str:
     """A Python file of a wheel."""
     if archive.getinfo(name).file_size > LARGEST:
@@ -124,24 +168,26 @@ def text_of(archive: zipfile.ZipFile, name: str) -> str:
 def main() -> None:
     """Read each wheel, write a file each."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("wheels", type=Path, nargs="+")
-    for wheel in parser.parse_args().wheels:
-        name, version, _, _ = parse_wheel_filename(wheel.name)
-        with zipfile.ZipFile(wheel) as archive:
-            read = {"vllm": vllm_architectures, "sglang": sglang_architectures}[name]
-            found = read(archive)
-        with wheel.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        document = {
-            "engine": str(name),
-            "release": str(version),
-            "wheel": wheel.name,
-            "sha256": sha256,
-            **{kind: sorted(names) for kind, names in found.items()},
-        }
-        path = ROOT / "recipes/choose" / f"{name}-{version}.json"
-        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        print(f"{path.relative_to(ROOT)}: {', '.join(f'{len(names)} {kind}' for kind, names in found.items())}")
+    parser.add_argument("wheel", type=Path)
+    parser.add_argument("transformers", type=Path)
+    given = parser.parse_args()
+    name, version, _, _ = parse_wheel_filename(given.wheel.name)
+    with zipfile.ZipFile(given.wheel) as archive, zipfile.ZipFile(given.transformers) as transformers:
+        found = {"vllm": vllm_architectures, "sglang": sglang_architectures}[name](archive)
+        found["types"] = config_types(name, archive, transformers)
+    with given.wheel.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    document = {
+        "engine": str(name),
+        "release": str(version),
+        "wheel": given.wheel.name,
+        "sha256": sha256,
+        "transformers": str(parse_wheel_filename(given.transformers.name)[1]),
+        **{kind: sorted(names) for kind, names in found.items()},
+    }
+    path = ROOT / "recipes/choose" / f"{name}-{version}.json"
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    print(f"{path.relative_to(ROOT)}: {', '.join(f'{len(names)} {kind}' for kind, names in found.items())}")
 
 
 if __name__ == "__main__":

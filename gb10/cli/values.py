@@ -1,7 +1,7 @@
 """Options that a shell completes, and their values; imports little, so that completion is quick."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -167,6 +167,16 @@ TrustOption = Annotated[
     bool,
     typer.Option("--trust", help="Allow what a recipe of a registry does beside its engine: mods, hooks, rights."),
 ]
+
+
+def engine_arguments(words: Sequence[str] | None) -> tuple[str, ...]:
+    """What stands after the recipe; raises UsageError where it begins with no option, as a second recipe does."""
+    if words and not words[0].startswith("-"):
+        raise UsageError(
+            f"{words[0]!r} is no option of the engine, and one recipe is taken",
+            hint="the engine's arguments come after --: -- --OPTION VALUE. recipe render --as llama-swap takes several",
+        )
+    return tuple(words or ())
 
 
 def override(text: str) -> tuple[str, str]:

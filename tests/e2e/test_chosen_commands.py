@@ -72,6 +72,7 @@ TEMPLATES = {
     "nemotron_h": "NVIDIA-Nemotron-Nano-v2",
     "step3p7": "StepFun3.5-Flash",
     "apertus": "Apertus-8B-Instruct",
+    "bailing_hybrid": "inclusionai-ling-3.0-flash",
     "cohere2_moe": "Cohere2MoE",
     "cohere2": "CohereForAI-c4ai-command-r7b-12-2024-tool_use",
     "cohere": "CohereForAI-c4ai-command-r-plus-tool_use",
@@ -79,6 +80,7 @@ TEMPLATES = {
     "granite": "ibm-granite-granite-3.3-2B-Instruct",
     "hy_v3": "tencent-Hy3",
     "laguna": "poolside-Laguna-S-2.1",
+    "lfm2_moe": "LFM2.5-8B-A1B",
     "phi3": "microsoft-Phi-3.5-mini-instruct",
     "seed_oss": "ByteDance-Seed-OSS",
     "smollm3": "HuggingFaceTB-SmolLM3-3B",
@@ -104,6 +106,7 @@ UNPUBLISHED = {
 }
 """Types of models whose template is not in that archive: their commands are those of a model without a template."""
 PARSERS = {
+    "bailing_hybrid": "ling3",
     "deepseek_v32": "deepseek_v32",
     "deepseek_v4": "deepseek_v4",
     "gemma4": "gemma4",
@@ -115,6 +118,7 @@ PARSERS = {
     "kimi_k2": "kimi_k2",
     "kimi_linear": "kimi_k3",
     "laguna": "poolside_v1",
+    "lfm2_moe": "lfm2",
     "minimax_m2": "minimax_m2",
     "minimax_m3_vl": "minimax_m3",
     "mistral": "mistral",
@@ -129,11 +133,11 @@ OPPOSITE = {"enable": "disable", "disable": "enable"}
 MOST_REFUSED = 30
 """Of all models of an engine: those that it has no architecture for, or that no number of nodes holds."""
 OF_2026 = re.compile(
-    r"DeepSeek-V4|GLM-5|Gemma-4|gemma-4|Kimi-K(2\.[5-9]|3)|Laguna|MiniMax-M(2\.[5-9]|3)|Nemotron-3(\.5|-Super|-Ultra|-Nano-4B)"
-    r"|Qwen3\.[5-9]|Step-3\.7"
+    r"DeepSeek-V4|GLM-5|Gemma-4|gemma-4|Hy3|Kimi-K(2\.[5-9]|3)|Laguna|LFM2\.5|Ling-3|MiMo-V2\.5|MiniMax-M(2\.[5-9]|3)"
+    r"|Nemotron-3(\.5|-Super|-Ultra|-Nano-4B)|Qwen3\.[5-9]|Step-3\.7"
 )
 """Names of models that their makers published in 2026; further files of them count as well."""
-WANTED_OF_2026 = {"vllm": 60, "sglang": 59}
+WANTED_OF_2026 = {"vllm": 66, "sglang": 65}
 """SGLang has fewer: it refuses the others by name, or no number of nodes holds them with it."""
 POOLED = ("Qwen/Qwen3-Embedding", "Qwen/Qwen3-Reranker")
 """Models with the modules of sentence-transformers: no chat template counts for them."""
@@ -237,6 +241,17 @@ def test_the_engines_own_parser_takes_each_command(
     asked = [words for _, words in found]
     said = inside("parse_commands.py", engine, given=json.dumps(asked), engine=engine_files(ctx, engine, tmp_path))
     assert [(one, " ".join(words)) for one, words in zip(said, asked, strict=True) if one] == []
+
+
+def test_the_types_of_configs_are_those_that_the_engine_reads_without_code_of_the_model(
+    ctx: Context, tmp_path: Path, configs: dict[str, dict[str, object]]
+) -> None:
+    (tmp_path / "transformers").symlink_to(files_of(ctx, "vllm") / "site/transformers")  # that of the image
+    said = inside("read_configs.py", "vllm", given=json.dumps(configs), engine=engine_files(ctx, "vllm", tmp_path))
+    unknown = {name for name, text in said.items() if "does not recognize" in text or "contains custom code" in text}
+    types = served_by("vllm").types
+    assert unknown == {name for name, config in configs.items() if config["model_type"] not in types}
+    assert 2 <= len(unknown) < 10
 
 
 def test_a_real_template_chooses_the_parser_that_was_made_for_its_model(

@@ -62,8 +62,10 @@ def test_a_model_by_its_name_is_planned_and_started_only_when_somebody_agrees(hu
         asked(hub, "run", MODEL, *CPU, "--image", IMAGE)
     assert caught.value.returncode == 2
     assert f"./build.py run {MODEL} --yes starts it" in caught.value.tail
-    call = asked(hub, "run", MODEL, "--image", IMAGE, "--dry-run")
-    assert f"--revision {hub.repositories[MODEL].sha()}" in call
+    page = f"https://huggingface.co/{MODEL}"
+    for word in (MODEL, f"{MODEL}/", page, f"{page}/", f"{page}/tree/main"):
+        call = asked(hub, "run", word, "--image", IMAGE, "--dry-run")
+        assert f"--revision {hub.repositories[MODEL].sha()}" in call
 
 
 def test_a_folder_is_served(hub: FakeHub, engine: Engine, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.values import RecipeArgument, override
+from gb10.cli.values import RecipeArgument, engine_arguments, override
 from gb10.cli.verb import AllowUncheckedOption, JsonOption, inject, print_json, with_reporter
 from gb10.core.checked import NotChecked, documents_of, in_order, refuse_unchecked, rows_of
 from gb10.core.reporter import Reporter
@@ -102,7 +102,7 @@ def memory(
     ./build.py recipe memory theirs.yaml --nodes 2 --weights models/mine --json
     """
     loaded = load_file(find_recipe(recipe))
-    request = replace(question.request, arguments=tuple(arguments or ()))
+    request = replace(question.request, arguments=engine_arguments(arguments))
     served = _on_nodes(loaded, request, question.nodes)
     for line in lines_of([issue for issue in served.issues if issue.code == WITHOUT_EFFECT]):
         reporter.say(line)

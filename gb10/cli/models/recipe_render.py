@@ -17,7 +17,7 @@ from gb10.cli.models.recipe_forms import (
     render_form,
     render_swap,
 )
-from gb10.cli.values import RecipeArgument, override
+from gb10.cli.values import RecipeArgument, engine_arguments, override
 from gb10.cli.verb import JsonOption, inject, print_json, with_reporter
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
@@ -115,7 +115,7 @@ def render(
         asked = replace(wish.request, render=request, containers=how.containers, cap=how.cap)
         render_swap(reporter, replace(wish, request=asked), (recipe, *(arguments or ())), as_json=as_json)
         return
-    request = replace(request, arguments=tuple(arguments or ()))
+    request = replace(request, arguments=engine_arguments(arguments))
     if wish.form != SCRIPT_FORM:
         asked = replace(
             wish.request,

@@ -30,7 +30,7 @@ from gb10.cli.models.options import (
     settings_of,
 )
 from gb10.cli.models.serving import document
-from gb10.cli.values import TrustOption, completer, model_recipes
+from gb10.cli.values import TrustOption, completer, engine_arguments, model_recipes
 from gb10.cli.verb import inject
 from gb10.containers.container_options import docker_call
 from gb10.core.installation import own_command
@@ -141,7 +141,7 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run a model recipe."""
-    render = replace(request.render, arguments=tuple(arguments or ()))
+    render = replace(request.render, arguments=engine_arguments(arguments))
     request = replace(request, recipe=recipe, render=render, dry_run=dry_run)
     hosts = parse_nodes(ctx.env, request.nodes)
     wish = choice_request(purpose=purpose, nodes=len(hosts.nodes) if hosts else None)
@@ -153,8 +153,11 @@ def run(
             f"{recipe} is a GGUF model, which llama.cpp serves, and gb10 builds no image of llama.cpp",
             hint="name one that has llama-server: --image REF@sha256:…",
         )
+    if found.choice:
+        for line in lines(found.choice):
+            ctx.reporter.say(line)
     if found.choice and not dry_run:
-        _agree(ctx.reporter, found.choice, recipe, yes=yes)
+        _agree(found.choice, recipe, yes=yes)
     prepared = prepare_service(ctx.reporter, ctx.env, request, source=found.source)
     written, service = prepared.source.recipe, prepared.service
     chosen = [asdict(reason) for reason in found.choice.reasons] if found.choice else None
@@ -187,10 +190,8 @@ def run(
         watch(watched, lambda: False)
 
 
-def _agree(reporter: Reporter, choice: Choice, word: str, *, yes: bool) -> None:
-    """Show how a model would be served, and ask once. Raises UsageError without an answer."""
-    for line in lines(choice):
-        reporter.say(line)
+def _agree(choice: Choice, word: str, *, yes: bool) -> None:
+    """Ask once whether a model is served as it was shown. Raises UsageError without an answer."""
     if not choice.files.has_weights:
         hint = f"download the model into {word}; ./build.py recipe new {word} writes the recipe without it"
         raise UsageError(f"{word} has a config and no weights", hint=hint)

@@ -1,6 +1,7 @@
 """A model by its name or folder becomes a model recipe: its small files are read, and a launch is chosen from them."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from gb10.sources.hub import Hub
 
 TOKENIZER: Final = "tokenizer_config.json"
+FAST: Final = "tokenizer.json"
 MODULES: Final = "modules.json"
 """Of sentence-transformers: what comes after the layers."""
 ADAPTER: Final = "adapter_config.json"
@@ -41,6 +43,7 @@ PIPELINE: Final = "model_index.json"
 MISTRAL: Final = "params.json"
 RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """What vLLM takes as --max-lora-rank (config/lora.py)."""
+WORD: Final = re.compile(r"[\w/.+@%-]+")
 TEMPLATE: Final = "chat_template.jinja"
 OTHER_WEIGHTS: Final = (".bin", ".pt", ".pth", ".onnx", ".npz", ".nemo")
 LARGEST: Final = 32 << 20
@@ -57,9 +60,9 @@ def choose_for(host: Host, model: str, request: ChoiceRequest) -> Choice:
     folder = Path(model)
     engine = request.engine
     if folder.is_dir():
-        files = _of_folder(folder.resolve(), engine)
+        files = _of_folder(_plain(folder), engine)
     else:
-        files = _of_gguf(folder.resolve()) if model.endswith(SUFFIX) else _of_hub(host, model, engine)
+        files = _of_gguf(folder) if model.endswith(SUFFIX) else _of_hub(host, model, engine)
     if files.gguf is not None:
         if engine is not None or (request.nodes or 1) > 1:
             asked = engine or f"{request.nodes} nodes"
@@ -76,6 +79,18 @@ def choose_for(host: Host, model: str, request: ChoiceRequest) -> Choice:
     )
 
 
+def _plain(path: Path) -> Path:
+    """The path without links; raises UsageError for one that is no plain word of a command line and of a mount."""
+    found = path.resolve()
+    if not WORD.fullmatch(str(found)):
+        where = "".join(dict.fromkeys(one for one in str(found) if not WORD.fullmatch(one)))
+        raise UsageError(
+            f"the path {str(found)!r} cannot stand in an engine's command: it has {where!r}",
+            hint="rename what has it: letters, digits and _ . - + @ % are read everywhere",
+        )
+    return found
+
+
 def _container(engine: str) -> str:
     """Our image of an engine for 12.1f, as model recipes name it."""
     arch = parse_arch("12.1f")
@@ -85,6 +100,7 @@ def _container(engine: str) -> str:
 
 def _of_gguf(path: Path) -> ModelFiles:
     """What a GGUF file of this machine says of its model."""
+    path = _plain(path)
     if not path.is_file():
         raise UsageError(f"no file {path}", hint="name a GGUF file of this machine, or OWNER/NAME:KIND of the Hub")
     sizes, header = local_gguf(path)
@@ -142,6 +158,7 @@ def _of_folder(folder: Path, engine: str | None) -> ModelFiles:
         has_weights=any(folder.glob(f"*{TENSORS}")),
         pools=_pools(folder / MODULES, str(folder)),
         text_limit=_text_limit(folder / TOKENIZER, str(folder)),
+        own_tokenizer=not (folder / FAST).is_file() and _own_tokenizer(folder / TOKENIZER, str(folder)),
     )
 
 
@@ -191,6 +208,7 @@ def _of_hub(host: Host, model: str, engine: str | None) -> ModelFiles:
                 small(name, work)
         template = _template(work, repo)
         pools, limit = _pools(work / MODULES, repo), _text_limit(work / TOKENIZER, repo)
+        own_tokenizer = FAST not in listed and _own_tokenizer(work / TOKENIZER, repo)
     sizes = hub_model(host, f"{repo}@{head}")
     return ModelFiles(
         name=repo,
@@ -200,6 +218,7 @@ def _of_hub(host: Host, model: str, engine: str | None) -> ModelFiles:
         revision=head,
         pools=pools,
         text_limit=limit,
+        own_tokenizer=own_tokenizer,
     )
 
 
@@ -282,6 +301,13 @@ def _pools(path: Path, model: str) -> bool:
     found = _json(path, model)
     modules = found if isinstance(found, list) else ()
     return any(isinstance(one, dict) and str(one.get("type")).endswith(".Pooling") for one in modules)
+
+
+def _own_tokenizer(path: Path, model: str) -> bool:
+    """Whether a tokenizer's config names a class in the model's files."""
+    found = _json(path, model)
+    places = found.get("auto_map") if isinstance(found, dict) else None
+    return bool(places.get("AutoTokenizer") if isinstance(places, dict) else places)
 
 
 def _text_limit(path: Path, model: str) -> int | None:

@@ -43,6 +43,8 @@ SHARES: Final = tuple(round(share / 100, 2) for share in range(85, 34, -1))
 BATCHED: Final = 8192
 DRAFTS: Final = 2
 """Tokens that the variant of a model's own draft layer proposes."""
+DISK: Final = 3e9
+"""Bytes a second that a fast NVMe disk of a Spark reads."""
 STEP: Final = 1024
 FULL: Final = (*NEARLY_FULL, "load-peak")
 """Problems of a node that would keep less than its reserve."""
@@ -67,6 +69,8 @@ class ModelFiles:
     """Whether it is made to pool, whatever its architecture: it has the modules of sentence-transformers."""
     text_limit: int | None = None
     """The longest text in tokens, where the tokenizer says it."""
+    own_tokenizer: bool = False
+    """Whether its tokenizer is made by code in its files alone: there is no tokenizer.json."""
     gguf: GgufFile | None = None
     """The metadata of a GGUF model, which has no config: llama.cpp serves it."""
 
@@ -154,7 +158,11 @@ def choose(
     logits = launch.indexer_logits
     transcribes = files.architecture in served.transcribes
     options, of_parsers = ((), ()) if pools or transcribes else _parsers(files, served)
+    if _ranks_by_words(files, served):
+        why = 'its files are of a model that writes "no" or "yes": the overrides make vLLM rank by these two words'
+        options, of_parsers = RANKS_BY_WORDS, (Reason(what="ranks", value="by two words", why=why),)
     of_table, table_options = _of_table(files, launch)
+    of_code, code_options = _of_code(files, served)
     of_requests = Reason(what="max_num_seqs", value=str(launch.requests), why=f"{purpose}: {wanted.why}")
     return Choice(
         files=files,
@@ -164,10 +172,10 @@ def choose(
         found=found,
         pools=pools,
         transcribes=transcribes,
-        options=(*table_options, *options),
+        options=(*table_options, *code_options, *options),
         environment=((INDEXER_LOGITS, str(logits)),) if logits else (),
         draft_length=None if pools else _with_drafts(files, found, machine),
-        reasons=(of_engine, *of_memory, of_requests, *of_table, *of_parsers, *_left_alone(files, launch)),
+        reasons=(of_engine, *of_memory, of_requests, *of_table, *of_code, *of_parsers, *_left_alone(files, launch)),
     )
 
 
@@ -199,10 +207,40 @@ def _of_table(files: ModelFiles, launch: Launch) -> tuple[tuple[Reason, ...], tu
     return (Reason(what="table", value="in memory", why=why),), ("--no-ple-offload-embedding",)
 
 
+def _of_code(files: ModelFiles, served: Served) -> tuple[tuple[Reason, ...], tuple[str, ...]]:
+    """Whether Python of the model's files must run, and the option that allows it."""
+    release, config = f"{served.engine} {served.release}", files.fields.config
+    kind = word_in(config, "model_type")
+    unread = bool(kind) and kind not in served.types
+    if unread and "AutoConfig" not in mapping_in(config, "auto_map"):
+        why = f"{release} has no class for this model_type, and the files bring none: the server may end at its start"
+        return (Reason(what="config", value=printable(kind[:80]), why=why),), ()
+    parts = [*(["config"] if unread else []), *(["tokenizer"] if files.own_tokenizer else [])]
+    if not parts:
+        return (), ()
+    why = f"{release} has no class for its {' and '.join(parts)}, so Python of the model's files runs in the container"
+    return (Reason(what="code", value="the model's own", why=why),), ("--trust-remote-code",)
+
+
 def pools_by(files: ModelFiles, served: Served) -> bool:
     """Whether an engine's release serves a model for vectors or ranks."""
     named = files.architecture
-    return files.pools or named in served.pools or (named not in served.generates and served.has(named))
+    made_so = files.pools or _ranks_by_words(files, served)
+    return made_so or named in served.pools or (named not in served.generates and served.has(named))
+
+
+RANKS_BY_WORDS: Final = (
+    "--hf-overrides",
+    '\'{"architectures": ["Qwen3ForSequenceClassification"], "classifier_from_token": ["no", "yes"], '
+    '"is_original_qwen3_reranker": true}\'',
+)
+"""Read by vLLM's model_executor/models/config.py and adapters.py."""
+
+
+def _ranks_by_words(files: ModelFiles, served: Served) -> bool:
+    """Whether it is one of Qwen3's rerankers as published: nothing but the name tells it from a model that writes."""
+    named = files.architecture == "Qwen3ForCausalLM" and "qwen3-reranker" in files.name.lower()
+    return named and served.engine == "vllm"
 
 
 def engine_for(name: str, fields: Fields, asked: str | None) -> tuple[Served, Reason]:
@@ -455,6 +493,8 @@ def _longest(
     keeps = files.sizes.cache != Cache()
     held = f"{budget.requests:.1f} such requests fit into the cache" if keeps else "an encoder keeps no cache"
     limit = f"the model's own limit is {files.longest}" if files.longest else "the model names no limit"
+    if length == longest < files.longest:
+        limit = f"as long as this use needs; {limit}"
     reasons = [
         Reason(
             what="tensor_parallel",
@@ -577,11 +617,15 @@ def lines(choice: Choice) -> Sequence[str]:
     if choice.engine == "llama-cpp":
         held = ", which divide it"
     engine = f"{choice.engine} {launch.release}".rstrip()
+    whole = files.sizes.total + files.sizes.drafts
+    seconds = round(whole / launch.nodes / DISK)
     return (
         f"{files.name}{f' at {files.revision[:12]}' if files.revision else ''}",
         f"engine    {engine}, {choice.container or 'the image of --image'}",
         f"nodes     {nodes}",
         f"memory    {gib(budget.serving)} of {gib(budget.total)} a node; {capped}",
         f"context   {launch.length} tokens, {launch.requests} requests at once{held}",
-        f"weights   {gib(files.sizes.total + files.sizes.drafts)}{_where(files)}",
+        f"weights   {gib(whole)}{_where(files)}",
+        *(f"{one.what:10}{one.value}: {one.why}" for one in choice.reasons if one.what in ("code", "config")),
+        f"start     {seconds // 60}:{seconds % 60:02} to read them at 3 GB/s; the first one compiles for minutes more",
     )

@@ -42,6 +42,8 @@ class Served:
     """Those that turn speech to text and answer nothing else."""
     quantizations: frozenset[str]
     """The values of ``quant_method`` that it reads."""
+    types: frozenset[str]
+    """The values of ``model_type`` that it, or the transformers of its image, reads without code of the model."""
 
     def has(self, architecture: str) -> bool:
         """Whether it serves an architecture; vLLM also makes models that pool of those that write."""
@@ -64,6 +66,7 @@ def served_by(engine: str) -> Served:
         pools=frozenset(found["pools"]),
         drafts=frozenset(found["drafts"]),
         transcribes=frozenset(found["transcribes"]),
+        types=frozenset(found["types"]),
         quantizations=frozenset(words.options["--quantization"] or ()) | METHODS[engine] if words else frozenset(),
     )
 

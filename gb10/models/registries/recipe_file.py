@@ -19,6 +19,7 @@ from gb10.models.load.safe_yaml import LARGEST
 from gb10.models.registries.registry import Registry, read_registries
 
 SUFFIXES: Final = (".yaml", ".yml")
+OF_A_MODEL: Final = "Of a model, run takes the folder or OWNER/NAME, and recipe new writes a recipe"
 DEEPEST: Final = 6
 """Folders above a recipe in which its mods are looked for."""
 
@@ -194,11 +195,14 @@ def find_recipe(name: str) -> RecipeFile:
     if found is not None:
         return RecipeFile(found)
     if Path(name).exists():
-        raise UsageError(f"{name} is not a file", hint="name the recipe's file")
-    close = difflib.get_close_matches(Path(name).stem, model_names(), n=3, cutoff=0.4)
+        raise UsageError(f"{name} is not a file", hint=f"name the recipe's file. {OF_A_MODEL}")
+    close = difflib.get_close_matches(Path(name).stem.lower(), model_names(), n=3, cutoff=0.4)
     close += [f"@{one.name}/{name}" for one in registries() if _has(one, name)]
     guess = f"did you mean {' or '.join(close)}? " if close else ""
-    raise UsageError(f"no model recipe {name!r}", hint=f"{guess}./build.py recipe list shows them; or name a file")
+    raise UsageError(
+        f"no model recipe {name!r}",
+        hint=f"{guess}./build.py recipe list shows them; or name a file. {OF_A_MODEL}",
+    )
 
 
 def _has(registry: Registry, name: str) -> bool:

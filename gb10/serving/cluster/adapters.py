@@ -206,6 +206,15 @@ def adapter_remarks(host: str, facts: NodeFacts) -> Iterator[Remark]:
     for port, halves in ports_of(facts).items():
         if any(half.netdev.carrier for half in halves):
             yield from _port_remarks(host, port, halves)
+    networks: dict[str, list[str]] = defaultdict(list)
+    for rail in rails_of(facts):
+        if not rail.address.is_link_local:
+            networks[str(rail.address.network)].append(rail.netdev.name)
+    for network, names in networks.items():
+        if len(set(names)) > 1:
+            text = f"{host}: {', '.join(names)} are in one network, {network}: packets may take the wrong one"
+            hint = "give each a network of its own, the same one at the other end of the cable: docs/cluster.md"
+            yield Remark(level="warning", text=text, hint=hint)
     if rails_of(facts) and not any(name.startswith("uverbs") for name in facts.rdma_devices):
         text = f"{host}: /dev/infiniband has no device, so containers cannot use RoCE"
         yield Remark(level="warning", text=text, hint="load the module: modprobe ib_uverbs")

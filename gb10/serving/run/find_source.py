@@ -15,6 +15,11 @@ from gb10.models.registries.recipe_file import SUFFIXES, model_names, models_fol
 from gb10.serving.run.prepare_service import RecipeSource, load_source
 
 HUB: Final = re.compile(r"[\w][\w.-]*/[\w][\w.-]*(?:@[\w./-]+)?(?::[\w.-]+)?", re.ASCII)
+PAGE: Final = re.compile(
+    r"https://(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)(?:/(?:tree/([\w./-]*\w))?)?/?", re.ASCII
+)
+"""The page of a model in a browser, of one commit or of the newest."""
+PART: Final = re.compile(r"(?:.*/)?(?:config\.json|[^/]+\.safetensors(?:\.index\.json)?)")
 MODEL: Final = re.compile(r"^model:\s*[\"']?([^\s\"'#]+)", re.MULTILINE)
 
 
@@ -30,14 +35,20 @@ class FoundSource:
 def find_source(host: Host, word: str, request: ChoiceRequest) -> FoundSource:
     """The recipe of a word, tried in this order: a recipe, ``@REGISTRY/NAME``, a path that exists, the Hub.
 
-    A model that one of our recipes serves is served by that recipe. Raises UsageError, FetchError.
+    A page of the Hub means its model, and a model's config or weights mean their folder. A model that one of our
+    recipes serves is served by that recipe. Raises UsageError, FetchError.
     """
+    if page := PAGE.fullmatch(word):
+        word = "@".join(filter(None, page.groups()))
+    if PART.fullmatch(word) and Path(word).is_file():
+        word = str(Path(word).parent)
     gguf = word.endswith(GGUF)
     if word.startswith("@") or (not gguf and _is_recipe(word)):
         return FoundSource(source=load_source(host.env, word))
     folder = Path(word).is_dir() or (gguf and Path(word).is_file())
-    if not folder and not HUB.fullmatch(word):
+    if not folder and not HUB.fullmatch(word.rstrip("/")):
         return FoundSource(source=load_source(host.env, word))
+    word = word if folder else word.rstrip("/")
     ours = None if folder or request != ChoiceRequest() else _recipe_of(word)
     if ours:
         note = f"{word}: the recipe {ours} serves it"

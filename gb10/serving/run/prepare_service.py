@@ -144,26 +144,31 @@ class PreparedService:
         recipe, file, request = self.source.recipe, self.source.file, self.request
         if file is not None:
             require_trust(recipe, file, tuple(dict.fromkeys((*self.powers, *more))), trust=request.trust)
-        self._require_host_side()
+        self._require_supported()
+        self._require_allowed()
 
-    def _require_host_side(self) -> None:
-        recipe, file, request = self.source.recipe, self.source.file, self.request
+    def _require_supported(self) -> None:
+        recipe, request = self.source.recipe, self.request
         unsupported = unsupported_by_run(recipe, self.rendered.serve)
         if unsupported and not request.ignore_unsupported:
             where = "\n".join(f"{recipe.file}:{one.line}: {one.text}" for one in unsupported)
             hint = "change the recipe, or start it without: --ignore-unsupported"
             raise UsageError(f"{recipe.name} asks for what gb10 cannot do", where=where, hint=hint)
+
+    def _require_allowed(self) -> None:
+        recipe, file, request = self.source.recipe, self.source.file, self.request
         if file is not None:
             files = [mount for mount in self.service.settings.host.mounts if mount.optional]
             require_allowed(recipe, file, host_request(recipe), files, allowed=request.allow, paths=request.allow_paths)
 
     def say_refused(self, reporter: Reporter) -> None:
         """Print why a start would be refused, for a dry run."""
-        try:
-            self._require_host_side()
-        except UsageError as error:
-            for line in (error.message, *(error.where or "").splitlines(), error.hint or ""):
-                reporter.say(f"the start is refused: {line}")
+        for require in (self._require_supported, self._require_allowed):
+            try:
+                require()
+            except UsageError as error:
+                for line in (error.message, *(error.where or "").splitlines(), error.hint or ""):
+                    reporter.say(f"the start is refused: {line}")
 
     def on(self, nodes: Sequence[Node], *, step: int = 0) -> "PreparedService":
         """The same on these nodes; ``step`` moves the ports by which ranks meet on. Raises UsageError."""

@@ -39,6 +39,8 @@ def with_memory(
     found = fit.estimate
     if found is None or not found.fits:
         why = "the sizes of its model are not known" if found is None else "its model does not fit by our estimate"
+        if isinstance(fit.launch, UsageError):
+            why = f"{fit.launch.message}, and the engine may refuse it"
         reporter.say(f"{fit.recipe.name}: {why}, so its containers have no limit (--memory GIB)")
         return settings
     machine = Machine(figures=load_figures())

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -186,6 +187,7 @@ def test_parsers_are_of_the_release(row: Any) -> None:  # noqa: ANN401 - a Forma
         ("<function= <think>", "nemotron_h", "nvidia/N", "qwen3_coder", "nemotron_v3"),
         ("<arg_key>", "glm4_moe", "zai-org/GLM-4.5-Air", "glm45", "glm45"),
         ("<arg_key>", "glm4_moe", "zai-org/GLM-4.7", "glm47", "glm47"),
+        ("<tool_call> <arg_key> <think>", "bailing_hybrid", "inclusionAI/Ling-3.0-tiny", "ling3", "ling3"),
         ("<|channel|>", "gpt_oss", "openai/gpt-oss-120b", "openai", "openai_gptoss"),
         ("[TOOL_CALLS] [THINK]", "mistral3", "mistralai/M", "mistral", "mistral"),
         ("<|python_tag|>", "llama", "meta-llama/L", "llama3_json", None),
@@ -231,6 +233,19 @@ def test_a_model_that_writes_is_served_for_vectors_where_its_files_say_so() -> N
         assert option in recipe_text(choice)
         assert choice.launch.batched == choice.launch.length == 40960
         assert "computed in one step" in recipe_text(choice)
+
+
+def test_qwens_reranker_ranks_though_its_files_write() -> None:
+    files = replace(files_of("Qwen/Qwen3-0.6B"), name="Qwen/Qwen3-Reranker-0.6B")
+    choice = choose(files, MACHINE, CONTAINERS)
+    recipe = load_model_recipe(recipe_text(choice), "new.yaml")
+    assert [issue.text for issue in recipe.issues] == []
+    serve = render_recipe(recipe, RenderRequest()).serve or ""
+    overrides = json.loads(shlex.split(serve)[shlex.split(serve).index("--hf-overrides") + 1])
+    assert overrides["classifier_from_token"] == ["no", "yes"]
+    assert "--runner pooling" in serve
+    assert "parser" not in serve
+    assert not choose(files, MACHINE, CONTAINERS, engine="sglang").pools
 
 
 def test_an_encoder_keeps_no_cache_and_its_text_ends_before_its_last_positions() -> None:
@@ -506,3 +521,43 @@ def test_a_table_that_one_node_can_leave_in_a_file_saves_the_others() -> None:
     assert "it needs 1 node, and vLLM 2" in alone.reasons[0].why
     assert (split.launch.table_in_file, split.options[0]) == (False, "--no-ple-offload-embedding")
     assert (ours.engine, ours.launch.nodes) == ("vllm", 2)
+
+
+OWN_TYPE = {"model_type": "nobodys", "auto_map": {"AutoConfig": "configuration_nobodys.NobodysConfig"}}
+
+
+def with_config(**changed: object) -> ModelFiles:
+    """A known model whose config says something else, of the same sizes."""
+    files = files_of("Qwen/Qwen3-0.6B")
+    return replace(files, fields=Fields({**files.fields.config, **changed}))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("files", "parts"),
+    [
+        (with_config(), ""),
+        (with_config(auto_map={"AutoConfig": "configuration_qwen3.Qwen3Config"}), ""),
+        (with_config(**OWN_TYPE), "config"),
+        (replace(with_config(), own_tokenizer=True), "tokenizer"),
+        (replace(with_config(**OWN_TYPE), own_tokenizer=True), "config and tokenizer"),
+    ],
+)
+def test_code_of_the_model_runs_only_where_the_engine_has_no_class(engine: str, files: ModelFiles, parts: str) -> None:
+    choice = choose(files, MACHINE, CONTAINERS, engine=engine)
+    assert ("--trust-remote-code" in recipe_text(choice)) == bool(parts)
+    shown = [line for line in lines(choice) if line.startswith("code")]
+    assert [f"no class for its {parts}," in line for line in shown] == [True] * bool(parts)
+
+
+def test_a_type_that_nothing_reads_is_said() -> None:
+    choice = choose(with_config(model_type="nobodys"), MACHINE, CONTAINERS)
+    assert "--trust-remote-code" not in recipe_text(choice)
+    [line] = [line for line in lines(choice) if line.startswith("config")]
+    assert "nobodys: vllm 0.33.0 has no class for this model_type, and the files bring none" in line
+
+
+def test_the_reason_of_a_context_names_what_limits_it() -> None:
+    for purpose, why in (("batch", "as long as this use needs; the model's own limit is 40960"), ("chat", "the model")):
+        found = {reason.what: reason.why for reason in chosen("Qwen/Qwen3-0.6B", purpose=purpose).reasons}
+        assert found["max_model_len"].startswith(why)

@@ -283,3 +283,22 @@ def test_a_folder_without_a_config_is_named_for_what_it_is(tmp_path: Path, names
     with pytest.raises(UsageError) as caught:
         chosen(tmp_path)
     assert str(caught.value).replace(str(tmp_path), "HERE") == said
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "fast", "own"),
+    [
+        (None, False, False),
+        ({}, False, False),
+        ({"auto_map": {"AutoTokenizer": ["tokenization_x.XTokenizer", None]}}, False, True),
+        ({"auto_map": ["tokenization_x.XTokenizer", None]}, False, True),
+        ({"auto_map": {"AutoProcessor": "p.P"}}, False, False),
+        ({"auto_map": {"AutoTokenizer": ["tokenization_x.XTokenizer", None]}}, True, False),
+    ],
+)
+def test_whether_only_code_makes_the_tokenizer(folder: Path, tokenizer: object, fast: bool, own: bool) -> None:
+    if tokenizer is not None:
+        (folder / TOKENIZER).write_text(json.dumps(tokenizer), encoding="utf-8")
+    if fast:
+        (folder / "tokenizer.json").write_text("{}", encoding="utf-8")
+    assert chosen(folder).files.own_tokenizer is own

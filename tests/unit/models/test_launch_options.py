@@ -69,7 +69,7 @@ def test_a_command_without_options_is_the_default_launch() -> None:
         ("--speculative-config {\"num_speculative_tokens\":3}", {"drafts": Drafts(tokens=3, own=True)}),
         (
             "--speculative-config {\"num_speculative_tokens\":3,\"model\":\"a/b\",\"method\":\"eagle3\"}",
-            {"drafts": Drafts(tokens=3, own=False, model="a/b")},
+            {"drafts": Drafts(tokens=3, own=False, model="a/b", reads=3)},
         ),
         ("--speculative-config {\"num_speculative_tokens\":0}", {}),
         ("-sc.num-speculative-tokens 4", {"drafts": Drafts(tokens=4, own=True)}),
@@ -100,7 +100,7 @@ def test_options_of_vllm(command: str, wanted: dict[str, Any]) -> None:
         ("--speculative-algorithm EAGLE --speculative-num-draft-tokens 6", {"drafts": Drafts(tokens=6, own=True)}),
         (
             "--speculative-algorithm EAGLE3 --speculative-draft-model-path a/b",
-            {"drafts": Drafts(tokens=4, own=False, model="a/b")},
+            {"drafts": Drafts(tokens=4, own=False, model="a/b", reads=3)},
         ),
         ("--speculative-num-draft-tokens 6", {}),
         ("--load-format runai_streamer", {"loader": "runai_streamer"}),

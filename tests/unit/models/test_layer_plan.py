@@ -40,6 +40,12 @@ def feeds(kind: str, layers: int, **config: object) -> str:
         ("deepseek_v32", 2, {"kv_lora_rank": 512, "layer_types": ["deepseek_sparse_attention"] * 2}, "LL"),
         ("deepseek_v4", 2, {"compress_ratios": [0, 4]}, "CC"),
         ("kimi_linear", 4, {"linear_attn_config": {"kda_layers": [1, 2, 3]}}, "KKKL"),
+        (
+            "bailing_hybrid",
+            10,
+            {"layer_group_size": 4, "short_conv_kernel_size": 4, "kv_lora_rank": 512},
+            "KKKLKKKLLL",
+        ),
         ("llama4_text", 8, {"attention_chunk_size": 8192}, "WWWFWWWF"),
         ("llama4_text", 4, {}, "FFFF"),
         ("llama4_text", 3, {"attention_chunk_size": 8192, "no_rope_layers": [1, 0]}, "WFW"),

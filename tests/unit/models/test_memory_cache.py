@@ -60,6 +60,16 @@ def test_a_latent_takes_70272_bytes_a_token_on_each_rank() -> None:
     assert {layer.latent for layer in cache(DEEPSEEK_V3).layers} == {True}
 
 
+def test_ling_3_keeps_what_a_log_of_its_makers_says() -> None:
+    """Ling-3.0-tiny by SGLang on a DGX Spark: 12.45 GiB hold 1,933,682 tokens, 614 states take 0.38 and 10.81 GiB."""
+    path = ROOT / "tests/unit/data/memory/configs/inclusionAI--Ling-3.0-tiny.json"
+    found = cache(json.loads(path.read_text(encoding="utf-8"))["config"])
+    assert found.token == pytest.approx(12.45 * 2**30 / 1_933_682, rel=0.001)
+    assert found.state == pytest.approx((0.38 + 10.81) * 2**30 / 614, rel=0.01)
+    older = {"model_type": "bailing_hybrid", "layer_group_size": 4, "kv_lora_rank": 512}
+    assert Fields(older).kind == "bailing_lightning", "Ling 2.5 has the same type, and other layers"
+
+
 def test_sparse_attention_adds_an_index_to_a_latent() -> None:
     """vLLM's fp8_ds_mla has 656 bytes; the index is one head of 128 in FP8 with a scale of four bytes."""
     sparse = {**DEEPSEEK_V3, "index_topk": 2048, "index_head_dim": 128}

@@ -313,3 +313,14 @@ def test_each_line_of_a_node_is_one_fact(line: str, field: str, value: object) -
     found = read_facts(f"probe\t1\n{line}\nend\t\n")
     assert found is not None
     assert getattr(found, field) == value
+
+
+def test_two_halves_in_one_network_are_said() -> None:
+    sparks = [
+        replace(one, cables={"p0": (f"10.0.0.{one.number}/24", f"10.0.0.{one.number + 10}/24")}) for one in pair()
+    ]
+    found = [text for text in remarks(facts_of(*sparks)) if "in one network" in text]
+    names = "enp1s0f0np0, enP2p1s0f0np0 are in one network, 10.0.0.0/24"
+    assert found == [f"warning: spark-{at}: {names}: packets may take the wrong one" for at in (1, 2)]
+    for good in (pair(), ring(), switched(3)):
+        assert not [text for text in remarks(facts_of(*good)) if "in one network" in text]

@@ -132,6 +132,25 @@ def test_a_dry_run_says_what_its_start_would_be_refused_for(tmp_path: Path, caps
     assert "refused" not in capsys.readouterr().err
 
 
+def test_a_dry_run_of_a_recipe_of_others_lists_both_kinds_of_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("XDG_CONFIG_HOME", "GB10_CACHE_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    (folder / "one.yaml").write_text(
+        "model: org/m\ncontainer: vllm/vllm-openai:v0.33.0\ncommand: vllm serve org/m\npre_exec: [ldconfig]\n"
+        "executor_config: {privileged: true}\n",
+        encoding="utf-8",
+    )
+    assert main(("recipe", "add", str(folder), "--name", "them")) == 0
+    assert main(("run", "@them/one", "--dry-run", "--trust")) == 0
+    said = capsys.readouterr().err
+    assert "the start is refused: one asks for what gb10 cannot do" in said
+    assert "privileged=true: --allow privileged=true" in said
+
+
 def test_a_model_whose_name_says_few_bits_and_whose_config_does_not_has_a_note(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,3 +158,70 @@ def test_a_model_whose_name_says_few_bits_and_whose_config_does_not_has_a_note(
     assert main(("recipe", "new", str(named))) == 0
     text = " ".join(capsys.readouterr().out.replace("#", " ").split())
     assert "the name says nvfp4, and the config has no quantization" in text
+
+
+@pytest.mark.parametrize("part", ["", "/", "/config.json", "/model.safetensors", "/model.safetensors.index.json"])
+def test_a_model_is_its_folder_or_a_file_in_it(part: str, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if part.endswith("safetensors"):
+        header = json.dumps({"w": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}).encode()
+        (model / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    elif part.endswith("index.json"):
+        index = {"metadata": {"total_size": 4}, "weight_map": {"w": "model.safetensors"}}
+        (model / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    assert main(("run", f"{model}{part}", "--dry-run")) == 0
+    call, said = capsys.readouterr()
+    assert f"vllm serve {model} " in call
+    for line in ("context   40960 tokens", "start     0:0"):
+        assert line in said, "a dry run shows the plan, too"
+
+
+@pytest.mark.parametrize("name", ["my models", "a'b", "x$(id)", "semi;colon", "brace{d}"])
+def test_a_path_that_a_command_would_split_is_refused(
+    name: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moved = model.rename(tmp_path / name)
+    (tmp_path / "link").symlink_to(moved)
+    for word in (moved, tmp_path / "link"):
+        assert main(("run", str(word), "--dry-run")) == 2
+        assert "cannot stand in an engine's command" in capsys.readouterr().err
+
+
+def test_letters_of_every_language_are_read(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    moved = model.rename(tmp_path / "modèle-模型+1")
+    assert main(("run", str(moved), "--dry-run")) == 0
+    assert f"source={moved},target={moved},readonly" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", [("run",), ("recipe", "render"), ("recipe", "memory")])
+def test_a_second_recipe_is_no_argument_of_the_engine(
+    verb: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main((*verb, "qwen3-0.6b", "qwen3-embedding-8b")) == 2
+    assert "'qwen3-embedding-8b' is no option of the engine, and one recipe is taken" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["show", "render", "memory", "pull"])
+def test_a_verb_that_wants_a_recipe_says_how_a_model_gets_one(
+    verb: str, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for word in (str(model), "Org/Model"):
+        assert main(("recipe", verb, word)) == 2
+        assert "recipe new writes a recipe" in capsys.readouterr().err
+
+
+def test_a_gguf_file_with_blanks_is_refused_by_its_folder_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my model (1).gguf").write_bytes(b"GGUF")
+    for word in (tmp_path, tmp_path / "my model (1).gguf"):
+        assert main(("run", str(word), "--image", "x", "--dry-run")) == 2
+        assert "it has ' ()'" in capsys.readouterr().err
+
+
+def test_a_value_that_no_engine_takes_is_said_where_the_limit_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("run", "qwen3-0.6b", "--set", "gpu_memory_utilization=1.5", "--dry-run")) == 0
+    said = capsys.readouterr().err
+    assert (
+        "'1.5' is not a number above 0, up to 1, and the engine may refuse it, so its containers have no limit" in said
+    )
+    assert "sizes of its model are not known" not in said

@@ -97,6 +97,8 @@ class Fields:
     def kind(self) -> str:
         """The type of the decoder: ``qwen3_5_moe`` for its text config, too."""
         kind = word_in(self.text, "model_type").removesuffix("_text")
+        if kind == "bailing_hybrid" and "short_conv_kernel_size" not in self.text:
+            return "bailing_lightning"  # Ling 2.5 and 2.6 name the type of Ling 3, and have another linear attention
         return ALIASES.get(kind, kind)
 
     def number(self, *names: str, default: int | None = None, largest: int = WIDEST) -> int:

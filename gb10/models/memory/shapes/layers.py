@@ -372,7 +372,8 @@ def kimi_delta(fields: Fields, at: str) -> Iterator[Tensor]:
         yield linear(f"{at}.{name}", hidden, inner)
     yield linear(f"{at}.o_proj", inner, hidden)
     yield linear(f"{at}.b_proj", hidden, heads)
-    low = () if own.flag("no_kda_lora") else ("f",) if own.flag("use_full_rank_gate") else ("f", "g")
+    whole = own.flag("no_kda_lora", default=fields.kind == "bailing_hybrid")
+    low = () if whole else ("f",) if own.flag("use_full_rank_gate") else ("f", "g")
     for name in ("f", "g"):
         if name in low:
             yield linear(f"{at}.{name}_a_proj", hidden, size)
