@@ -352,15 +352,13 @@ def kimi_sizes(fields: Fields) -> tuple[Fields, int, int, int]:
 
     GLM-5.3-Flash has them among the others; Ling has as many heads of this size as in its other layers.
     """
-    if fields.kind == "bailing_hybrid":
-        return fields, fields.heads, fields.head_size, fields.number("short_conv_kernel_size", largest=4096)
     chosen = mapping_in(fields.text, "linear_attn_config")
     own = Fields(chosen or fields.text)
     return (
         own,
-        own.number("num_heads" if chosen else "linear_num_heads", largest=4096),
-        own.number("head_dim" if chosen else "linear_head_dim"),
-        own.number("short_conv_kernel_size" if chosen else "linear_conv_kernel_dim"),
+        own.number(*(["num_heads"] if chosen else ["linear_num_heads", "num_attention_heads"]), largest=4096),
+        own.number(*(["head_dim"] if chosen else ["linear_head_dim", "head_dim"])),
+        own.number(*(["short_conv_kernel_size"] if chosen else ["linear_conv_kernel_dim", "short_conv_kernel_size"])),
     )
 
 
