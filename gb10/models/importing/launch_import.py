@@ -13,7 +13,7 @@ from gb10.models.importing.import_result import (
 )
 from gb10.models.launches.container_launch import ContainerLaunch, Taken
 from gb10.models.launches.launch_forms import Launches
-from gb10.models.launches.launch_recipe import model_of, port_of, served_words, shell_before
+from gb10.models.launches.launch_recipe import VARIABLE, model_of, port_of, served_words, shell_before
 
 RUNTIMES: Final = {"vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "llama-cpp": "llama-cpp"}
 SIZES: Final = {"--tensor-parallel-size", "-tp", "--tp", "--tp-size", "--pipeline-parallel-size", "-pp", "--pp-size"}
@@ -188,8 +188,19 @@ def _rows(launch: ContainerLaunch, options: Mapping[str, None]) -> Iterator[str]
     for volume in volumes if isinstance(volumes, list) else ():
         if _is_of_the_user(volume):
             yield f"line {_line_of_volume(launch, volume)}: volume {volume[:100]} is left out: {_why(volume)}"
+    yield from _of_command(launch)
     for one in launch.left:
         yield f"line {one.line}: {_shown(one, launch)} is left out: {one.why}"
+
+
+def _of_command(launch: ContainerLaunch) -> Iterator[str]:
+    """What the command lacks: words behind a missing backslash, values of variables."""
+    if launch.behind:
+        yield f"line {launch.behind}: what follows is left out: the line above has no backslash, so the call ends there"
+    for word in _public(served_words(launch)):
+        if VARIABLE.search(word):
+            line = launch.line_of("command")
+            yield f"line {line}: {word[:100]} is known only where the file is used: write its value"
 
 
 def _shown(one: Taken, launch: ContainerLaunch) -> str:

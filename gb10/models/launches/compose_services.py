@@ -72,6 +72,7 @@ def _service(document: SafeDocument, name: str, service: Mapping[object, object]
         line=line(),
         image=image,
         words=words,
+        own=_command(service.get("command")) if entrypoint is None else (),
         environment={key: value for key, value in environment.items() if value is not None},
         ports=tuple(ports),
         options={KEYS[key]: value for key, value in _options(service) if key in KEYS},

@@ -17,6 +17,11 @@ ENTRYPOINTS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"ghcr\.io/ggml-org/llama\.cpp:(?:server|full).*", ("llama-server",)),
 )
 """Images whose own entrypoint is the server: their arguments are its options."""
+OF_SCRIPT: Final = (
+    "the script adds it under a condition",
+    "the script's own arguments are known only where it runs",
+)
+"""Why words of a call are left out that only the run of a script decides."""
 HOST_NETWORK: Final = "host"
 LARGEST_MAPPING: Final = 4096
 
@@ -53,6 +58,10 @@ class ContainerLaunch:
     taken: tuple[Taken, ...] = ()
     lines: Mapping[str, int] = field(default_factory=dict)
     """By part: ``image``, ``command``, ``ports``, ``entrypoint``, and ``env.NAME``."""
+    own: tuple[str, ...] = ()
+    """The words that the file has for the container, without an entrypoint."""
+    behind: int = 0
+    """The line of an option that a missing backslash cuts off from the call; 0 without such."""
 
     @property
     def engine(self) -> str | None:
@@ -70,13 +79,17 @@ class ContainerLaunch:
         return self.lines.get(part, self.line)
 
 
+def entrypoint_of(image: str) -> tuple[str, ...]:
+    """The server that an image starts by itself; empty where none is known."""
+    return next((start for name, start in ENTRYPOINTS if re.fullmatch(name, image)), ())
+
+
 def with_entrypoint(image: str, words: tuple[str, ...], entrypoint: tuple[str, ...] | None) -> tuple[str, ...]:
     """The whole command: the entrypoint that is given, else the image's own where it is known, then the words."""
     if entrypoint is not None:
         return (*entrypoint, *words)
-    known = next((start for name, start in ENTRYPOINTS if re.fullmatch(name, image)), ())
     text = " ".join(words)
-    return words if any(pattern.search(text) for pattern in SERVERS.values()) else (*known, *words)
+    return words if any(pattern.search(text) for pattern in SERVERS.values()) else (*entrypoint_of(image), *words)
 
 
 def mapped_port(text: str) -> tuple[int, int] | None:

@@ -9,12 +9,18 @@ from typing import Final
 from gb10.models.launches.compose_services import compose_launches
 from gb10.models.launches.container_launch import ContainerLaunch
 from gb10.models.launches.pod_objects import pod_launches
+from gb10.models.launches.serving_objects import completed, mapping, ray_launches
 from gb10.models.load.known_keys import KNOWN, closest
 from gb10.models.load.safe_yaml import SafeDocument, UnreadableError, read_yaml
 
 STRONG: Final = ("recipe_version", "model", "command", "container")
 """Keys of the top level by which a file is meant as a recipe, also where one is misspelt."""
-OTHERS: Final = frozenset(("services", "apiVersion", "kind", "meta", "jobs", "compatible_strategies", "repository"))
+OTHERS: Final = frozenset(
+    (
+        *("services", "apiVersion", "kind", "meta", "jobs", "compatible_strategies", "repository", "applications"),
+        "servingEngineSpec",
+    )
+)
 """Keys that a recipe never has."""
 YAML: Final = (".yaml", ".yml")
 DOCUMENT: Final = re.compile(r"^---(?:[ \t].*)?$", re.MULTILINE)
@@ -32,6 +38,10 @@ KINDS: Final[Sequence[tuple[frozenset[str], str]]] = (
     (frozenset(("repos",)), "a list of hooks of pre-commit"),
     (frozenset(("model_list",)), "a configuration of LiteLLM"),
     (frozenset(("apiVersion", "name", "version")), "a chart of Helm"),
+    (
+        frozenset(("servingEngineSpec",)),
+        "values of the Helm chart of vLLM's production stack, whose templates were not read",
+    ),
     (frozenset(("image", "resources")), "values of a chart of Helm"),
     (frozenset(("resources",)), "a kustomization"),
     (frozenset(("dependencies", "channels")), "an environment of conda"),
@@ -132,13 +142,16 @@ def _launches_by_form(documents: Sequence[tuple[int, SafeDocument]]) -> Launches
     mappings = [(line, one, one.value) for line, one in documents if isinstance(one.value, Mapping)]
     objects = [(line, one, value) for line, one, value in mappings if "kind" in value and "apiVersion" in value]
     if objects:
-        found = tuple(launch for line, one, value in objects for launch in pod_launches(one, value, line))
+        pods = [launch for line, one, value in objects for launch in pod_launches(one, value, line)]
+        found = completed(pods, [(line, mapping(value)) for line, _, value in objects])
         kinds = ", ".join(dict.fromkeys(str(value["kind"])[:40] for _, _, value in objects))
         plural = "an object" if len(objects) == 1 else "objects"
         return Launches(what=f"{plural} of Kubernetes ({kinds})", found=found)
     for _, one, value in mappings:
         if isinstance(value.get("services"), Mapping):
             return Launches(what="a compose file", found=compose_launches(one, value))
+        if isinstance(value.get("applications"), list):
+            return Launches(what="a configuration of Ray Serve", found=tuple(ray_launches(mapping(value), "", 0)))
     return Launches(what=_kind(documents[0][1].value))
 
 

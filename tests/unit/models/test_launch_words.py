@@ -1,0 +1,110 @@
+"""What a script decides only when it runs, and words that a server does not get as they are meant."""
+
+import pytest
+
+from gb10.models.launches.container_launch import ContainerLaunch
+from gb10.models.launches.launch_forms import launches_of
+from gb10.models.launches.launch_recipe import launch_issues
+
+IMAGE = "vllm/vllm-openai:v0.33.0"
+RUN = f"docker run --gpus all {IMAGE}"
+
+
+def only(text: str, file: str = "x.sh") -> ContainerLaunch:
+    found = launches_of(text, file)
+    assert found is not None
+    (one,) = found.servers
+    return one
+
+
+def codes(text: str, file: str = "x.sh") -> list[str]:
+    return [issue.code for issue in launch_issues(only(text, file), file)]
+
+
+@pytest.mark.parametrize("sign", [":=", "="])
+def test_a_default_that_a_script_sets_is_a_value(sign: str) -> None:
+    script = f': "${{M{sign}org/m}}"\n: "${{I{sign}{IMAGE}}}"\n'
+    assert only(f'{script}docker run --gpus all "$I" "$M"').words == ("vllm", "serve", "org/m")
+    assert only(f'{script}vllm serve "$M" --port 1').words[2] == "org/m"
+    assert only(f'M=other/m\n{script}vllm serve "$M" --port 1').words[2] == "other/m"
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        '[ -n "$S" ] && A+=(--seed 1)',
+        'if [ "$S" ]; then\n  A+=(--seed 1)\nfi',
+        'if [ "$S" ]; then A+=(--seed 1); fi',
+        "case $S in\n  x) ;;\n  *)\n  A+=(--seed 1)\n  ;;\nesac",
+        "for one in 1; do\n  A+=(--seed 1)\ndone",
+        "if true; then\n  A=(--seed 1)\nfi",
+    ],
+)
+def test_what_a_branch_adds_is_left_out_and_said(added: str) -> None:
+    for call in (RUN, "vllm serve"):
+        one = only(f'A=(org/m --port 1)\n{added}\n{call} "${{A[@]}}"')
+        assert one.words == ("vllm", "serve", "org/m", "--port", "1")
+        assert [left.written for left in one.left if "condition" in left.why] == ["--seed 1"]
+
+
+def test_what_stands_behind_a_branch_is_added() -> None:
+    one = only(f'A=(org/m)\nif true; then\n  B=1\nfi\nA+=(--port 1)\n{RUN} "${{A[@]}}"')
+    assert one.words[2:] == ("org/m", "--port", "1")
+
+
+@pytest.mark.parametrize("word", ['"$@"', "$*", '"${@:2}"'])
+def test_the_arguments_of_the_script_are_no_option(word: str) -> None:
+    for call in (f"{RUN} org/m --port 1", "exec vllm serve org/m --port 1"):
+        one = only(f"{call} {word}")
+        assert one.words == ("vllm", "serve", "org/m", "--port", "1")
+        assert [left.why for left in one.left] == ["the script's own arguments are known only where it runs"]
+
+
+@pytest.mark.parametrize("last", ["'{\"a\": 1}'", "x", '"x y"'])
+def test_an_option_below_a_line_without_a_backslash_is_lost(last: str) -> None:
+    call = f"{RUN} org/m \\\n  --override-generation-config {last}"
+    assert "call-ends-early" in codes(f"{call}\n  --max-model-len 1\n")
+    assert "call-ends-early" not in codes(f"{call} \\\n  --max-model-len 1\n")
+    assert "call-ends-early" not in codes(f"{call}\n# --max-model-len 1\n- item\necho done --x\n")
+    assert only("vllm serve org/m\n  --port 1\n").behind == 2
+
+
+COMPOSE = "services: {{s: {{gpus: all, image: '{}', command: {}}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("image", "command", "wrong"),
+    [
+        (IMAGE, "[--model, org/m]", False),
+        (IMAGE, "vllm serve org/m", True),
+        (IMAGE, "['bash', '-c', 'vllm serve org/m']", True),
+        (IMAGE, "python3 -m vllm.entrypoints.openai.api_server --model org/m", True),
+        ("ghcr.io/ggml-org/llama.cpp:server-cuda", "llama-server -m x.gguf", True),
+        ("nvcr.io/nvidia/vllm:26.08-py3", "vllm serve org/m", False),
+        ("lmsysorg/sglang:v0.5.23", "sglang serve --model-path org/m", False),
+    ],
+)
+def test_a_server_that_the_image_starts_by_itself_is_not_named_again(image: str, command: str, wrong: bool) -> None:
+    assert ("entrypoint-repeated" in codes(COMPOSE.format(image, command), "x.yaml")) == wrong
+
+
+def test_an_entrypoint_of_the_files_own_is_no_repetition() -> None:
+    assert codes(f"docker run --gpus all --entrypoint vllm {IMAGE} serve org/m") == []
+    pod = f"{{name: a, image: {IMAGE}, command: [vllm, serve, org/m], resources: {{limits: {{nvidia.com/gpu: 1}}}}}}"
+    assert codes(f"apiVersion: v1\nkind: Pod\nspec: {{containers: [{pod}]}}\n", "x.yaml") == []
+
+
+@pytest.mark.parametrize(
+    ("item", "wrong"),
+    [
+        ("--dtype auto", True),
+        ("-m /models/x y.gguf", True),
+        ("--limit-mm-per-prompt={'video': 0}", False),
+        ("--dtype=auto", False),
+        ("a b", False),
+        ("--trust-remote-code", False),
+    ],
+)
+def test_an_option_and_its_value_in_one_item_of_a_list(item: str, wrong: bool) -> None:
+    command = f'[--model, org/m, "{item}"]'
+    assert codes(COMPOSE.format(IMAGE, command), "x.yaml") == (["two-words-in-one"] if wrong else [])
