@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import PurePath
 from typing import Final
 
 from gb10.models.launches.compose_services import compose_launches
-from gb10.models.launches.container_launch import ContainerLaunch
+from gb10.models.launches.container_launch import ContainerLaunch, interpolated
 from gb10.models.launches.pod_objects import pod_launches
 from gb10.models.launches.serving_objects import completed, mapping, ray_launches
 from gb10.models.load.known_keys import KNOWN, closest
@@ -28,6 +29,11 @@ DIFF: Final = re.compile(r"^(?:diff --git |--- \S.*\n\+\+\+ \S)", re.MULTILINE)
 LOG: Final = re.compile(
     r"\W{0,4}(?:\w{1,32} )?(?:(?:INFO|WARNING|ERROR|DEBUG)\b|\d{4}-\d\d-\d\d[T ]\d\d:|\(\w{1,32} pid=)"
 )
+HEREDOC: Final = re.compile(
+    r"<<-?[ \t]*(?P<quote>['\"]?)(?P<end>\w{1,40})(?P=quote)[^\n]*\n"
+    r"(?P<body>(?:[^\n]*\n){0,2000}?)[ \t]*(?P=end)[ \t]*(?=\n|\Z)"
+)
+"""A text in a script, up to the line that is its end alone; between quotes no variable is filled in."""
 MOST: Final = 100
 """Documents of a file."""
 KINDS: Final[Sequence[tuple[frozenset[str], str]]] = (
@@ -76,7 +82,8 @@ def launches_of(text: str, file: str) -> Launches | None:
         from gb10.models.launches.shell_servers import shell_servers  # noqa: PLC0415 - for scripts
 
         runs = _runs(text) or (() if DIFF.search(text) else shell_servers(text))
-        return Launches(what="a script" if runs else _text_kind(text), found=runs)
+        piped = None if runs else _piped(text)
+        return piped or Launches(what="a script" if runs else _text_kind(text), found=runs)
     try:
         documents = list(_documents(text))
     except UnreadableError:
@@ -95,6 +102,26 @@ def _runs(text: str) -> tuple[ContainerLaunch, ...]:
     from gb10.models.launches.docker_run_lines import docker_runs  # noqa: PLC0415 - for scripts
 
     return docker_runs(text)
+
+
+def _piped(text: str) -> Launches | None:
+    """The objects of Kubernetes that a script hands to another program: ``cat <<EOF | kubectl apply -f -``."""
+    from gb10.models.launches.shell_words import variables  # noqa: PLC0415 - for scripts
+
+    known, documents = variables(text), list[tuple[int, SafeDocument]]()
+    for found in islice(HEREDOC.finditer(text), MOST):
+        body = (
+            found["body"]
+            if found["quote"]
+            else "\n".join(interpolated(line, known) for line in found["body"].split("\n"))
+        )
+        first = text.count("\n", 0, found.start("body"))
+        try:
+            documents += [(first + line, one) for line, one in _documents(body)]
+        except UnreadableError:
+            continue
+    named = _launches_by_form(documents) if documents else None
+    return Launches(what=f"a script with {named.what}", found=named.found) if named and named.found else None
 
 
 def _text_kind(text: str) -> str:

@@ -13,6 +13,8 @@ from gb10.models.load.model_recipe import At, ModelRecipe
 VARIABLE: Final = re.compile(r"\$(?:(?P<name>[A-Za-z_]\w{0,80})|\{(?P<braced>[A-Za-z_]\w{0,80})\})")
 DEFAULT_PORTS: Final = {"vllm": 8000, "sglang": 30000, "trtllm": 8000, "llama-cpp": 8080}
 MODEL_OPTIONS: Final = ("--model", "--model-path")
+OF_LLAMA: Final = ("-m", "-hf", "-hfr", "--hf-repo")
+"""More names that llama.cpp has for them; its variables are ``LLAMA_ARG_MODEL`` and ``LLAMA_ARG_HF_REPO``."""
 STARTS_SERVER: Final = re.compile(
     r"\bvllm\s+serve\b|launch_server\b|sglang\s+serve\b|api_server\b|trtllm-serve\b|llama-server\b"
 )
@@ -73,8 +75,8 @@ def _with_values(word: str, launch: ContainerLaunch) -> str:
 
 def model_of(launch: ContainerLaunch) -> str:
     """The model that the command names; empty when it names none."""
-    words = served_words(launch)
-    for option in MODEL_OPTIONS:
+    words, llama = served_words(launch), launch.engine == "llama-cpp"
+    for option in (*MODEL_OPTIONS, *(OF_LLAMA if llama else ())):
         for index, word in enumerate(words):
             if word == option and index + 1 < len(words):
                 return words[index + 1]
@@ -83,7 +85,8 @@ def model_of(launch: ContainerLaunch) -> str:
     for index, word in enumerate(words[:-1]):
         if word == "serve" or word.endswith("trtllm-serve"):
             return words[index + 1] if not words[index + 1].startswith("-") else ""
-    return ""
+    named = (launch.environment.get(f"LLAMA_ARG_{name}") for name in ("MODEL", "HF_REPO"))
+    return next((one for one in named if one), "") if llama else ""
 
 
 def port_of(launch: ContainerLaunch) -> int:
@@ -148,7 +151,7 @@ def launch_issues(launch: ContainerLaunch, file: str) -> Iterator[Issue]:
     yield from _word_issues(launch, issue)
     if launch.form == "shell":
         return  # no container: image, ports and GPU are the shell's
-    if not launch.image:
+    if not launch.image and launch.form == "docker run":
         text = "the call ends without an image: a comment, or a line without a backslash, ends it before its last line"
         yield issue(
             "call-without-image", "error", "image", text, "put comments above the call, a backslash at each end"

@@ -4,7 +4,7 @@ import pytest
 
 from gb10.models.launches.container_launch import ContainerLaunch
 from gb10.models.launches.launch_forms import launches_of
-from gb10.models.launches.launch_recipe import launch_issues
+from gb10.models.launches.launch_recipe import launch_issues, model_of
 
 IMAGE = "vllm/vllm-openai:v0.33.0"
 RUN = f"docker run --gpus all {IMAGE}"
@@ -108,3 +108,22 @@ def test_an_entrypoint_of_the_files_own_is_no_repetition() -> None:
 def test_an_option_and_its_value_in_one_item_of_a_list(item: str, wrong: bool) -> None:
     command = f'[--model, org/m, "{item}"]'
     assert codes(COMPOSE.format(IMAGE, command), "x.yaml") == (["two-words-in-one"] if wrong else [])
+
+
+@pytest.mark.parametrize(
+    ("command", "environment", "model"),
+    [
+        ("-m /m/x.gguf --port 1", "", "/m/x.gguf"),
+        ("-hf org/x-GGUF:Q4_K_M", "", "org/x-GGUF:Q4_K_M"),
+        ("--port 1", "LLAMA_ARG_MODEL: /m/x.gguf", "/m/x.gguf"),
+        ("--port 1", "LLAMA_ARG_HF_REPO: org/x-GGUF", "org/x-GGUF"),
+        ("--port 1", "", ""),
+    ],
+)
+def test_the_names_of_llama_cpp_for_a_model(command: str, environment: str, model: str) -> None:
+    service = f"image: 'ghcr.io/ggml-org/llama.cpp:server-cuda', gpus: all, command: {command}"
+    assert model_of(only(f"services: {{s: {{{service}, environment: {{{environment}}}}}}}\n", "x.yaml")) == model
+
+
+def test_an_m_of_another_engine_is_no_model() -> None:
+    assert model_of(only(f"docker run --gpus all {IMAGE} --port 1 -m x")) == ""

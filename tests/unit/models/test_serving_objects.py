@@ -143,3 +143,22 @@ def test_values_of_vllms_chart_are_named() -> None:
     found = launches_of("servingEngineSpec: {modelSpec: [{name: a, modelURL: org/m}]}\n", "values.yaml")
     assert found is not None
     assert "vLLM's production stack" in found.what
+
+
+@pytest.mark.parametrize(("quote", "model"), [("", "org/m"), ("'", "$M")])
+def test_an_object_that_a_script_pipes_is_read_with_the_scripts_values(quote: str, model: str) -> None:
+    body = llm().replace("hf://org/m", "hf://$M")
+    script = f"#!/bin/sh\nM=org/m\ncat <<{quote}EOF{quote} | kubectl apply -f -\n{body}EOF\necho done\n"
+    found = launches_of(script, "x.sh")
+    assert found is not None
+    assert found.what == "a script with an object of Kubernetes (LLMInferenceService)"
+    (one,) = found.servers
+    assert one.words[2] == model
+    assert one.line == 12
+
+
+@pytest.mark.parametrize("body", ["a: [", "just a text", "services: {a: {image: x}}"])
+def test_another_text_that_a_script_pipes_starts_no_server(body: str) -> None:
+    found = launches_of(f"cat <<EOF > x\n{body}\nEOF\n", "x.sh")
+    assert found is not None
+    assert found.servers == ()
