@@ -5,18 +5,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from gb10.models.lint.served import SERVE
+
 Form = Literal["docker run", "compose", "Kubernetes", "shell"]
 SERVERS: Final[Mapping[str, re.Pattern[str]]] = {
-    "vllm": re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b"),
-    "sglang": re.compile(r"\bsglang\s+serve\b|\bsglang\.launch_server\b"),
-    "trtllm": re.compile(r"\btrtllm-serve\b"),
+    **SERVE,
     "llama-cpp": re.compile(r"\bllama-server\b"),
 }
 ENTRYPOINTS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"(?:docker\.io/)?vllm/vllm-openai(?:[:@-].*)?", ("vllm", "serve")),
-    (r"ghcr\.io/ggml-org/llama\.cpp:(?:server|full).*", ("llama-server",)),
+    (r"ghcr\.io/ggml-org/llama\.cpp:server.*", ("llama-server",)),
 )
 """Images whose own entrypoint is the server: their arguments are its options."""
+FULL: Final = re.compile(r"ghcr\.io/ggml-org/llama\.cpp:full.*")
+"""Its entrypoint is a script whose first argument says the program."""
 OF_SCRIPT: Final = (
     "the script adds it under a condition",
     "the script's own arguments are known only where it runs",
@@ -88,6 +90,8 @@ def with_entrypoint(image: str, words: tuple[str, ...], entrypoint: tuple[str, .
     """The whole command: the entrypoint that is given, else the image's own where it is known, then the words."""
     if entrypoint is not None:
         return (*entrypoint, *words)
+    if FULL.fullmatch(image) and words[:1] in (("--server",), ("-s",)):
+        return ("llama-server", *words[1:])
     text = " ".join(words)
     return words if any(pattern.search(text) for pattern in SERVERS.values()) else (*entrypoint_of(image), *words)
 

@@ -1,13 +1,13 @@
 """What a text is that is no model recipe: launches of other tools, or a file that is named for what it is. Pure."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import PurePath
 from typing import Final
 
-from gb10.models.launches.compose_services import compose_launches
+from gb10.models.launches.compose_services import compose_launches, variables_of
 from gb10.models.launches.container_launch import ContainerLaunch, interpolated
 from gb10.models.launches.pod_objects import pod_launches
 from gb10.models.launches.serving_objects import completed, mapping, ray_launches
@@ -74,8 +74,11 @@ class Launches:
         return tuple(one for one in self.found if one.engine)
 
 
-def launches_of(text: str, file: str) -> Launches | None:
-    """What a text is; None for one that is meant as a model recipe, or that no YAML reader takes."""
+def launches_of(text: str, file: str, beside: Callable[[], str] = str) -> Launches | None:
+    """What a text is; None for one that is meant as a model recipe, or that no YAML reader takes.
+
+    ``beside`` gives the text of the ``.env`` in the folder of a compose file.
+    """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     named_yaml = PurePath(file).suffix.lower() in YAML
     if not named_yaml and not _is_mapping(text):
@@ -93,7 +96,7 @@ def launches_of(text: str, file: str) -> Launches | None:
         return None
     if len(values) == 1 and isinstance(values[0], Mapping) and _meant_as_recipe(values[0]):
         return None
-    named = _launches_by_form(documents)
+    named = _launches_by_form(documents, beside)
     runs = () if named_yaml or named.found else _runs(text)
     return Launches(what="a script", found=runs) if runs else named
 
@@ -165,7 +168,7 @@ def _meant_as_recipe(values: Mapping[object, object]) -> bool:
     return bool(keys & {*STRONG}) or sum(closest(key, STRONG) is not None or key in KNOWN for key in keys) > 1
 
 
-def _launches_by_form(documents: Sequence[tuple[int, SafeDocument]]) -> Launches:
+def _launches_by_form(documents: Sequence[tuple[int, SafeDocument]], beside: Callable[[], str] = str) -> Launches:
     mappings = [(line, one, one.value) for line, one in documents if isinstance(one.value, Mapping)]
     objects = [(line, one, value) for line, one, value in mappings if "kind" in value and "apiVersion" in value]
     if objects:
@@ -176,7 +179,7 @@ def _launches_by_form(documents: Sequence[tuple[int, SafeDocument]]) -> Launches
         return Launches(what=f"{plural} of Kubernetes ({kinds})", found=found)
     for _, one, value in mappings:
         if isinstance(value.get("services"), Mapping):
-            return Launches(what="a compose file", found=compose_launches(one, value))
+            return Launches(what="a compose file", found=compose_launches(one, value, variables_of(beside())))
         if isinstance(value.get("applications"), list):
             return Launches(what="a configuration of Ray Serve", found=tuple(ray_launches(mapping(value), "", 0)))
     return Launches(what=_kind(documents[0][1].value))

@@ -16,7 +16,7 @@ MODEL_OPTIONS: Final = ("--model", "--model-path")
 OF_LLAMA: Final = ("-m", "-hf", "-hfr", "--hf-repo")
 """More names that llama.cpp has for them; its variables are ``LLAMA_ARG_MODEL`` and ``LLAMA_ARG_HF_REPO``."""
 STARTS_SERVER: Final = re.compile(
-    r"\bvllm\s+serve\b|launch_server\b|sglang\s+serve\b|api_server\b|trtllm-serve\b|llama-server\b"
+    r"\bvllm(?:\.entrypoints\.cli\.main)?\s+serve\b|launch_server\b|sglang\s+serve\b|api_server\b|trtllm-serve\b|llama-server\b"
 )
 NGC: Final = re.compile(r"nvcr\.io/")
 FILES: Final = ("--env-file", "env_file", "envFrom", "extends")

@@ -55,7 +55,7 @@ def _llm(launch: ContainerLaunch, value: Document, line: int) -> ContainerLaunch
     model, sizes = mapping(spec.get("model")), mapping(spec.get("parallelism"))
     uri, name = str(model.get("uri") or ""), str(model.get("name") or "")
     tensor = str(sizes.get("tensor") or "") if "worker" not in spec else ""
-    words = ("vllm", "serve", uri.removeprefix(HUB) if uri.startswith(HUB) else MOUNTED)
+    words: tuple[str, ...] = ("vllm", "serve", uri.removeprefix(HUB) if uri.startswith(HUB) else MOUNTED)
     words += ("--served-model-name", name) if name else ()
     words += ("--tensor-parallel-size", tensor) if tensor.isdecimal() else ()
     words += ("--port", "8000", *_split(launch.environment.get(ADDED, "")))

@@ -27,7 +27,8 @@ GAP: Final = r"(?:[ \t]|\\\n){1,40}"
 SERVER: Final = re.compile(
     rf"(?<![\w./~$}}-])(?:[\w.~${{}}/-]{{0,120}}/)?(?:(?:vllm|sglang){GAP}serve|trtllm-serve|llama-server|"
     rf"python3?(?:\.\d{{1,2}})?(?:{GAP}-(?:[bBdEiIOPqsSuvx]{{1,8}}|[WX][ \t]*[\w:=.]{{1,60}})){{0,8}}"
-    rf"{GAP}-[bBdEiIOPqsSuvx]{{0,8}}m{GAP}(?:vllm\.entrypoints\.openai\.api_server|sglang\.launch_server))"
+    rf"{GAP}-[bBdEiIOPqsSuvx]{{0,8}}m{GAP}(?:vllm\.entrypoints\.openai\.api_server|"
+    rf"vllm\.entrypoints\.cli\.main{GAP}serve|sglang\.launch_server))"
     r"(?=[\s;&|<>)\\]|\Z)"
 )
 KEYWORDS: Final = frozenset(("then", "do", "else", "if", "elif", "while", "until", "{", "!", "time", "$"))

@@ -13,6 +13,8 @@ from gb10.models.lint.served import LintCase, json_object
 
 Check = Callable[[LintCase], Iterator[Finding]]
 PLAIN: Final = ("-h", "--help")
+LEVEL: Final = re.compile(r"-O\w*")
+"""``-O3``: the parser of every known release of vLLM splits it before it looks for options."""
 SHOWN: Final = 2
 """Names in one finding."""
 LISTED: Final = 8
@@ -97,6 +99,8 @@ def unknown_options(case: LintCase) -> Iterator[Finding]:
     for name in case.options if known else ():
         written = case.spelled[name]
         if known is None or {written, name} & {*PLAIN, *case.added}:
+            continue
+        if known.engine == "vllm" and LEVEL.fullmatch(written):
             continue
         if _is_spelled_with_underscores(known, written, name):
             yield Finding(

@@ -10,8 +10,8 @@ from packaging.version import InvalidVersion, Version
 
 from gb10.models.issue import Issue, Level, in_order
 from gb10.models.load.host_access import READERS, host_request
-from gb10.models.load.known_keys import EXECUTOR, KNOWN, NOT_SUPPORTED, SPARKRUN_READ, closest
-from gb10.models.load.model_recipe import ModelRecipe, Step, check_own_section
+from gb10.models.load.known_keys import EXECUTOR, KNOWN, NOT_SUPPORTED, OF_SPARKRUN, OURS, SPARKRUN_READ, closest
+from gb10.models.load.model_recipe import Format, ModelRecipe, Step, check_own_section
 from gb10.models.load.safe_yaml import SafeDocument, UnreadableError, mapping_of, read_yaml
 
 MAPPINGS = ("defaults", "env", "metadata", "runtime_config", "builder_config", "executor_config", "gb10")
@@ -137,13 +137,20 @@ def load_model_recipe(text: str, file: str) -> ModelRecipe:
     recipe = ModelRecipe(
         file=file,
         stem=PurePath(file).stem,
-        format="v1" if str(values.get("recipe_version")) == "1" else "gb10" if "gb10" in values else "v2",
+        format=_format(values),
         values=values,
         keys=document.keys,
         lines=document.lines,
         texts=document.texts,
     )
     return replace(recipe, issues=in_order((*_duplicates(document, file), *check_recipe(recipe))))
+
+
+def _format(values: Mapping[object, object]) -> Format:
+    """Version 1 with keys that sparkrun alone reads is a recipe for sparkrun, which takes both versions alike."""
+    if str(values.get("recipe_version")) == "1" and not set(OF_SPARKRUN) & set(values):
+        return "v1"
+    return "gb10" if OURS in values else "v2"
 
 
 def is_recipe(text: str) -> bool:

@@ -1,7 +1,10 @@
 """What a script decides only when it runs, and words that a server does not get as they are meant."""
 
+from pathlib import Path
+
 import pytest
 
+from gb10.cli import main
 from gb10.models.launches.container_launch import ContainerLaunch
 from gb10.models.launches.launch_forms import launches_of
 from gb10.models.launches.launch_recipe import launch_issues, model_of
@@ -127,3 +130,48 @@ def test_the_names_of_llama_cpp_for_a_model(command: str, environment: str, mode
 
 def test_an_m_of_another_engine_is_no_model() -> None:
     assert model_of(only(f"docker run --gpus all {IMAGE} --port 1 -m x")) == ""
+
+
+def test_the_variables_of_the_file_beside_a_compose_file() -> None:
+    text = (
+        f"services:\n  a:\n    image: {IMAGE}\n    command: --model ${{M:-org/m}} --port ${{P}} --max-num-seqs ${{N}}\n"
+    )
+    dotenv = "# a comment\nM='org/its # own'\nexport P=9000 # the port\nP=9001\nnot a line\nL=\n" + f"X={' ' * 300000}"
+    found = launches_of(text, "compose.yaml", lambda: dotenv)
+    assert found is not None
+    (one,) = found.servers
+    assert one.words == ("vllm", "serve", "--model", "org/its # own", "--port", "9001", "--max-num-seqs", "$N")
+
+
+@pytest.mark.parametrize("folder", ["plain", "link", "none"])
+def test_lint_and_import_read_that_file(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, dotenv = tmp_path / "compose.yaml", tmp_path / ".env"
+    command = "--model org/m --gpu-memory-utilization 0.8 --max-model-len ${LENGTH}"
+    file.write_text(f"services:\n  a:\n    image: {IMAGE}\n    gpus: all\n    command: {command}\n", encoding="utf-8")
+    (tmp_path / "other").write_text("LENGTH=many\n", encoding="utf-8")
+    if folder == "plain":
+        dotenv.write_text("LENGTH=many\n", encoding="utf-8")
+    elif folder == "link":
+        dotenv.symlink_to("other")
+    main(("recipe", "lint", str(file)))
+    assert ("[wrong-number]" in capsys.readouterr()[0]) == (folder == "plain")
+    main(("recipe", "import", str(file)))
+    assert ("--max-model-len many" in capsys.readouterr()[0]) == (folder == "plain")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("python3 -m vllm.entrypoints.cli.main serve org/m --port 1", "serve org/m --port 1"),
+        ("docker run ghcr.io/ggml-org/llama.cpp:full-cuda --server -m m.gguf", "llama-server -m m.gguf"),
+        ("docker run ghcr.io/ggml-org/llama.cpp:server -m m.gguf", "llama-server -m m.gguf"),
+    ],
+)
+def test_other_spellings_of_a_server(text: str, words: str) -> None:
+    assert " ".join(only(text).words).endswith(words)
+
+
+def test_the_other_programs_of_an_image_are_no_server() -> None:
+    found = launches_of("docker run ghcr.io/ggml-org/llama.cpp:full --convert m", "x.sh")
+    assert found is not None
+    assert not found.servers
