@@ -5,9 +5,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from gb10.models.lint.served import SERVE
-
 Form = Literal["docker run", "compose", "Kubernetes", "shell"]
+SERVE: Final[Mapping[str, re.Pattern[str]]] = {
+    "vllm": re.compile(r"\bvllm(?:\.entrypoints\.cli\.main)?\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b"),
+    "sglang": re.compile(r"\bsglang\s+serve\b|\bsglang\.launch_server\b"),
+    "trtllm": re.compile(r"\btrtllm-serve\b"),
+}
 SERVERS: Final[Mapping[str, re.Pattern[str]]] = {
     **SERVE,
     "llama-cpp": re.compile(r"\bllama-server\b"),
@@ -17,6 +20,10 @@ ENTRYPOINTS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"ghcr\.io/ggml-org/llama\.cpp:server.*", ("llama-server",)),
 )
 """Images whose own entrypoint is the server: their arguments are its options."""
+OF_VLLM: Final = frozenset(
+    ("--max-model-len", "--gpu-memory-utilization", "--served-model-name", "--tensor-parallel-size")
+)
+MODEL: Final = re.compile(r"[\w.-]{1,100}/[\w.-]{1,200}|/[\w./-]{1,300}")
 FULL: Final = re.compile(r"ghcr\.io/ggml-org/llama\.cpp:full.*")
 """Its entrypoint is a script whose first argument says the program."""
 OF_SCRIPT: Final = (
@@ -93,7 +100,17 @@ def with_entrypoint(image: str, words: tuple[str, ...], entrypoint: tuple[str, .
     if FULL.fullmatch(image) and words[:1] in (("--server",), ("-s",)):
         return ("llama-server", *words[1:])
     text = " ".join(words)
-    return words if any(pattern.search(text) for pattern in SERVERS.values()) else (*entrypoint_of(image), *words)
+    if any(pattern.search(text) for pattern in SERVERS.values()):
+        return words
+    start = entrypoint_of(image)
+    return (*start, *words) if start else (*_start_of_build(image, words), *words)
+
+
+def _start_of_build(image: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    """``vllm serve`` of somebody's own build of vLLM whose arguments are a model and the server's options."""
+    if "vllm" not in image.lower() or not OF_VLLM & {word.partition("=")[0] for word in words}:
+        return ()
+    return ("vllm", "serve") if words[0].startswith("--") or MODEL.fullmatch(words[0]) else ()
 
 
 def mapped_port(text: str) -> tuple[int, int] | None:

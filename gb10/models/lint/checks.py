@@ -98,6 +98,7 @@ SIZES: Final[Mapping[str, Callable[[LintCase], Iterator[Finding]]]] = {
 TEMPLATE: Final = re.compile(r"(?![/$~{]|[a-z]+:)[^{}]*[.]jinja2?")
 """A file's path that begins in the server's working directory."""
 SECRET: Final = re.compile(r"\b(hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|ghp_[A-Za-z0-9]{20,}|glpat-[\w-]{20,})")
+HYPHENED: Final = re.compile(r"(?<![${])\{[a-z_]{1,40}(?:-[a-z_]{1,40}){1,6}\}(?!\})")
 QUOTE: Final = re.compile(r'(?<!\\)(?:\\\\)*"')
 CONTINUED: Final = re.compile(r"\\[ \t]*$")
 OPTION_LINE: Final = re.compile(r"[ \t]*--[a-z]")
@@ -332,6 +333,13 @@ def too_long(case: LintCase) -> Iterator[Finding]:
         yield Finding(line=case.line_of(option), value=f"{option} {asked:.0f}", name=f"{limit}")
 
 
+def placeholder_names(case: LintCase) -> Iterator[Finding]:
+    """``{served-model-name}``: a name with hyphens, which no launcher fills."""
+    for found in HYPHENED.finditer(case.recipe.command or ""):
+        line = case.recipe.text_line(("command",), found.start())
+        yield Finding(line=line, value=found[0], name=found[0].replace("-", "_"))
+
+
 def wrong_numbers(case: LintCase) -> Iterator[Finding]:
     """A size, a share or a count that is no number: the engine's parser stops, and no memory can be computed."""
     try:
@@ -368,6 +376,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "compile-jobs": compile_jobs,
     "longer-than-model": too_long,
     "wrong-number": wrong_numbers,
+    "placeholder-name": placeholder_names,
     "fp8-moe-shared-memory": fp8_experts,
     "trtllm-moe-backend": tensorrt_experts,
 }

@@ -13,6 +13,7 @@ from typing import Final
 from gb10.core.installation import ROOT
 from gb10.errors import UsageError
 from gb10.models.issue import Issue
+from gb10.models.launches.container_launch import SERVE
 from gb10.models.load.model_recipe import ModelRecipe, own_section
 from gb10.models.memory.model import Model
 from gb10.models.needs.image_need import known_engine
@@ -58,11 +59,6 @@ def _own_patches() -> frozenset[str]:
     return frozenset(f"{source}/{number[1]}" for source, number in found if number)
 
 
-SERVE: Final[Mapping[str, re.Pattern[str]]] = {
-    "vllm": re.compile(r"\bvllm(?:\.entrypoints\.cli\.main)?\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b"),
-    "sglang": re.compile(r"\bsglang\s+serve\b|\bsglang\.launch_server\b"),
-    "trtllm": re.compile(r"\btrtllm-serve\b"),
-}
 SHELL: Final = re.compile(r"\s*(?:\S*/)?(?:ba|da|z)?sh\s+-\w*c\b")
 """``bash -c``, ``/bin/sh -lc``."""
 RELEASE: Final = re.compile(r"(?:[:/]v?|-v?(?=0\.))(\d+\.\d+(?:\.\d+)?(?:rc\d+|\.post\d+)?)(?=[-_]|$)")

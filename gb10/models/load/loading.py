@@ -16,6 +16,7 @@ from gb10.models.load.safe_yaml import SafeDocument, UnreadableError, mapping_of
 
 MAPPINGS = ("defaults", "env", "metadata", "runtime_config", "builder_config", "executor_config", "gb10")
 LISTS = ("mods", "build_args")
+EMPTY = {"mods": "[]", "defaults": "{}"}
 TEXTS = ("model", "container", "runtime", "model_revision")
 COUNTS = ("min_nodes", "max_nodes")
 
@@ -85,6 +86,10 @@ def _types(recipe: ModelRecipe) -> Iterator[Issue]:
             text, fix = f"'{key}' must be a mapping (key: value)", f"write `{key}:` and indented keys below"
             level: Level = "error" if value else "warning"  # the launchers take an empty list for an empty mapping
             yield _issue(recipe, level, "wrong-type", text, fix, key)
+    for key in ("mods", "defaults") if recipe.format == "v1" else ():
+        if key in recipe.values and recipe.values[key] is None:
+            text = f"'{key}' has nothing below it: eugr's launcher of July 2026 stops with a TypeError"
+            yield _issue(recipe, "warning", "wrong-type", text, f"remove it, or write `{key}: {EMPTY[key]}`", key)
     for key in LISTS:
         yield from _list(recipe, recipe.values.get(key), key)
     yield from _list(recipe, recipe.section("runtime_config").get("build_args"), "runtime_config", "build_args")
