@@ -11,7 +11,7 @@ from gb10.errors import UsageError
 from gb10.models.issue import Level
 from gb10.models.lint.fit import estimate_of_case, launch_of_case
 from gb10.models.lint.rule import Finding
-from gb10.models.lint.served import LintCase, UnsetError, vllm_drafts, words_of
+from gb10.models.lint.served import UNSET, LintCase, vllm_drafts, words_of
 from gb10.models.lint.sglang_rules import SGLANG, fp8_experts
 from gb10.models.lint.word_checks import WORDS, Check, words_of_case
 from gb10.models.load.model_recipe import Step, own_section
@@ -344,9 +344,9 @@ def wrong_numbers(case: LintCase) -> Iterator[Finding]:
     """A size, a share or a count that is no number: the engine's parser stops, and no memory can be computed."""
     try:
         launch_of_case(case)
-    except UnsetError:
-        return  # a row says that the memory was not computed
     except UsageError as error:
+        if error.message.endswith(UNSET):
+            return  # a row says that the memory was not computed
         name = error.message.partition(" ")[0]
         yield Finding(line=case.line_of(name), value=error.message, more=error.hint or "")
 

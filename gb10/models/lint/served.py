@@ -367,14 +367,14 @@ def share(options: Options, name: str) -> float | None:
     return None if text in ("", "auto") or "{" in text else _real(name, text, 1)
 
 
-class UnsetError(UsageError):
-    """The value of an option is a variable that only the shell or compose of the user knows."""
+UNSET: Final = "is known only where the file is used"
+"""The end of the message about a value that is a variable of the shell or of compose."""
 
 
 def _refuse_unset(name: str, text: str) -> None:
-    """Raises UnsetError."""
+    """Raises UsageError."""
     if "$" in text:
-        raise UnsetError(f"{name} {text[:40]} is known only where the file is used", hint="write its value")
+        raise UsageError(f"{name} {text[:40]} {UNSET}", hint="write its value")
 
 
 def _real(name: str, text: str, most: float) -> float:
