@@ -22,7 +22,7 @@ from gb10.models.lint.engine_words import ENGINES
 from gb10.models.lint.served import release_in_tag
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.needs.image_need import known_engine
-from gb10.models.registries.recipe_file import read_text
+from gb10.models.registries.recipe_file import dotenv_beside, read_text
 
 
 def wanted_of(
@@ -79,9 +79,9 @@ def import_file(
 ) -> None:
     """Make a recipe of a file of another form.
 
-    Read are `docker run` and servers in a script, compose files, objects of Kubernetes, vLLM's official recipes, and
-    profiles of Ansible for SGLang. The source stands in the recipe. What each line became and what was left out is
-    printed. Exit 2 with one sentence when a file becomes no recipe.
+    Read are `docker run` and servers in a script, compose files, objects of Kubernetes, KServe and Ray Serve, vLLM's
+    official recipes, and profiles of Ansible for SGLang. The source stands in the recipe. What each line became and
+    what was left out is printed. Exit 2 with one sentence when a file becomes no recipe.
 
     \b
     ./build.py recipe import start.sh > mine.yaml
@@ -90,7 +90,7 @@ def import_file(
     ./build.py recipe import models/deepseek-ai/DeepSeek-V4-Flash.yaml --nodes 2 --with spec_decoding
     ./build.py recipe import profile.yml --image docker.io/scitrera/dgx-spark-sglang:0.5.10 > glm.yaml
     """
-    text = read_text(file)
+    text, wanted = read_text(file), replace(wanted, beside=lambda: dotenv_beside(file))
     engine = engine_of_form(text, str(file), wanted)
     image = wanted.image or (image_of(engine, wanted.release) if engine in ENGINES else "")
     found = import_recipe(text, str(file), replace(wanted, image=image))

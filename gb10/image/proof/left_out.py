@@ -17,7 +17,7 @@ PARTS: Final[Mapping[str, str]] = {
     "machine": "of each library, against its wheel or a GB10 (aarch64)",
     "python": "of each extension module, against its wheel, its folder or --python",
     "glibc": "that each library wants, against --glibc",
-    "packages": "of a folder and an image: requirements, releases, torch for CUDA",
+    "packages": "of a folder and an image: requirements, releases, torch and CUDA that fit",
     "symbols": "of an image: libraries and symbols, as ld.so finds them; and the rest of --checks",
 }
 """The words of the verb's help; each row of what was not checked names one of them."""

@@ -20,7 +20,7 @@ from gb10.models.lint.rule import Rule
 from gb10.models.lint.served import ImageFacts, lint_case
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.registries.recipe_file import RecipeFile, mod_in, read_text, registries, root_here
+from gb10.models.registries.recipe_file import RecipeFile, dotenv_beside, mod_in, read_text, registries, root_here
 
 MODS = ROOT / "mods"
 LISTED = 8
@@ -220,7 +220,7 @@ def linted(file: RecipeFile, rules: Sequence[Rule], judged: Judged | None = None
     from gb10.models.lint.linting import lint  # noqa: PLC0415 - the same
 
     text, asked = read_text(file.path), judged or Judged()
-    launches = launches_of(text, file.shown)
+    launches = launches_of(text, file.shown, lambda: dotenv_beside(file.path))
     if launches is not None:
         return lint_launches(launches, file.shown, rules, release=asked.release, image=asked.image)
     recipe = _with_mods(load_model_recipe(text, file.shown), file)

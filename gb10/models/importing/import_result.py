@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,6 +27,8 @@ class ImportChoices:
     features: tuple[str, ...] = ()
     image: str = ""
     release: str | None = None
+    beside: Callable[[], str] = str
+    """Gives the text of the ``.env`` in the folder of a compose file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,9 +16,10 @@ FORMS = (
 
 def engine_of_form(text: str, file: str, wanted: ImportChoices | None = None) -> str:
     """The engine whose server the file starts; raises UsageError for a file of none of the forms."""
-    launches = launches_of(text, file)
+    wanted = wanted or ImportChoices()
+    launches = launches_of(text, file, wanted.beside)
     if launches and launches.found:
-        return choose(launches, file, wanted or ImportChoices()).engine or ""
+        return choose(launches, file, wanted).engine or ""
     values = _values(text, file)
     if {"meta", "model", "compatible_strategies"} <= set(values) and "model_id" in mapping(values["model"]):
         return "vllm"
@@ -33,7 +34,7 @@ def engine_of_form(text: str, file: str, wanted: ImportChoices | None = None) ->
 
 def import_recipe(text: str, file: str, wanted: ImportChoices) -> ImportResult:
     """The recipe of a file's text; raises UsageError with the reason when there is none."""
-    launches = launches_of(text, file)
+    launches = launches_of(text, file, wanted.beside)
     if launches and launches.found:
         return import_launch(launches, file, wanted)
     values = mapping(_values(text, file))

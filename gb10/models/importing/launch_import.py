@@ -13,7 +13,7 @@ from gb10.models.importing.import_result import (
 )
 from gb10.models.launches.container_launch import ContainerLaunch, Taken
 from gb10.models.launches.launch_forms import Launches
-from gb10.models.launches.launch_recipe import model_of, port_of, served_words, shell_before
+from gb10.models.launches.launch_recipe import OF_LLAMA, VARIABLE, model_of, port_of, served_words, shell_before
 
 RUNTIMES: Final = {"vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "llama-cpp": "llama-cpp"}
 SIZES: Final = {"--tensor-parallel-size", "-tp", "--tp", "--tp-size", "--pipeline-parallel-size", "-pp", "--pp-size"}
@@ -67,7 +67,7 @@ def choose(launches: Launches, file: str, wanted: ImportChoices) -> ContainerLau
         raise import_error(file, found, f"name one: --variant NAME; servers: {names}")
     if not model_of(servers[0]):
         raise import_error(file, f"the command of {servers[0].name} names no model", "write a recipe by hand")
-    if servers[0].form != "shell" and (not servers[0].image or servers[0].image.startswith("$")):
+    if servers[0].image.startswith("$") or (not servers[0].image and servers[0].form in ("docker run", "compose")):
         raise import_error(file, f"the image of {servers[0].name} is a variable", "write the image into the file")
     return servers[0]
 
@@ -90,7 +90,9 @@ def _placed(words: tuple[str, ...], launch: ContainerLaunch) -> list[str]:
 
 def _start(words: list[str]) -> int:
     """How many words stand before the first option."""
-    return next((index for index, word in enumerate(words) if word.startswith("--")), len(words))
+    llama = words[0].endswith("llama-server")
+    found = (index for index, word in enumerate(words) if word.startswith("--") or (llama and word in OF_LLAMA))
+    return next(found, len(words))
 
 
 def _nodes(words: tuple[str, ...]) -> int:
@@ -188,8 +190,21 @@ def _rows(launch: ContainerLaunch, options: Mapping[str, None]) -> Iterator[str]
     for volume in volumes if isinstance(volumes, list) else ():
         if _is_of_the_user(volume):
             yield f"line {_line_of_volume(launch, volume)}: volume {volume[:100]} is left out: {_why(volume)}"
+    yield from _of_command(launch)
     for one in launch.left:
         yield f"line {one.line}: {_shown(one, launch)} is left out: {one.why}"
+
+
+def _of_command(launch: ContainerLaunch) -> Iterator[str]:
+    """What the launch lacks: an image, words behind a missing backslash, values of variables."""
+    if not launch.image and launch.form == "Kubernetes":
+        yield f"line {launch.line}: no image is named, its controller has one: the recipe has ours, or that of --image"
+    if launch.behind:
+        yield f"line {launch.behind}: what follows is left out: the line above has no backslash, so the call ends there"
+    for word in _public(served_words(launch)):
+        if VARIABLE.search(word):
+            line = launch.line_of("command")
+            yield f"line {line}: {word[:100]} is known only where the file is used: write its value"
 
 
 def _shown(one: Taken, launch: ContainerLaunch) -> str:

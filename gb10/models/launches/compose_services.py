@@ -1,10 +1,12 @@
 """The services of a compose file, by the compose specification: what is taken of each, and what is not. Pure."""
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from gb10.models.launches.container_launch import (
+    LARGEST_MAPPING,
     ContainerLaunch,
     Taken,
     interpolated,
@@ -42,24 +44,49 @@ WHY: Final = {
 """Keys that become nothing, and why; of another one a recipe has no key."""
 
 
-def compose_launches(document: SafeDocument, values: Mapping[object, object]) -> tuple[ContainerLaunch, ...]:
-    """The services in the order of the file. Variables without a default stay as ``$NAME``."""
+NAME: Final = re.compile(r"\w{1,128}")
+
+
+def variables_of(dotenv: str) -> dict[str, str]:
+    """What the ``.env`` beside a compose file sets: the last line of a name counts."""
+    found: dict[str, str] = {}
+    for line in dotenv.splitlines():
+        written, _, value = line.partition("=")
+        name, text = written.strip().removeprefix("export ").strip(), value[:LARGEST_MAPPING].strip()
+        if not NAME.fullmatch(name):
+            continue
+        if text[:1] in ("'", '"') and text.find(text[0], 1) > 0:
+            found[name] = text[1 : text.index(text[0], 1)]
+        else:
+            found[name] = "" if text.startswith("#") else re.split(r"[ \t]#", text, maxsplit=1)[0].strip()
+    return found
+
+
+def compose_launches(
+    document: SafeDocument, values: Mapping[object, object], known: Mapping[str, str]
+) -> tuple[ContainerLaunch, ...]:
+    """The services in the order of the file, with the variables of the ``.env`` beside it.
+
+    Others without a default stay as ``$NAME``.
+    """
     services = values.get("services")
     found = services.items() if isinstance(services, Mapping) else ()
-    return tuple(_service(document, str(name), one) for name, one in found if isinstance(one, Mapping))
+    return tuple(_service(document, str(name), one, known) for name, one in found if isinstance(one, Mapping))
 
 
-def _service(document: SafeDocument, name: str, service: Mapping[object, object]) -> ContainerLaunch:
+def _service(
+    document: SafeDocument, name: str, service: Mapping[object, object], known: Mapping[str, str]
+) -> ContainerLaunch:
     at = ("services", name)
 
     def line(*below: str) -> int:
         return document.keys.get((*at, *below)) or document.lines.get((*at, *below)) or document.keys.get(at, 0)
 
-    image = interpolated(str(service.get("image") or ""), {})
-    entrypoint = _command(service["entrypoint"]) if service.get("entrypoint") is not None else None
-    words = with_entrypoint(image, _command(service.get("command")), entrypoint)
-    environment = dict(_environment(service.get("environment")))
-    ports = [port for text in _ports(service.get("ports")) if (port := mapped_port(text))]
+    image = interpolated(str(service.get("image") or ""), known)
+    entrypoint = _command(service["entrypoint"], known) if service.get("entrypoint") is not None else None
+    words = with_entrypoint(image, _command(service.get("command"), known), entrypoint)
+    environment = dict(_environment(service.get("environment"), known))
+    ports = [port for text in _ports(service.get("ports"), known) if (port := mapped_port(text))]
     taken = []
     for key in map(str, service):
         became, why = _became(key, service.get(key))
@@ -72,6 +99,7 @@ def _service(document: SafeDocument, name: str, service: Mapping[object, object]
         line=line(),
         image=image,
         words=words,
+        own=_command(service.get("command"), known) if entrypoint is None else (),
         environment={key: value for key, value in environment.items() if value is not None},
         ports=tuple(ports),
         options={KEYS[key]: value for key, value in _options(service) if key in KEYS},
@@ -137,33 +165,33 @@ def _of_deploy(service: Mapping[object, object]) -> Iterator[tuple[str, str]]:
         yield "resources.limits.memory", "`run --memory` takes it, no key of a recipe"
 
 
-def _command(value: object) -> tuple[str, ...]:
+def _command(value: object, known: Mapping[str, str]) -> tuple[str, ...]:
     """A command as a text, which a shell would split, or as a list."""
     if isinstance(value, str):
         try:
-            return tuple(interpolated(word, {}) for word in shlex.split(value))
+            return tuple(interpolated(word, known) for word in shlex.split(value))
         except ValueError:
             return tuple(value.split())
-    return tuple(interpolated(word, {}) for word in texts_of(value))
+    return tuple(interpolated(word, known) for word in texts_of(value))
 
 
-def _environment(value: object) -> Iterator[tuple[str, str | None]]:
+def _environment(value: object, known: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
     """Variables of a mapping or of a list; None for one whose value is not in the file."""
     if isinstance(value, Mapping):
         for key, one in value.items():
-            yield str(key), None if one is None else interpolated(_scalar(one), {})
+            yield str(key), None if one is None else interpolated(_scalar(one), known)
     for text in texts_of(value) if isinstance(value, list) else ():
         key, equals, given = text.partition("=")
-        yield key, interpolated(given, {}) if equals else None
+        yield key, interpolated(given, known) if equals else None
 
 
 def _scalar(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _ports(value: object) -> Iterator[str]:
+def _ports(value: object, known: Mapping[str, str]) -> Iterator[str]:
     for one in value if isinstance(value, list) else ():
         if isinstance(one, Mapping):
             yield f"{one.get('published') or one.get('target')}:{one.get('target')}"
         elif isinstance(one, str | int):
-            yield interpolated(str(one), {})
+            yield interpolated(str(one), known)

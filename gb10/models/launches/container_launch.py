@@ -6,17 +6,31 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 Form = Literal["docker run", "compose", "Kubernetes", "shell"]
-SERVERS: Final[Mapping[str, re.Pattern[str]]] = {
-    "vllm": re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b"),
+SERVE: Final[Mapping[str, re.Pattern[str]]] = {
+    "vllm": re.compile(r"\bvllm(?:\.entrypoints\.cli\.main)?\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b"),
     "sglang": re.compile(r"\bsglang\s+serve\b|\bsglang\.launch_server\b"),
     "trtllm": re.compile(r"\btrtllm-serve\b"),
+}
+SERVERS: Final[Mapping[str, re.Pattern[str]]] = {
+    **SERVE,
     "llama-cpp": re.compile(r"\bllama-server\b"),
 }
 ENTRYPOINTS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (r"(?:docker\.io/)?vllm/vllm-openai(?:[:@-].*)?", ("vllm", "serve")),
-    (r"ghcr\.io/ggml-org/llama\.cpp:(?:server|full).*", ("llama-server",)),
+    (r"ghcr\.io/ggml-org/llama\.cpp:server.*", ("llama-server",)),
 )
 """Images whose own entrypoint is the server: their arguments are its options."""
+OF_VLLM: Final = frozenset(
+    ("--max-model-len", "--gpu-memory-utilization", "--served-model-name", "--tensor-parallel-size")
+)
+MODEL: Final = re.compile(r"[\w.-]{1,100}/[\w.-]{1,200}|/[\w./-]{1,300}")
+FULL: Final = re.compile(r"ghcr\.io/ggml-org/llama\.cpp:full.*")
+"""Its entrypoint is a script whose first argument says the program."""
+OF_SCRIPT: Final = (
+    "the script adds it under a condition",
+    "the script's own arguments are known only where it runs",
+)
+"""Why words of a call are left out that only the run of a script decides."""
 HOST_NETWORK: Final = "host"
 LARGEST_MAPPING: Final = 4096
 
@@ -53,6 +67,10 @@ class ContainerLaunch:
     taken: tuple[Taken, ...] = ()
     lines: Mapping[str, int] = field(default_factory=dict)
     """By part: ``image``, ``command``, ``ports``, ``entrypoint``, and ``env.NAME``."""
+    own: tuple[str, ...] = ()
+    """The words that the file has for the container, without an entrypoint."""
+    behind: int = 0
+    """The line of an option that a missing backslash cuts off from the call; 0 without such."""
 
     @property
     def engine(self) -> str | None:
@@ -70,13 +88,29 @@ class ContainerLaunch:
         return self.lines.get(part, self.line)
 
 
+def entrypoint_of(image: str) -> tuple[str, ...]:
+    """The server that an image starts by itself; empty where none is known."""
+    return next((start for name, start in ENTRYPOINTS if re.fullmatch(name, image)), ())
+
+
 def with_entrypoint(image: str, words: tuple[str, ...], entrypoint: tuple[str, ...] | None) -> tuple[str, ...]:
     """The whole command: the entrypoint that is given, else the image's own where it is known, then the words."""
     if entrypoint is not None:
         return (*entrypoint, *words)
-    known = next((start for name, start in ENTRYPOINTS if re.fullmatch(name, image)), ())
+    if FULL.fullmatch(image) and words[:1] in (("--server",), ("-s",)):
+        return ("llama-server", *words[1:])
     text = " ".join(words)
-    return words if any(pattern.search(text) for pattern in SERVERS.values()) else (*known, *words)
+    if any(pattern.search(text) for pattern in SERVERS.values()):
+        return words
+    start = entrypoint_of(image)
+    return (*start, *words) if start else (*_start_of_build(image, words), *words)
+
+
+def _start_of_build(image: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    """``vllm serve`` of somebody's own build of vLLM whose arguments are a model and the server's options."""
+    if "vllm" not in image.lower() or not OF_VLLM & {word.partition("=")[0] for word in words}:
+        return ()
+    return ("vllm", "serve") if words[0].startswith("--") or MODEL.fullmatch(words[0]) else ()
 
 
 def mapped_port(text: str) -> tuple[int, int] | None:

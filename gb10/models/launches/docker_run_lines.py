@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from gb10.models.launches.container_launch import (
@@ -11,7 +12,16 @@ from gb10.models.launches.container_launch import (
     mapped_port,
     with_entrypoint,
 )
-from gb10.models.launches.shell_words import arrays_of, expanded, shell_words, variables, without_comments
+from gb10.models.launches.shell_words import (
+    arrays_of,
+    end_of,
+    expanded,
+    option_behind,
+    shell_words,
+    unknown_words,
+    variables,
+    without_comments,
+)
 
 START: Final = re.compile(
     r"(?<![\w./-])(?:/(?:[\w.-]{1,40}/){1,5})?(?:docker|podman|nerdctl)\s+(?:container\s+)?(?:run|create)\b"
@@ -70,16 +80,25 @@ def docker_runs(text: str) -> tuple[ContainerLaunch, ...]:
         if start.start() < until or len(found) >= MOST:
             continue
         words = list(shell_words(text, start.end()))
-        until = words[-1][1] + len(words[-1][0]) if words else start.end()
-        found.append(_launch(text, start, list(expanded(words, arrays)), known))
+        until = end_of(text, words, start.end())
+        launch = _launch(text, start, list(expanded(words, arrays)), known)
+        left = (
+            Taken(line=_line(text, at), written=one[:200], why=why) for at, one, why in unknown_words(words, arrays)
+        )
+        behind = option_behind(text, until)
+        found.append(replace(launch, taken=(*launch.taken, *left), behind=0 if behind is None else _line(text, behind)))
     return tuple(found)
+
+
+def _line(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
 
 
 def _launch(
     text: str, found: re.Match[str], placed: Sequence[tuple[str, int]], known: Mapping[str, str]
 ) -> ContainerLaunch:
-    words = [(interpolated(word, known), text.count("\n", 0, at) + 1) for word, at in placed]
-    reader = _Reader(text.count("\n", 0, found.start()) + 1)
+    words = [(interpolated(word, known), _line(text, at)) for word, at in placed]
+    reader = _Reader(_line(text, found.start()))
     while words and words[0][0].startswith("-") and words[0][0] != "-":
         name, line = words.pop(0)
         name, equals, value = name.partition("=") if name.startswith("--") else (name[:2], name[2:], name[2:])
@@ -163,6 +182,7 @@ class _Reader:
             line=self.line,
             image=image[0],
             words=command,
+            own=() if self.entrypoint is not None else tuple(word for word, _ in words),
             environment=self.environment,
             ports=tuple(self.ports),
             options=self.options,

@@ -2,18 +2,22 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from typing import Final
 
 from gb10.models.issue import Issue, Level
-from gb10.models.launches.container_launch import HOST_NETWORK, ContainerLaunch
+from gb10.models.launches.container_launch import HOST_NETWORK, SERVERS, ContainerLaunch, entrypoint_of
 from gb10.models.load.model_recipe import At, ModelRecipe
 
 VARIABLE: Final = re.compile(r"\$(?:(?P<name>[A-Za-z_]\w{0,80})|\{(?P<braced>[A-Za-z_]\w{0,80})\})")
 DEFAULT_PORTS: Final = {"vllm": 8000, "sglang": 30000, "trtllm": 8000, "llama-cpp": 8080}
 MODEL_OPTIONS: Final = ("--model", "--model-path")
-STARTS_SERVER: Final = re.compile(r"\bvllm\s+serve\b|launch_server\b|sglang\s+serve\b|api_server\b|trtllm-serve\b")
+OF_LLAMA: Final = ("-m", "-hf", "-hfr", "--hf-repo")
+"""More names that llama.cpp has for them; its variables are ``LLAMA_ARG_MODEL`` and ``LLAMA_ARG_HF_REPO``."""
+STARTS_SERVER: Final = re.compile(
+    r"\bvllm(?:\.entrypoints\.cli\.main)?\s+serve\b|launch_server\b|sglang\s+serve\b|api_server\b|trtllm-serve\b|llama-server\b"
+)
 NGC: Final = re.compile(r"nvcr\.io/")
 FILES: Final = ("--env-file", "env_file", "envFrom", "extends")
 ENGINES_OWN: Final = re.compile(r"(?:--env )?(?:VLLM|SGLANG|FLASHINFER|CUDA|NVIDIA)_")
@@ -71,8 +75,8 @@ def _with_values(word: str, launch: ContainerLaunch) -> str:
 
 def model_of(launch: ContainerLaunch) -> str:
     """The model that the command names; empty when it names none."""
-    words = served_words(launch)
-    for option in MODEL_OPTIONS:
+    words, llama = served_words(launch), launch.engine == "llama-cpp"
+    for option in (*MODEL_OPTIONS, *(OF_LLAMA if llama else ())):
         for index, word in enumerate(words):
             if word == option and index + 1 < len(words):
                 return words[index + 1]
@@ -81,7 +85,8 @@ def model_of(launch: ContainerLaunch) -> str:
     for index, word in enumerate(words[:-1]):
         if word == "serve" or word.endswith("trtllm-serve"):
             return words[index + 1] if not words[index + 1].startswith("-") else ""
-    return ""
+    named = (launch.environment.get(f"LLAMA_ARG_{name}") for name in ("MODEL", "HF_REPO"))
+    return next((one for one in named if one), "") if llama else ""
 
 
 def port_of(launch: ContainerLaunch) -> int:
@@ -112,15 +117,41 @@ def as_recipe(launch: ContainerLaunch, file: str) -> ModelRecipe:
     return ModelRecipe(file=file, stem=PurePath(file).stem, format="v2", values=values, keys=keys)
 
 
+SHELLS: Final = ("bash", "sh", "python", "python3")
+TWO_WORDS: Final = re.compile(r"(--?[A-Za-z][\w.-]*)\s+(\S.*)", re.DOTALL)
+"""An option and its value in one word, as no parser takes them."""
+MakeIssue = Callable[[str, Level, str, str, str], Issue]
+
+
+def _word_issues(launch: ContainerLaunch, issue: MakeIssue) -> Iterator[Issue]:
+    """Words that the server does not get as they are meant."""
+    if launch.behind:
+        text = f"the call ends before line {launch.behind}: the line above it has no backslash, so its options are lost"
+        yield issue("call-ends-early", "error", "command", text, "put a backslash at the end of each line but the last")
+    start, first = entrypoint_of(launch.image), PurePath(launch.own[0]).name if launch.own else ""
+    if start and (first in SHELLS or any(one.search(" ".join(launch.own)) for one in SERVERS.values())):
+        text = f"the image starts `{' '.join(start)}` by itself, so it takes `{' '.join(launch.own)[:60]}` as arguments"
+        fix = "write only the model and the options" + ("; or name another entrypoint" if first in SHELLS else "")
+        yield issue("entrypoint-repeated", "error", "command", text, f"{fix} (vllm#40872, vllm#37133)")
+    for word in launch.words:
+        two = TWO_WORDS.fullmatch(word)
+        if two and not STARTS_SERVER.search(word):
+            text = f"`{word[:80]}` is one word, so the server does not know it as the option {two[1]}"
+            yield issue(
+                "two-words-in-one", "error", "command", text, f"write two: {two[1]} and {two[2][:40]} (vllm#22072)"
+            )
+
+
 def launch_issues(launch: ContainerLaunch, file: str) -> Iterator[Issue]:
     """What is wrong with the launch itself: its entrypoint, its ports, its GPU."""
 
     def issue(code: str, level: Level, part: str, text: str, fix: str) -> Issue:
         return Issue(code=code, level=level, file=file, line=launch.line_of(part), text=text, fix=fix)
 
+    yield from _word_issues(launch, issue)
     if launch.form == "shell":
         return  # no container: image, ports and GPU are the shell's
-    if not launch.image:
+    if not launch.image and launch.form == "docker run":
         text = "the call ends without an image: a comment, or a line without a backslash, ends it before its last line"
         yield issue(
             "call-without-image", "error", "image", text, "put comments above the call, a backslash at each end"

@@ -94,6 +94,7 @@ def _container(
         line=line(),
         image=image,
         words=words,
+        own=() if command else tuple(texts_of(container.get("args"))),
         environment={name: value for _, name, value in variables if value is not None},
         ports=tuple(_ports(container.get("ports"))),
         options=options,

@@ -3,17 +3,21 @@
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 from typing import Final
 
 from gb10.models.launches.container_launch import ContainerLaunch, Taken, interpolated
 from gb10.models.launches.shell_words import (
     COMMANDS,
+    DEFAULTED,
     arrays_of,
+    end_of,
     expanded,
+    option_behind,
     plain,
     shell_words,
+    unknown_words,
     without_comments,
     word_end,
     written_words,
@@ -23,7 +27,8 @@ GAP: Final = r"(?:[ \t]|\\\n){1,40}"
 SERVER: Final = re.compile(
     rf"(?<![\w./~$}}-])(?:[\w.~${{}}/-]{{0,120}}/)?(?:(?:vllm|sglang){GAP}serve|trtllm-serve|llama-server|"
     rf"python3?(?:\.\d{{1,2}})?(?:{GAP}-(?:[bBdEiIOPqsSuvx]{{1,8}}|[WX][ \t]*[\w:=.]{{1,60}})){{0,8}}"
-    rf"{GAP}-[bBdEiIOPqsSuvx]{{0,8}}m{GAP}(?:vllm\.entrypoints\.openai\.api_server|sglang\.launch_server))"
+    rf"{GAP}-[bBdEiIOPqsSuvx]{{0,8}}m{GAP}(?:vllm\.entrypoints\.openai\.api_server|"
+    rf"vllm\.entrypoints\.cli\.main{GAP}serve|sglang\.launch_server))"
     r"(?=[\s;&|<>)\\]|\Z)"
 )
 KEYWORDS: Final = frozenset(("then", "do", "else", "if", "elif", "while", "until", "{", "!", "time", "$"))
@@ -66,6 +71,8 @@ class Setting:
     exports: bool = False
     certain: bool = True
     """Whether the shell comes by here for sure: it stands in no branch."""
+    default: bool = False
+    """Whether it counts only where the variable has no value: ``: "${NAME:=value}"``."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -78,6 +85,8 @@ class Variables:
 
     def take(self, one: Setting) -> None:
         """Follow one statement."""
+        if one.default and one.name in self.known:
+            return
         if one.assigns:
             value = one.value
             if value is not None and "$" in value and not one.literal:
@@ -100,18 +109,27 @@ class Variables:
 def shell_servers(text: str) -> tuple[ContainerLaunch, ...]:
     """Every server that a script starts without a container, in order."""
     text = without_comments(text)
-    arrays, settings = arrays_of(text), list(islice(_settings(text), MOST_STATEMENTS))
+    arrays, settings = arrays_of(text), sorted(_settings(text), key=lambda one: one.at)
     found: list[ContainerLaunch] = []
     for start in islice(SERVER.finditer(text), MOST):
         own = _ahead(text, start.start())
         if own is None:
             continue
-        words = [word for word, _ in expanded(list(shell_words(text, start.end())), arrays)]
+        written = list(shell_words(text, start.end()))
+        words = [word for word, _ in expanded(written, arrays)]
         # The words of a server, and not of a sentence, have at most a model before the options.
         models = list(takewhile(lambda word: not word.startswith(("-", "$")), words))
         most = 2 if start[0].endswith("trtllm-serve") else int(start[0].endswith("serve"))
         if len(models) <= most and all(MODEL.fullmatch(word) for word in models):
-            found.append(_launch(text, start, words, [*_before(settings, start.start()), *own]))
+            launch = _launch(text, start, words, [*_before(settings, start.start()), *own])
+            left = (
+                Taken(line=_line(text, at), written=one[:200], why=why)
+                for at, one, why in unknown_words(written, arrays)
+            )
+            behind = option_behind(text, end_of(text, written, start.end()))
+            found.append(
+                replace(launch, taken=(*launch.taken, *left), behind=0 if behind is None else _line(text, behind))
+            )
     return tuple(found)
 
 
@@ -149,7 +167,9 @@ def _before(settings: Sequence[Setting], at: int) -> Iterator[Setting]:
 
 
 def _settings(text: str) -> Iterator[Setting]:
-    """What the statements of a script do to variables, in order."""
+    """What the statements of a script do to variables."""
+    for found in islice(DEFAULTED.finditer(text), MOST_STATEMENTS):
+        yield Setting(at=found.start(), name=found[1], value=found[2], assigns=True, default=True)
     all_are_exported, until = False, 0
     for found in islice(STATEMENT.finditer(text), MOST_STATEMENTS):
         if found.start() < until:

@@ -3,13 +3,28 @@
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from gb10.models.launches.container_launch import interpolated
+from gb10.models.launches.container_launch import OF_SCRIPT, interpolated
 
 ASSIGNED: Final = re.compile(r"^[ \t]*(?:export[ \t]+|readonly[ \t]+|local[ \t]+)?(\w{1,128})=(.*)$", re.MULTILINE)
-ARRAY: Final = re.compile(r"^[ \t]*(?:local[ \t]+|declare[ \t]+-a[ \t]+)?(\w{1,128})(\+?)=\(", re.MULTILINE)
+DEFAULTED: Final = re.compile(r"^[ \t]*:[ \t]+\"?\$\{(\w{1,128}):?=([^{}\n]{0,1024})\}", re.MULTILINE)
+"""``: "${NAME:=value}"`` gives a variable its value where it has none."""
+ARRAY: Final = re.compile(
+    r"(?P<branch>^[^\n#]{0,400}(?:&&|\|\||\bthen\b|\belse\b)[ \t]*|^[ \t]*)"
+    r"(?:local[ \t]+|declare[ \t]+-a[ \t]+)?(?P<name>\w{1,128})(?P<adds>\+?)=\(",
+    re.MULTILINE,
+)
+BLOCK: Final = re.compile(
+    r"(?:^|[;&|]|\b(?:then|else|do))[ \t]*(?:(if|case|for|while|until)|(fi|esac|done))\b", re.MULTILINE
+)
+"""What begins and what ends a part of a script by which the shell may not come."""
+ARGUMENTS: Final = re.compile(r"\$[@*]|\$\{[@*](?::[^{}]{0,20})?\}")
+"""The script's own arguments."""
+BEHIND: Final = re.compile(r"[ \t]*\r?\n[ \t]*--?[A-Za-z]")
+"""An option on a line of its own, behind the end of a call: the line before it has no backslash."""
 WHOLE: Final = re.compile(r"\$\{(\w{1,128})\[[@*]\]\}")
 COMMENT: Final = re.compile(
     r"(?P<kept>\\.|'[^'\n]*'|\"(?:\\.|[^\"\\\n])*\")|(?:^|(?<=[\s;&|(]))#[^\n]*",
@@ -33,8 +48,16 @@ def without_comments(text: str) -> str:
     return COMMENT.sub(lambda found: found["kept"] or " " * len(found[0]), text)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Arrays:
+    """The arrays of a script; ``conditional`` are the place and the text of what a branch would add or put there."""
+
+    words: Mapping[str, Sequence[str]]
+    conditional: Mapping[str, Sequence[tuple[int, str]]] = field(default_factory=dict)
+
+
 def variables(text: str) -> dict[str, str]:
-    """Assignments of plain texts; of a name that is assigned twice nothing is known."""
+    """Assignments of plain texts, and defaults; of a name that is assigned twice nothing is known."""
     found: dict[str, str] = {}
     twice = set()
     for name, value in ASSIGNED.findall(text):
@@ -46,31 +69,65 @@ def variables(text: str) -> dict[str, str]:
             twice.add(name)
         else:
             found[name] = interpolated(words[0] if words else "", found)
+    for name, value in DEFAULTED.findall(text):
+        found.setdefault(name, interpolated(value, found))
     return {name: value for name, value in found.items() if name not in twice}
 
 
-def arrays_of(text: str) -> dict[str, list[str]]:
-    """Arrays of plain texts, with what is added to them further down."""
+def arrays_of(text: str) -> Arrays:
+    """Arrays of plain texts, with what is added to them further down, but for what stands in a branch."""
     found: dict[str, list[str]] = {}
+    conditional: dict[str, list[tuple[int, str]]] = {}
     until = 0
     for start in ARRAY.finditer(text):
-        if start.start() < until or len(found) >= MOST:
+        if start.start("name") < until or len(found) >= MOST:
             continue
-        words = list(shell_words(text, start.end(), ends=")"))
-        until = words[-1][1] + len(words[-1][0]) if words else start.end()
+        words, name = list(shell_words(text, start.end(), ends=")")), start["name"]
+        until = end_of(text, words, start.end())
         texts = [word for word, _ in words]
-        found[start[1]] = [*found.get(start[1], ()), *texts][:MOST_WORDS] if start[2] else texts
-    return found
+        branch = start["branch"].strip() or depth(text, start.start("name"))
+        if branch and (start["adds"] or name in found):
+            conditional.setdefault(name, []).append((start.start("name"), " ".join(texts)))
+        else:
+            found[name] = [*found.get(name, ()), *texts][:MOST_WORDS] if start["adds"] else texts
+    return Arrays(words=found, conditional=conditional)
 
 
-def expanded(words: Sequence[tuple[str, int]], arrays: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, int]]:
-    """The words of a call, the words of an array in place of its name."""
+def depth(text: str, at: int) -> int:
+    """How many branches and loops of a shell are open at a place."""
+    opened = [1 if found[1] else -1 for found in BLOCK.finditer(text, 0, at)]
+    return max(sum(opened), 0)
+
+
+def expanded(words: Sequence[tuple[str, int]], arrays: Arrays) -> Iterator[tuple[str, int]]:
+    """The words of a call, the words of an array in place of its name, without the script's own arguments."""
     for word, at in words:
         named = WHOLE.fullmatch(word)
-        if named and named[1] in arrays:
-            yield from ((one, at) for one in arrays[named[1]])
-        else:
+        if named and named[1] in arrays.words:
+            yield from ((one, at) for one in arrays.words[named[1]])
+        elif not ARGUMENTS.fullmatch(word):
             yield word, at
+
+
+def unknown_words(words: Sequence[tuple[str, int]], arrays: Arrays) -> Iterator[tuple[int, str, str]]:
+    """The place and the text of what a call may have besides, and why it is left out."""
+    for word, at in words:
+        named = WHOLE.fullmatch(word)
+        for place, text in arrays.conditional.get(named[1], ()) if named else ():
+            yield place, text, OF_SCRIPT[0]
+        if ARGUMENTS.fullmatch(word):
+            yield at, word, OF_SCRIPT[1]
+
+
+def end_of(text: str, words: Sequence[tuple[str, int]], start: int) -> int:
+    """Where a call ends, behind the quotes of its last word; ``start`` for one without words."""
+    return (word_end(text, words[-1][1]) or len(text)) if words else start
+
+
+def option_behind(text: str, until: int) -> int | None:
+    """The place of an option on the line behind the end of a call, which is no part of it; None without such."""
+    found = BEHIND.match(text, until)
+    return found.end() - 1 if found else None
 
 
 def shell_words(text: str, start: int, ends: str = "\n;&|<>)") -> Iterator[tuple[str, int]]:

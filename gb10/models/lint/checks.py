@@ -11,7 +11,7 @@ from gb10.errors import UsageError
 from gb10.models.issue import Level
 from gb10.models.lint.fit import estimate_of_case, launch_of_case
 from gb10.models.lint.rule import Finding
-from gb10.models.lint.served import LintCase, vllm_drafts, words_of
+from gb10.models.lint.served import UNSET, LintCase, vllm_drafts, words_of
 from gb10.models.lint.sglang_rules import SGLANG, fp8_experts
 from gb10.models.lint.word_checks import WORDS, Check, words_of_case
 from gb10.models.load.model_recipe import Step, own_section
@@ -45,6 +45,20 @@ def graphs_between_steps(case: LintCase) -> Iterator[Finding]:
         yield Finding(line=case.line_of("--max-cudagraph-capture-size"), value=f"{size:.0f}", name=f"{step}")
 
 
+LARGEST: Final = 512
+"""Tokens of the largest graph of a release that counts drafts, on a GB10."""
+
+
+def default_graphs(case: LintCase) -> Iterator[Finding]:
+    """vLLM: the release's own largest graph, twice the batch with its drafts and at most LARGEST, is below it."""
+    batch, tokens = case.number("--max-num-seqs"), 1 + _drafts(case)
+    set_ = ("--max-cudagraph-capture-size", "--cudagraph-capture-sizes", "--compilation-config", "--enforce-eager")
+    if batch is None or tokens == 1 or any(name.startswith(set_) or name in ("-O", "-cc") for name in case.options):
+        return
+    if batch * tokens > LARGEST:
+        yield Finding(line=case.line_of("--max-num-seqs"), value=f"{batch * tokens:.0f}", name=f"{LARGEST}")
+
+
 def parallel_sizes(case: LintCase) -> Iterator[Finding]:
     """GPUs of the command against the nodes that the recipe allows, one GPU a node."""
     kinds = ("tensor", "pipeline") if "--enable-dp-attention" in case.options else ("tensor", "pipeline", "data")
@@ -75,6 +89,7 @@ SIZES: Final[Mapping[str, Callable[[LintCase], Iterator[Finding]]]] = {
     "graph-smaller-than-batch": small_graphs,
     "graph-without-drafts": graphs_without_drafts,
     "graph-not-a-multiple": graphs_between_steps,
+    "graph-default-without-drafts": default_graphs,
     "parallel-sizes": parallel_sizes,
 }
 """By the code of the rule."""
@@ -83,6 +98,7 @@ SIZES: Final[Mapping[str, Callable[[LintCase], Iterator[Finding]]]] = {
 TEMPLATE: Final = re.compile(r"(?![/$~{]|[a-z]+:)[^{}]*[.]jinja2?")
 """A file's path that begins in the server's working directory."""
 SECRET: Final = re.compile(r"\b(hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|ghp_[A-Za-z0-9]{20,}|glpat-[\w-]{20,})")
+HYPHENED: Final = re.compile(r"(?<![${])\{[a-z_]{1,40}(?:-[a-z_]{1,40}){1,6}\}(?!\})")
 QUOTE: Final = re.compile(r'(?<!\\)(?:\\\\)*"')
 CONTINUED: Final = re.compile(r"\\[ \t]*$")
 OPTION_LINE: Final = re.compile(r"[ \t]*--[a-z]")
@@ -317,11 +333,20 @@ def too_long(case: LintCase) -> Iterator[Finding]:
         yield Finding(line=case.line_of(option), value=f"{option} {asked:.0f}", name=f"{limit}")
 
 
+def placeholder_names(case: LintCase) -> Iterator[Finding]:
+    """``{served-model-name}``: a name with hyphens, which no launcher fills."""
+    for found in HYPHENED.finditer(case.recipe.command or ""):
+        line = case.recipe.text_line(("command",), found.start())
+        yield Finding(line=line, value=found[0], name=found[0].replace("-", "_"))
+
+
 def wrong_numbers(case: LintCase) -> Iterator[Finding]:
     """A size, a share or a count that is no number: the engine's parser stops, and no memory can be computed."""
     try:
         launch_of_case(case)
     except UsageError as error:
+        if error.message.endswith(UNSET):
+            return  # a row says that the memory was not computed
         name = error.message.partition(" ")[0]
         yield Finding(line=case.line_of(name), value=error.message, more=error.hint or "")
 
@@ -351,6 +376,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "compile-jobs": compile_jobs,
     "longer-than-model": too_long,
     "wrong-number": wrong_numbers,
+    "placeholder-name": placeholder_names,
     "fp8-moe-shared-memory": fp8_experts,
     "trtllm-moe-backend": tensorrt_experts,
 }

@@ -330,15 +330,19 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 
 
 def near_ones(name: str, names: Iterable[str], most: int = 3) -> list[str]:
-    """The closest of some names, letter case aside; first those that the name begins with (B12X of B12X_MLA)."""
+    """The closest of some names, letter case aside; first those that the name begins with (B12X of B12X_MLA).
+
+    Then those whose last part it is: ``modelopt_fp4`` for ``fp4``.
+    """
     folded: dict[str, str] = {}
     for one in sorted(names):
         folded.setdefault(_plain(one), one)
     whole = _plain(name)
     same = [folded[whole]] if whole in folded else []
     begins = [one for text, one in folded.items() if text and whole.startswith(f"{text}-")]
+    ends = [one for text, one in folded.items() if text.endswith(f"-{whole}")]
     close = [folded[text] for text in difflib.get_close_matches(whole, folded, n=most, cutoff=CLOSE)]
-    return list(dict.fromkeys((*same, *sorted(begins, key=len, reverse=True), *close)))[:most]
+    return list(dict.fromkeys((*same, *sorted(begins, key=len, reverse=True), *ends, *close)))[:most]
 
 
 def _plain(text: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from gb10.core.checked import NotChecked
 from gb10.core.checked import in_order as rows_in_order
 from gb10.models.issue import in_order
-from gb10.models.launches.container_launch import ContainerLaunch
+from gb10.models.launches.container_launch import OF_SCRIPT, ContainerLaunch
 from gb10.models.launches.launch_forms import Launches
 from gb10.models.launches.launch_recipe import ENGINES_OWN, FILES, OF_RECIPES, as_recipe, launch_issues
 from gb10.models.lint.lint_parts import Linted
@@ -57,3 +57,5 @@ def _unread(launch: ContainerLaunch) -> Iterator[NotChecked]:
     for one in launch.left:
         if one.written.startswith(FILES) or ENGINES_OWN.match(one.written):
             yield NotChecked(what="variables", reason=f"line {one.line}: {one.written[:80]}: {one.why}")
+        elif one.why in OF_SCRIPT:
+            yield NotChecked(what="options", reason=f"line {one.line}: {one.written[:80]}: {one.why}")

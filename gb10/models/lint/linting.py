@@ -93,7 +93,8 @@ def _judge(case: LintCase, rules: Sequence[Rule]) -> list[Issue]:
     """The findings of the rules, less those that others say better, and those of rendering."""
     found = [finding for rule in rules for finding in findings(rule, case)]
     better = {(other.line, code) for other in found for code, by in SUPERSEDED.items() if other.code in by}
-    return [*case.issues, *(one for one in found if (one.line, one.code) not in better)]
+    said = {"parallel-sizes"} if any(one.code == "too-many-nodes" for one in case.issues) else set()
+    return [*case.issues, *(one for one in found if (one.line, one.code) not in better and one.code not in said)]
 
 
 def findings(rule: Rule, case: LintCase) -> Iterator[Issue]:

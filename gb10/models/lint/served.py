@@ -13,6 +13,7 @@ from typing import Final
 from gb10.core.installation import ROOT
 from gb10.errors import UsageError
 from gb10.models.issue import Issue
+from gb10.models.launches.container_launch import SERVE
 from gb10.models.load.model_recipe import ModelRecipe, own_section
 from gb10.models.memory.model import Model
 from gb10.models.needs.image_need import known_engine
@@ -58,15 +59,10 @@ def _own_patches() -> frozenset[str]:
     return frozenset(f"{source}/{number[1]}" for source, number in found if number)
 
 
-SERVE: Final[Mapping[str, re.Pattern[str]]] = {
-    "vllm": re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b"),
-    "sglang": re.compile(r"\bsglang\s+serve\b|\bsglang\.launch_server\b"),
-    "trtllm": re.compile(r"\btrtllm-serve\b"),
-}
 SHELL: Final = re.compile(r"\s*(?:\S*/)?(?:ba|da|z)?sh\s+-\w*c\b")
 """``bash -c``, ``/bin/sh -lc``."""
-RELEASE: Final = re.compile(r"(?:[:/]v?|-v|-(?=0\.))(\d+\.\d+(?:\.\d+)?(?:rc\d+|\.post\d+)?)(?=[-_]|$)")
-"""Behind a dash a model's version stands, too: ``vllm-glm-4.7`` is of no release, ``spark-vllm-0.33.0`` is."""
+RELEASE: Final = re.compile(r"(?:[:/]v?|-v?(?=0\.))(\d+\.\d+(?:\.\d+)?(?:rc\d+|\.post\d+)?)(?=[-_]|$)")
+"""Behind a dash a model's version stands, too: ``vllm-glm-4.7``, ``mimo-v2.5``. ``spark-vllm-0.33.0`` is a release."""
 EUGR: Final = "vllm-node"
 PLAIN_BUILDS: Final = (EUGR, f"{EUGR}-tf5")
 """What eugr's launcher builds of vLLM itself; its other names are forks."""
@@ -75,6 +71,7 @@ FORKED: Final = re.compile(r"--exp-\w+")
 NVIDIA: Final = ("nvcr.io/nvidia/vllm", "nvcr.io/nvidia/sglang", "nvcr.io/nvidia/pytorch")
 MOVING: Final = re.compile(r"(latest|nightly|stable|main|dev)([-_.].*)?")
 OPTION: Final = re.compile(r"-{1,2}[A-Za-z]")
+PLACE: Final = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)\}(?!\})")
 SHORT: Final[Mapping[str, str]] = {
     "-tp": "--tensor-parallel-size",
     "-pp": "--pipeline-parallel-size",
@@ -147,7 +144,7 @@ def lint_case(recipe: ModelRecipe, releases: Mapping[str, str], variant: str | N
     peer: Peer = "eugr" if recipe.format == "v1" else "sparkrun"
     nodes = tuple(f"node-{number}" for number in range(1, min(requested_nodes(recipe), MOST) + 1))
     rendered = render_recipe(recipe, RenderRequest(peer=peer, nodes=nodes, variant=variant))
-    command = rendered.serve or recipe.command or ""
+    command = rendered.serve or _filled(recipe)
     engine = engine_of(command, recipe)
     words = words_of(command, engine)
     options, spelled = options_of(words)
@@ -170,15 +167,25 @@ def lint_case(recipe: ModelRecipe, releases: Mapping[str, str], variant: str | N
     )
 
 
+def _filled(recipe: ModelRecipe) -> str:
+    """The command of a recipe that cannot be rendered, with its defaults in the places; else its own text."""
+    known = {"model": recipe.model or "", **recipe.defaults}
+
+    def value(found: re.Match[str]) -> str:
+        return str(known[found[1]]) if found[1] in known else found[0]
+
+    return PLACE.sub(value, recipe.command or "").replace("{{", "{").replace("}}", "}")
+
+
 def requested_nodes(recipe: ModelRecipe) -> int:
     """The nodes that a recipe asks for at least."""
-    least = recipe.values.get("min_nodes")
-    if isinstance(least, int) and least > 0:
-        return least
     sizes = [recipe.defaults.get(f"{kind}_parallel") for kind in ("tensor", "pipeline", "data")]
     world = 1
     for size in sizes:
         world *= size if isinstance(size, int) and 0 < size <= MOST else 1
+    least = recipe.values.get("min_nodes")
+    if isinstance(least, int) and least > 0:
+        return least if recipe.values.get("solo_only") else max(least, world)
     return 1 if recipe.values.get("solo_only") else max(world, 2 if recipe.values.get("cluster_only") else 1)
 
 
@@ -343,6 +350,7 @@ def whole(options: Options, *names: str) -> int | None:
     found = NUMBER.fullmatch(text)
     size = floor(float(found[1]) * UNITS[found[2]]) if found else 0
     if not 0 < size <= LARGEST:
+        _refuse_unset(names[0], text)
         raise UsageError(f"{names[0]} {text[:40]!r} is not a whole number", hint="write one, such as 65536")
     return size
 
@@ -359,10 +367,21 @@ def share(options: Options, name: str) -> float | None:
     return None if text in ("", "auto") or "{" in text else _real(name, text, 1)
 
 
+UNSET: Final = "is known only where the file is used"
+"""The end of the message about a value that is a variable of the shell or of compose."""
+
+
+def _refuse_unset(name: str, text: str) -> None:
+    """Raises UsageError."""
+    if "$" in text:
+        raise UsageError(f"{name} {text[:40]} {UNSET}", hint="write its value")
+
+
 def _real(name: str, text: str, most: float) -> float:
     try:
         found = float(text)
     except ValueError:
+        _refuse_unset(name, text)
         found = 0.0
     if not 0 < found <= most:
         raise UsageError(f"{name} {text[:40]!r} is not a number above 0, up to {most:g}", hint="write one, such as 0.8")

@@ -13,6 +13,9 @@ from gb10.models.lint.served import LintCase, json_object
 
 Check = Callable[[LintCase], Iterator[Finding]]
 PLAIN: Final = ("-h", "--help")
+LEVEL: Final = re.compile(r"-O\w*")
+"""``-O3``: the parser of every known release of vLLM splits it before it looks for options."""
+JSON_STARTS: Final = tuple('{["0123456789')
 SHOWN: Final = 2
 """Names in one finding."""
 LISTED: Final = 8
@@ -97,6 +100,8 @@ def unknown_options(case: LintCase) -> Iterator[Finding]:
     for name in case.options if known else ():
         written = case.spelled[name]
         if known is None or {written, name} & {*PLAIN, *case.added}:
+            continue
+        if known.engine == "vllm" and LEVEL.fullmatch(written):
             continue
         if _is_spelled_with_underscores(known, written, name):
             yield Finding(
@@ -192,15 +197,20 @@ def unknown_json_keys(case: LintCase) -> Iterator[Finding]:
 
 
 def broken_json(case: LintCase) -> Iterator[Finding]:
-    """A JSON value of an engine's config that is no JSON: the server's parser stops at it."""
-    known = words_of_case(case)
+    """A JSON value of an engine's config that is no JSON: the server's parser stops at it, also that of a fork."""
+    known = words_of_case(replace(case, unknown=""))
     for name, values in case.options.items() if known else ():
         for value in values if known and name in known.words.keys else ():
-            if value.startswith("{") and "$" not in value:
-                try:
-                    json.loads(value)
-                except (ValueError, RecursionError) as error:
+            if "$" in value or not value.startswith(JSON_STARTS):
+                continue
+            try:
+                found = json.loads(value)
+            except (ValueError, RecursionError) as error:
+                if value.startswith("{"):
                     yield Finding(line=case.line_of(name), value=name, name=str(error)[:80])
+            else:
+                if not isinstance(found, dict):
+                    yield Finding(line=case.line_of(name), value=name, name=f"{value[:40]} is no mapping")
 
 
 def unknown_environment(case: LintCase) -> Iterator[Finding]:

@@ -43,6 +43,17 @@ SPARKRUN: Final = (
     "maintainer",
     "volumes",
 )
+OF_SPARKRUN: Final = (
+    "runtime",
+    "runtime_config",
+    "builder",
+    "executor",
+    "executor_config",
+    "min_nodes",
+    "max_nodes",
+    "metadata",
+)
+"""Keys that only sparkrun acts on; none of eugr's own recipes has one."""
 OURS: Final = "gb10"
 """The section that makes a recipe of version 2 one of gb10's; sparkrun goes past it."""
 NOT_SUPPORTED: Final = (

@@ -10,12 +10,13 @@ from packaging.version import InvalidVersion, Version
 
 from gb10.models.issue import Issue, Level, in_order
 from gb10.models.load.host_access import READERS, host_request
-from gb10.models.load.known_keys import EXECUTOR, KNOWN, NOT_SUPPORTED, SPARKRUN_READ, closest
-from gb10.models.load.model_recipe import ModelRecipe, Step, check_own_section
+from gb10.models.load.known_keys import EXECUTOR, KNOWN, NOT_SUPPORTED, OF_SPARKRUN, OURS, SPARKRUN_READ, closest
+from gb10.models.load.model_recipe import Format, ModelRecipe, Step, check_own_section
 from gb10.models.load.safe_yaml import SafeDocument, UnreadableError, mapping_of, read_yaml
 
 MAPPINGS = ("defaults", "env", "metadata", "runtime_config", "builder_config", "executor_config", "gb10")
 LISTS = ("mods", "build_args")
+EMPTY = {"mods": "[]", "defaults": "{}"}
 TEXTS = ("model", "container", "runtime", "model_revision")
 COUNTS = ("min_nodes", "max_nodes")
 
@@ -85,6 +86,10 @@ def _types(recipe: ModelRecipe) -> Iterator[Issue]:
             text, fix = f"'{key}' must be a mapping (key: value)", f"write `{key}:` and indented keys below"
             level: Level = "error" if value else "warning"  # the launchers take an empty list for an empty mapping
             yield _issue(recipe, level, "wrong-type", text, fix, key)
+    for key in ("mods", "defaults") if recipe.format == "v1" else ():
+        if key in recipe.values and recipe.values[key] is None:
+            text = f"'{key}' has nothing below it: eugr's launcher of July 2026 stops with a TypeError"
+            yield _issue(recipe, "warning", "wrong-type", text, f"remove it, or write `{key}: {EMPTY[key]}`", key)
     for key in LISTS:
         yield from _list(recipe, recipe.values.get(key), key)
     yield from _list(recipe, recipe.section("runtime_config").get("build_args"), "runtime_config", "build_args")
@@ -137,13 +142,20 @@ def load_model_recipe(text: str, file: str) -> ModelRecipe:
     recipe = ModelRecipe(
         file=file,
         stem=PurePath(file).stem,
-        format="v1" if str(values.get("recipe_version")) == "1" else "gb10" if "gb10" in values else "v2",
+        format=_format(values),
         values=values,
         keys=document.keys,
         lines=document.lines,
         texts=document.texts,
     )
     return replace(recipe, issues=in_order((*_duplicates(document, file), *check_recipe(recipe))))
+
+
+def _format(values: Mapping[object, object]) -> Format:
+    """Version 1 with keys that sparkrun alone reads is a recipe for sparkrun, which takes both versions alike."""
+    if str(values.get("recipe_version")) == "1" and not set(OF_SPARKRUN) & set(values):
+        return "v1"
+    return "gb10" if OURS in values else "v2"
 
 
 def is_recipe(text: str) -> bool:

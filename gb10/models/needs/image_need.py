@@ -286,7 +286,7 @@ def image_need(recipe: ModelRecipe) -> ImageNeed:
     engine = "sglang" if runtime == "sglang" else "vllm"
     try:
         arguments = read_arguments(tuple(recipe.build_args.values()))
-        image = image_of(recipe.container, engine, built=recipe.format == "v1" or recipe.text("builder") == "eugr")
+        image = image_of(recipe.container, engine, built=recipe.version == "1" or recipe.text("builder") == "eugr")
     except ValueError as error:
         raise refusal(recipe, str(error)) from error
     arguments = _checked(recipe, arguments)

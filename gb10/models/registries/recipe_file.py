@@ -213,6 +213,18 @@ def _has(registry: Registry, name: str) -> bool:
         return False
 
 
+def dotenv_beside(path: Path) -> str:
+    """The ``.env`` in the folder of a compose file, as compose reads it; empty where no plain file is one."""
+    file = path.parent / ".env"
+    try:
+        if file.is_symlink() or not file.is_file():
+            return ""
+        with file.open("rb") as stream:
+            return stream.read(LARGEST).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 def read_text(path: Path) -> str:
     """The text of a recipe; raises UsageError when it cannot be read, or is more than a recipe can be."""
     try:

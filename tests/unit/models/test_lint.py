@@ -25,8 +25,9 @@ from gb10.models.render.rendered import RenderRequest
 DATA = Path(__file__).parents[1] / "data/lint"
 CASES: dict[str, dict[str, Any]] = yaml.safe_load((DATA / "cases.yaml").read_text(encoding="utf-8"))
 COMMANDS = {
-    "vllm": "vllm serve {model} --gpu-memory-utilization 0.8",
-    "sglang": "python3 -m sglang.launch_server --model-path {model} --mem-fraction-static 0.7",
+    "vllm": "vllm serve {model} --gpu-memory-utilization 0.8 --revision {model_revision}",
+    "sglang": "python3 -m sglang.launch_server --model-path {model} --mem-fraction-static 0.7"
+    " --revision {model_revision}",
     "trtllm": "trtllm-serve {model} --max_batch_size 16",
 }
 IMAGES = {

@@ -133,3 +133,13 @@ SHELLS = ["bash -c", "/bin/sh -lc", "bash -lc"]
 def test_a_command_in_quotation_marks_is_read(shell: str) -> None:
     found = result(command=f"{shell} '{VLLM} --no-such-option 1'")
     assert "unknown-option" in {one.code for one in found.issues}
+
+
+def test_a_size_that_only_the_shell_knows_is_a_row_and_no_error() -> None:
+    found = result(command="vllm serve {model} --gpu-memory-utilization 0.8 --max-model-len '$MAX_LEN'")
+    assert not [one for one in found.issues if one.code == "wrong-number"]
+    assert ("memory", True) in [
+        (row.what, "known only where the file is used" in row.reason) for row in found.unchecked
+    ]
+    wrong = result(command="vllm serve {model} --gpu-memory-utilization 0.8 --max-model-len MAX_LEN")
+    assert [one for one in wrong.issues if one.code == "wrong-number"]

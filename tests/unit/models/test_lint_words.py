@@ -23,6 +23,25 @@ def issues(code: str, **keys: object) -> list[Issue]:
     return [one for one in found if one.code == code]
 
 
+def test_an_optimization_level_may_stand_at_its_letter() -> None:
+    assert not issues("unknown-option", command="vllm serve {model} -O3 -O=2")
+    assert issues("unknown-option", command="vllm serve {model} --O3")
+
+
+def test_a_value_that_is_the_end_of_known_ones_is_told_them() -> None:
+    (found,) = issues("wrong-choice", command="vllm serve {model} --quantization fp4")
+    assert found.fix.startswith("write modelopt_fp4 or mxfp4")
+
+
+def test_a_command_that_cannot_be_rendered_is_read_with_its_defaults() -> None:
+    draft = '{"method":"mtp","num_speculative_tokens":3}'
+    keys = {"max_nodes": 1, "defaults": {"tensor_parallel": 4, "draft": draft}}
+    keys["command"] = "vllm serve {model} -tp {tensor_parallel} --speculative-config '{draft}'"
+    assert not issues("broken-json", **keys)
+    assert not issues("too-few-nodes", **keys)
+    assert len([*issues("too-many-nodes", **keys), *issues("parallel-sizes", **keys)]) == 1
+
+
 @pytest.mark.parametrize("value", ["B12X_MLA_SPARSE", "ROCM_ATTENTION", "XPU_MLA", "CPU_ATTENTION", "FLASH_ATTENTION"])
 def test_no_fix_advises_a_value_of_other_hardware(value: str) -> None:
     (found,) = issues("wrong-choice", command=f"vllm serve {{model}} --attention-backend {value}")

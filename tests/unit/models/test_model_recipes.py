@@ -10,6 +10,8 @@ from gb10.cli.models.recipe_show import own_lines
 from gb10.errors import UsageError
 from gb10.image.request.recipe_mods import load_file
 from gb10.models.issue import errors_of
+from gb10.models.lint.linting import lint
+from gb10.models.lint.rule import load_rules
 from gb10.models.load.known_keys import closest, edits
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.mending import mended_text
@@ -325,3 +327,15 @@ def test_a_figure_of_others_is_not_called_measured_and_not_measured() -> None:
     figures = [line for line in lines if "tokens/s" in line]
     assert len(figures) == 3
     assert not any(line.startswith("measured") for line in figures)
+
+
+@pytest.mark.parametrize(
+    ("more", "form"),
+    [("", "v1"), ("runtime: vllm\n", "v2"), ("metadata: {model_dtype: fp8}\n", "v2"), ("min_nodes: 1\n", "v2")],
+)
+def test_version_1_with_keys_of_sparkrun_is_a_recipe_for_sparkrun(more: str, form: str) -> None:
+    text = f'recipe_version: "1"\nmodel: org/m\n{more}defaults: {{d: \'{{"a":1}}\'}}\n'
+    recipe = load_model_recipe(f"{text}command: vllm serve {{model}} --hf-overrides '{{d}}'\n", "x.yaml")
+    assert recipe.format == form
+    errors = {one.code for one in lint(recipe, load_rules()).issues if one.level == "error"}
+    assert bool(errors & {"missing-key", "missing-placeholder"}) == (form == "v1")

@@ -37,7 +37,7 @@ min_nodes: 2
 max_nodes: 4
 command: |
   python3 -m sglang.launch_server --model-path {model} --port {port} --tp-size {tensor_parallel} \\
-    --mem-fraction-static 0.7
+    --mem-fraction-static 0.7 --revision {model_revision}
 """
 SEEDS: dict[str, tuple[str, str, str, str]] = {
     "a misspelt key": (FIRST, "container:", "contaner:", "misspelt-key"),

@@ -35,6 +35,7 @@ def found(container: str, more: str = "", release: str | None = None) -> list[Is
         ("registry.example:5000/mine", ""),
         ("somebody/vllm-node-glm-4.7", ""),
         ("somebody/vllm:qwen-3.5", ""),
+        ("somebody/spark-vllm-docker:mimo-v2.5-nightly", ""),
         ("nvcr.io/nvidia/vllm:26.08-py3", ""),
     ],
 )

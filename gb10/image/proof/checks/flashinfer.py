@@ -1,5 +1,8 @@
 """FlashInfer: its package and its compiled kernels are of one release."""
 
+from collections import defaultdict
+from collections.abc import Iterator
+
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -10,22 +13,24 @@ PACKAGE, KERNELS = "flashinfer-python", ("flashinfer-cubin", "flashinfer-jit-cac
 
 
 def judge(subject: Subject) -> list[Problem]:
-    """Kernels of another release than the package, which then refuses to be imported."""
-    if subject.image is None:
+    """Kernels of another release than the package, which then refuses to be imported; in each folder of packages."""
+    if subject.image is None and subject.target is None:
         return []
-    found: dict[str, Distribution] = {canonicalize_name(one.name): one for one in subject.scan.distributions}
+    sites: dict[str, dict[str, Distribution]] = defaultdict(dict)
+    for one in subject.scan.distributions:
+        sites[one.site][canonicalize_name(one.name)] = one
+    return [problem for found in sites.values() for problem in _of_site(found)]
+
+
+def _of_site(found: dict[str, Distribution]) -> Iterator[Problem]:
     package = found.get(PACKAGE)
-    if package is None:  # who needs it requires it
-        return []
-    return [
-        Problem(
-            file=package.path,
-            expected=f"{PACKAGE} {release(found[name].version)}, as {name} has it",
-            found=f"{PACKAGE} {package.version}",
-        )
-        for name in KERNELS
-        if name in found and release(found[name].version) != release(package.version)
-    ]
+    for name in KERNELS if package else ():  # who needs it requires it
+        if package and name in found and release(found[name].version) != release(package.version):
+            yield Problem(
+                file=package.path,
+                expected=f"{PACKAGE} {release(found[name].version)}, as {name} has it",
+                found=f"{PACKAGE} {package.version}",
+            )
 
 
 def release(version: str) -> str:
@@ -40,6 +45,6 @@ CHECK = Check(
     name="flashinfer",
     reads="the versions of flashinfer-python, flashinfer-cubin and flashinfer-jit-cache",
     fails="the kernels are of another release than the package",
-    hint="install all of them in one release; the label behind + may differ",
+    hint="install all of them in one release, the label behind + may differ; a GB10 needs no flashinfer-cubin",
     judge=judge,
 )
