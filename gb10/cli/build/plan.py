@@ -7,7 +7,7 @@ import typer
 
 from gb10.cli.build.image_options import of_image, with_image_options
 from gb10.cli.build.plan_show import print_plan
-from gb10.cli.common import JsonOption, print_json, verb_app, with_context
+from gb10.cli.common import AllowUncheckedOption, JsonOption, print_json, verb_app, with_context
 from gb10.errors import UsageError
 from gb10.image.build.cache_status import check_cache, try_inputs
 from gb10.image.context import Context
@@ -48,6 +48,7 @@ def plan(
         Path | None,
         typer.Option("--save", metavar="FILE.yaml", help="Keep the recipe of this plan, and its lock beside it."),
     ] = None,
+    allow_unchecked: AllowUncheckedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what `image` would do."""
@@ -70,4 +71,4 @@ def plan(
             print(dockerfile(made, ctx.catalog.templates))
     else:
         unchecked = try_inputs(ctx, made)
-        print_plan(ctx, made, check_cache(ctx, made), unchecked=unchecked, as_json=as_json)
+        print_plan(ctx, made, check_cache(ctx, made), unchecked=unchecked, as_json=as_json, allow_unchecked=allow_unchecked)

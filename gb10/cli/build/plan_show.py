@@ -37,10 +37,11 @@ def print_plan(
     unchecked: UncheckedError | None = None,
     *,
     as_json: bool,
+    allow_unchecked: bool = False,
 ) -> None:
     """The plan with hit and miss, what the missing steps need, and the names that would be pushed.
 
-    Raises ``unchecked`` afterwards; the JSON document has its reason.
+    Raises ``unchecked`` afterwards unless it is allowed, and then says it; the JSON document has its reason.
     """
     problems = obstacles(ctx, plan, found.cached)
     if plan.base:
@@ -59,7 +60,9 @@ def print_plan(
         print_json(plan.document() | present | ({"push": list(push)} if push else {}) | stop | left)
     else:
         _print_text(ctx, plan, found, push, problems)
-    if unchecked:
+    if unchecked and allow_unchecked:
+        ctx.reporter.say("\n  ".join(filter(None, (unchecked.message, unchecked.where))))
+    elif unchecked:
         with reported(as_json):
             raise unchecked
 

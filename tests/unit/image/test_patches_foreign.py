@@ -144,5 +144,7 @@ def test_a_plan_with_unchecked_patches_is_shown_and_ends_with_its_own_code(
     printed = capsys.readouterr()
     assert json.loads(printed.out)["unchecked"][0].startswith("the patches of vllm: ")
     assert "error: patches are not checked" in printed.err
+    assert main(["plan", "--patch", f"{tmp_path}/pr.diff", "--allow-unchecked"]) == 0
+    assert "patches are not checked: what they change" in capsys.readouterr().err
     assert main(["image", "--patch", f"{tmp_path}/pr.diff", "--dry-run"]) == 13
     assert "graft-vllm" in capsys.readouterr().out

@@ -1,6 +1,7 @@
 """Two builds that share a store, as the benchmark runs them."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,10 +28,10 @@ def test_a_build_does_not_outlive_the_one_that_failed(tmp_path: Path, monkeypatc
     places = [tmp_path / name for name in ("bad", "good")]
     for place in places:
         place.mkdir()
-    monkeypatch.setattr(two_builds, "BUILD", BUILD)
+    commands = [(sys.executable, "-c", BUILD, str(place)) for place in places]
     monkeypatch.setattr(two_builds, "INTERVAL", 0.05)
     monkeypatch.setattr(two_builds, "up", lambda store, env: None)  # these builds need no engine
     with pytest.raises(subprocess.CalledProcessError) as caught:
-        two_builds.built(Store(tmp_path / "store"), places, at_once=True)
+        two_builds.built(Store(tmp_path / "store"), commands, {}, at_once=True)
     assert caught.value.returncode == 3
     assert not Path("/proc", (tmp_path / "good/pid").read_text(encoding="ascii")).exists()
