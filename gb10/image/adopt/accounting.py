@@ -482,6 +482,7 @@ class _Account:
             raise AbsentError(error.message) from error
         parents = any(name == "parents" and value in ("", "true") for name, value in one.options)
         found = self.context.copied(places, where, parents=parents, without=without)
+        self.remarks += [f"line {one.first}: {name} means no file here" for name in self.context.unmatched]
         return self._without_secrets(one, found, places)
 
     def _without_secrets(
