@@ -3,7 +3,7 @@
 import posixpath
 import re
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Final
@@ -74,6 +74,8 @@ class DockerfileInputs:
     base: str = ""
     environment: Mapping[str, str] | None = None
     """The variables of the base; None when they are not known."""
+    modules: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """The names that packages are imported by, as far as they are known."""
 
 
 def account(file: Dockerfile, context: BuildFiles, given: DockerfileInputs, releases: Releases, name: str) -> Adopted:
@@ -106,6 +108,7 @@ def account(file: Dockerfile, context: BuildFiles, given: DockerfileInputs, rele
         lines=lines,
         remarks=tuple(hidden(reader.remarks, names=False)) if reader.remarks else (),
         instructions=instructions,
+        unsure=tuple(sorted(image.unsure - {""})),
     )
 
 
@@ -146,7 +149,12 @@ class _Account:
         self.unknown = set[str]()
         """Variables that read one of the base."""
         self.image = Image(
-            releases=releases, values={}, base=given.environment or {}, secrets=self.secrets, later=later
+            releases=releases,
+            values={},
+            base=given.environment or {},
+            secrets=self.secrets,
+            later=later,
+            modules=given.modules,
         )
         self.wanted = self._final()
         self.chain = self._chain()

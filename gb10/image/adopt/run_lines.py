@@ -293,6 +293,10 @@ class Image:
     """Packages that a command of a mod removes."""
     absent: set[str] = field(default_factory=set)
     """Packages of another index, which are not taken; an empty name: some that only its command knows."""
+    modules: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """The names that a package is imported by, as far as they are known."""
+    unsure: set[str] = field(default_factory=set)
+    """Packages that are not taken, of which a command may import a module of another name."""
     indexes: dict[str, str] = field(default_factory=dict)
     """What ``pip config`` sets: where packages come from."""
     secrets: set[str] = field(default_factory=set)
@@ -593,10 +597,13 @@ class RunReader:
                 return True
             shows, imported = verb == "show", {*self._imported(one)}
             asked = {word or "" for word in arguments} if shows else imported | {one.program} - {*TOOLS}
-            names = {canonicalize_name(name) for full in asked for name in (full, full.partition(".")[0]) if name}
+            tops = {full.partition(".")[0] for full in asked} - sys.stdlib_module_names - {""}
+            modules = chain.from_iterable(self.image.modules.get(name, ()) for name in self.image.absent)
+            names = {canonicalize_name(name) for name in (*asked, *tops) if name}
             unsure = shows or bool(imported - sys.stdlib_module_names)
-            if names & self.image.absent or ("" in self.image.absent and unsure):
+            if names & self.image.absent or tops & {*modules} or ("" in self.image.absent and unsure):
                 return True
+            self.image.unsure |= self.image.absent - self.image.modules.keys() if imported & tops else set()
         return False
 
     def _imported(self, command: Command) -> Iterator[str]:

@@ -237,7 +237,7 @@ def _located(
         if len(some) > 1:
             places_of = sorted(f"{folder}{diff.path}" for _, folder in some)
             raise UsageError(
-                f"{name} changes {diff.path}, which may be {len(some)} files",
+                f"{name}: {diff.path} may be {len(some)} files",
                 where=", ".join(places_of[:SOME]),
                 hint="put the folder of the package into its paths",
             )
