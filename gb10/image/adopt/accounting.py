@@ -265,7 +265,7 @@ class _Account:
         values = ((line, value) for line, value in self.settings.items() if ":" not in value)
         late = {line: why for line, value in values if (why := self._absent(value))}
         late |= {(one.line, one.text): NO_SUCCESSOR for one in self.image.removals if self.image.replaced(one)}
-        return Later(withheld={**self.image.later.withheld, **late}, env=self.image.env if self.image.drafts else {})
+        return Later(withheld={**self.image.later.withheld, **late}, env=self.image.env if self.image.drafts else None)
 
     def _absent(self, value: str) -> str:
         """Why the value of a variable names what is not there; empty when it does not."""

@@ -235,8 +235,8 @@ class Later:
     withheld: Mapping[tuple[int, str], str] = field(default_factory=dict)
     """Of variables and of commands that remove something, by line and text, why they are not taken: only a line after
     them would have made what they name, or what takes its place."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    """The variables that all commands of mods see."""
+    env: Mapping[str, str] | None = None
+    """The variables of ENV at the end, which all commands of mods see; None before they are known."""
 
 
 @dataclass(slots=True)
@@ -499,12 +499,14 @@ class RunReader:
 
     def _variables(self) -> Iterator[str]:
         """What sets the variables as they are at this line: a mod has those that ENV gives at the end."""
-        image = self.image
+        image, end = self.image, self.image.later.env
+        if end is None:
+            return
         here = {name: value for name, value in image.values.items() if value is not None and NAMED.fullmatch(name)}
-        own = {name: value for name, value in here.items() if value != image.later.env.get(name, image.base.get(name))}
+        own = {name: value for name, value in here.items() if value != end.get(name, image.base.get(name))}
         if own:
             yield f"export {' '.join(f'{name}={quoted(value)}' for name, value in own.items())}"
-        if later := [name for name in image.later.env if name not in here]:
+        if later := [name for name in end if name not in here]:
             yield f"unset {' '.join(later)}"
 
     def _set_aside(self, draft: Draft, first: int) -> tuple[list[str], list[str]]:
