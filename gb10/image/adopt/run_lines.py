@@ -719,7 +719,8 @@ class RunReader:
                     yield posixpath.normpath(posixpath.join(self.folder or "", word))
 
     def _relative(self, command: Command, first: int = 0) -> Iterator[str]:
-        """Files of the current folder that a command may name, by their whole path."""
+        """Files of the current folder that a command may name, by their whole path; its program only with a folder."""
+        first = first or not any("/" in word for word in command.words[:1] if word)
         for word in (*command.words[first:], *command.reads):
             if self.folder and word and not word.startswith(("/", "-", "~")) and "://" not in word:
                 yield posixpath.normpath(posixpath.join(self.folder, word))
@@ -1396,7 +1397,11 @@ def _nameless(command: Command) -> bool:
     if command.program == "curl" and any(LISTED.match(word or "") for word in command.words):
         return True
     listed = command.program in NAMED_BY_URL or any(word and REMOTE_NAME.fullmatch(word) for word in command.words)
-    return not any(_outputs(command)) and (listed or None in command.words)
+    # Of curl, what is computed is an address, which names no file, where there is no other, and no place to write to.
+    plain = command.program != "curl" or any(
+        word and ("://" in word or OUTPUT.fullmatch(word)) for word in command.words
+    )
+    return not any(_outputs(command)) and (listed or (plain and None in command.words))
 
 
 def _git_fetches(command: Command) -> bool:

@@ -247,6 +247,14 @@ FOUND: list[tuple[str, list[tuple[str, str]]]] = [
         [("mod", ""), (LOST, "curl"), (LOST, "unpacked"), ("mod", "")],
     ),
     ("RUN cd /w && curl -s https://h/list | sort; tar -xf x.tgz", [("mod", ""), (LOST, "curl"), ("mod", "")]),
+    (
+        "WORKDIR /w\nRUN curl -L $(u) | gpg --dearmor > /etc/k.gpg; chgrp -R 0 /opt/x; cp new /usr/bin",
+        [(LOST, "curl"), ("mod", ""), ("mod", "")],
+    ),
+    (
+        "WORKDIR /w\nRUN curl -L $(u) -o $(n); cp new /usr/bin; curl $(n) https://h; touch b",
+        [(LOST, "curl"), (LOST, "unpacked"), (LOST, "curl"), ("mod", "")],
+    ),
     # what a command that is not taken names as its output
     (
         "RUN git clone https://h/a.git /a && python /a/make.py --output /opt/made && mv /opt/made /opt/used",
