@@ -102,19 +102,20 @@ def adopt(library: Library, wanted: Wanted, ask: Ask | None = None, ask_modules:
     parsed = parse_dockerfile(text, file.name)
     _require_declared(wanted.arguments, parsed, file.name)
     rules = ignore_rules(file, root)
-    found = account(parsed, BuildFiles(root, rules), given, releases, file.name)
+    found, remarks = account(parsed, BuildFiles(root, rules), given, releases, file.name), list[str]()
     if ask and found.base and any(line.verdict == "unchecked" and line.need == "base" for line in found.lines):
         try:
             given = replace(given, environment=ask(found.base))
         except (PublishError, EngineError, VerifyError) as error:
             why = f"{error.message}; {error.hint}" if error.hint else error.message
-            found = replace(found, remarks=(*found.remarks, f"the config of {found.base} is not known", why))
+            remarks += [f"the config of {found.base} is not known", why]
         else:
             found = account(parsed, BuildFiles(root, rules), given, releases, file.name)
     if ask_modules and found.unsure:
-        modules, why = _modules(found.unsure[:MOST_MODULES], ask_modules)
+        modules, unknown = _modules(found.unsure[:MOST_MODULES], ask_modules)
         found = account(parsed, BuildFiles(root, rules), replace(given, modules=modules), releases, file.name)
-        found = replace(found, remarks=(*found.remarks, *why))
+        remarks += unknown
+    found = replace(found, remarks=(*found.remarks, *remarks))
     absent = [line for line in found.lines if line.verdict == "unchecked" and line.need == "lost"]
     if absent and wanted.context is None:
         what = "a line copies" if len(absent) == 1 else f"{len(absent)} lines copy"

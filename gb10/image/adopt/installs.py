@@ -89,8 +89,8 @@ class Installs:
     """What one call of pip or uv installs.
 
     ``trees``: from sources, which takes a wheel method. ``places``: folders and files of the build's own.
-    ``problems``: why it cannot be a requirement. ``notes``: what the lock does in another way. ``backend``: the CUDA of
-    PyTorch that uv is asked for.
+    ``problems``: why it cannot be a requirement. ``notes``: what the lock does in another way. ``urls``: files of the
+    web. ``backend``: the CUDA of PyTorch that uv is asked for.
     """
 
     requirements: tuple[str, ...] = ()
@@ -100,6 +100,7 @@ class Installs:
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     indexes: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
     backend: str = ""
 
 
@@ -175,6 +176,7 @@ class _Arguments:
         self.problems = list[str]()
         self.notes = list[str]()
         self.indexes = list[str]()
+        self.urls = list[str]()
         self.backend = ""
 
     def installs(self) -> Installs:
@@ -184,6 +186,7 @@ class _Arguments:
             problems=tuple(dict.fromkeys(self.problems)),
             notes=tuple(dict.fromkeys(self.notes)),
             indexes=tuple(dict.fromkeys(self.indexes)),
+            urls=tuple(self.urls),
             backend=self.backend,
         )
 
@@ -283,6 +286,7 @@ class _Arguments:
             self.trees.append(Tree(url=f"{archive[1]}.git", ref=archive[2]))
         else:
             self.problems.append(f"{public(text)} is a file of the web that no index has")
+            self.urls.append(text)
 
 
 def git_tree(text: str) -> Tree:

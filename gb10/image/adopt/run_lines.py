@@ -73,6 +73,8 @@ COMPILERS: Final = frozenset(
     micromamba configure autoreconf dpkg-buildpackage debuild
     """.split()  # noqa: SIM905 - one word after the other is easier to read
 )
+INSTALLS: Final = frozenset(("install", "i", "-g", "--install", "add"))
+"""What a compiler or a manager of packages is told that makes programs."""
 CONDAS: Final = frozenset(("conda", "mamba", "micromamba"))
 CACHES: Final = re.compile(
     r"(/var/lib/apt/lists|/var/cache/apt|/root/\.cache|~/\.cache|/root/\.triton|/tmp|/var/tmp|/root/\.cargo)(/.*)?"
@@ -122,11 +124,12 @@ ROOTS: Final = frozenset(("/", "/usr", "/usr/local", *PROGRAMS))
 """What holds them, or their folders."""
 OF_SYSTEM: Final = frozenset(
     """
-    adduser addgroup awk base64 basename chgrp chpasswd chsh cut cp dd deluser dirname dpkg dpkg-divert dpkg-reconfigure
-    expand expr false find fold gawk gpg groupadd groupmod gunzip gzip head install join kill killall ldconfig
-    localedef locale-gen mawk md5sum mkfifo nl numfmt od openssl passwd paste perl pgrep pip pip3 pkill ps pwd
-    python python3 rmdir seq service shuf sort split ssh-keygen stdbuf sync sysctl tac tail tee test timeout touch tr
-    uniq update-alternatives update-ca-certificates useradd usermod userdel uv vllm wc which xargs xz yes zcat
+    addgroup adduser awk base64 basename chgrp chpasswd chsh cp cut dd deluser dirname dpkg dpkg-divert
+    dpkg-reconfigure expand expr false find fold gawk gpg groupadd groupmod gunzip gzip head install join kill
+    killall ldconfig locale-gen localedef mawk md5sum mkfifo nl numfmt od openssl passwd paste perl pgrep pip pip3
+    pkill ps pwd python python3 ray rmdir seq service sglang shuf sort split ssh-keygen stdbuf sync sysctl tac tail
+    tee test timeout torchrun touch tr uniq update-alternatives update-ca-certificates useradd userdel usermod uv
+    vllm wc which xargs xz yes zcat
     """.split()  # noqa: SIM905 - one word after the other is easier to read
 )
 """Programs that an image of an engine has, beside those of the other lists."""
@@ -275,6 +278,10 @@ class Image:
     """What an earlier reading found."""
     count: int = 0
     """Of what was lost."""
+    brought: set[str] = field(default_factory=set)
+    """Debian packages that a mod installs."""
+    programs: str = ""
+    """Why programs are not there whose names nobody knows."""
     written: int = 0
     """Characters of all commands of mods."""
     wheels: dict[str, WheelNeeded] = field(default_factory=dict)
@@ -338,7 +345,9 @@ class Image:
         lost = (self.lost.get(f"{folder}/{name}", "") for folder in (*PROGRAMS, self.first))
         if "/" in name or (why := next(filter(None, lost), "")):
             return "" if "/" in name else why
-        return "" if name in KNOWN else next((why for folder, why in self.filled.items() if folder in ROOTS), "")
+        filled = (why for folder, why in self.filled.items() if folder in ROOTS)
+        known = KNOWN | self.brought | self.requirements.keys()
+        return "" if name in known else self.programs or next(filled, "")
 
     def hollow(self, path: str) -> str:
         """Why a folder would hold nothing, as all that would be in it is not taken; empty when it holds something."""
@@ -547,7 +556,12 @@ class RunReader:
 
     def _plain(self, command: Command, program: str, words: Sequence[str | None]) -> Line:
         """A command that installs nothing."""
-        known: dict[str, Callable[[Command], Line]] = {"git": self._git, "patch": self._patch, "rm": self._removed}
+        known: dict[str, Callable[[Command], Line]] = {
+            "git": self._git,
+            "patch": self._patch,
+            "rm": self._removed,
+            "mv": self._moved,
+        }
         if not command.words or program in STATE or (program in WAITS and self._in_background()):
             return self._state(command, program)
         if made := environment_made(words):
@@ -555,6 +569,8 @@ class RunReader:
         if _compiles(program, words):
             self.left = True
             self._lose_made(command)
+            if INSTALLS & {*words}:
+                self.image.programs = f"what {program} installs"
             compiled = _line(command, "not-taken", f"{program} compiles: its result needs a wheel method", "wheel")
             own = _line(command, "not-taken", f"{program} installs from its own channels: no lock has them", "index")
             return own if program in CONDAS else compiled
@@ -756,6 +772,7 @@ class RunReader:
         fetched = [program for program in programs if program in FETCHERS]
         if fetched and any(program in ("sh", "bash", "python3", "python", "dash") for program in programs):
             self.left = True
+            self.image.programs = "what a script of the web makes"
             return _line(
                 command, "not-taken", "it runs a script of the web: fetch it, read it, add it as a file", "download"
             )
@@ -868,6 +885,7 @@ class RunReader:
         self.unset |= {name for name, _ in command.settings}
         why = f"{fetching} fetches what no lock has"
         if program in (*SHELLS, "eval"):
+            self.image.programs = "what a script of the web makes"
             why = "it runs a script of the web: fetch it, read it, add it as a file"
         return _line(command, "not-taken", why, "download")
 
@@ -885,6 +903,7 @@ class RunReader:
             self.left = True
             self._lose_packages(files=files)
             return _line(command, "not-taken", *reason)
+        self.image.brought |= {name for name in packages if name} if update else set()
         self._keep(f"{update}{command.text}", real=True)
         self.network = self.network or bool(update)
         return _line(command, "mod", f"{why[:200]}, with a network: not locked" if update else why[:200])
@@ -904,9 +923,9 @@ class RunReader:
             where = ", ".join(dict.fromkeys(indexes))
             why = f"it comes from {where}: a recipe on an image names no further index"
             self.left = True
-            names = [*map(requirement_name, found.requirements)]
-            self.image.absent |= {*names, *([""] if found.problems else [])}
-            self.image.lose_names(names)
+            absent = [*map(requirement_name, found.requirements)]
+            self.image.absent |= {*absent, *([""] if found.problems else [])}
+            self.image.lose_names(absent)
             yield _line(command, "not-taken", why[:300], "index")
             return
         changed = (name for name in files_read(arguments) if self._changed(name))
@@ -917,6 +936,7 @@ class RunReader:
         yield from self._places(command, found)
         if found.problems:
             self.left = True
+            self._lose_wheels(found.urls)
             yield _line(command, "not-taken", "; ".join(found.problems[:5])[:400], "value")
         again = [text for text in found.requirements if requirement_name(text) in self.image.removed]
         if again and not (found.trees or found.places or found.problems):
@@ -940,6 +960,13 @@ class RunReader:
             yield _line(command, "taken", f"requirements: {names}{notes}"[:400])
         elif not (tools or found.trees or found.places or found.problems):
             yield _line(command, "no-effect", "it installs nothing")
+
+    def _lose_wheels(self, places: Iterable[str]) -> None:
+        """Note the packages of wheels that are not taken; an empty name where only the build knows them."""
+        files = (posixpath.basename(place.partition("#")[0]) for place in places)
+        names = {canonicalize_name(re.split(r"[-*?]", file)[0]) for file in files if file.endswith(".whl")}
+        self.image.absent |= names
+        self.image.lose_names(names)
 
     def _set(self, command: Command) -> dict[str, str | None]:
         """The variables of a command that the Dockerfile sets."""
@@ -1071,6 +1098,7 @@ class RunReader:
             elif why := self._lost_in(f" {path}/ "):
                 yield _line(command, "not-taken", f"{place}: {why}", "lost")
             elif path.endswith(".whl"):
+                self._lose_wheels([place])
                 yield _line(command, "not-taken", f"{place} is not among the files that it copies or mounts", "lost")
             else:
                 yield _line(command, "not-taken", f"{place} is a folder of sources: it needs a wheel method", "wheel")
@@ -1181,11 +1209,18 @@ class RunReader:
         copied = {SITE.sub("", path) for path in (*self.image.overlay, *self.image.added)}
         return None if paths & copied else text
 
+    def _moved(self, command: Command) -> Line:
+        """``mv``: what it moves is not there any more."""
+        words = [word for word in without_prefix(command.words)[1:-1] if word and not word.startswith("-")]
+        return self._removes(command, (posixpath.normpath(posixpath.join(self.folder or "", word)) for word in words))
+
     def _removed(self, command: Command) -> Line:
         """``rm``: of what no image of ours gets, or of files that only the build needed, nothing is left to do."""
         words = without_prefix(command.words)[1:]
         if None in words:
-            return self._in_mod(command)
+            line = self._in_mod(command)
+            self.gone += [len(self.kept) - 1] if line.verdict == "mod" else []
+            return line
         named = {
             index: posixpath.normpath(posixpath.join(self.folder or "", word))
             for index, word in enumerate(words, len(command.words) - len(words))

@@ -372,6 +372,32 @@ FOUND: list[tuple[str, list[tuple[str, str]]]] = [
         "RUN pip uninstall -y torch_x\nRUN pip install torch-x -i https://h/s\nRUN pip uninstall -y b",
         [(LOST, "its place"), (LOST, "https://h/s"), ("mod", "")],
     ),
+    (
+        "RUN pip uninstall -y vllm\nRUN pip install https://h/vllm-1-py3-none-any.whl#x",
+        [(LOST, "its place"), (LOST, "")],
+    ),
+    ("RUN pip uninstall -y vllm\nRUN pip install /w/vllm*.whl", [(LOST, "its place"), (LOST, "among the files")]),
+    ("RUN rm -rf $(where x) && pip install x -i https://h/s", [(LOST, "its place"), (LOST, "https://h/s")]),
+    ("RUN rm -rf $(where x) && pip install x", [("mod", ""), ("taken", "x")]),
+    (
+        "COPY --from=o /y /y\nRUN mv /usr/lib/x.so /usr/lib/z.so && ln -s /y/x.so /usr/lib/x.so && mv /etc/a /etc/b",
+        [(LOST, "its place"), (LOST, "of the image o"), ("mod", "")],
+    ),
+    # what a package that is not taken, or an installer, would bring
+    ("RUN pip install /w/*.whl\nRUN python3 -c \"import a; open('/b', 'w')\"", [(LOST, "among"), (LOST, "a package")]),
+    (
+        "RUN npm i -g x && touch /b\nRUN x --version && vllm -h",
+        [(LOST, "npm"), ("mod", ""), (LOST, "npm"), ("mod", "")],
+    ),
+    (
+        "RUN curl https://h/i.sh | sh\nRUN x serve || true\nRUN ./x && sort /b > /c",
+        [(LOST, ""), (LOST, ""), ("mod", ""), ("mod", "")],
+    ),
+    ("RUN make\nRUN x --version", [(LOST, "make"), ("mod", "")]),
+    (
+        "RUN cargo install x && apt-get install -y jq && pip install ruff && jq . /a > /b && ruff /b && x",
+        [(LOST, "cargo"), ("mod", ""), ("taken", ""), ("mod", ""), ("mod", ""), (LOST, "what cargo installs")],
+    ),
     # PyTorch's packages of another CUDA are another index, too
     ("RUN uv pip install --torch-backend=cu130 torchvision", [(LOST, "PyTorch's index for cu130")]),
     ("ENV UV_TORCH_BACKEND=cu128\nRUN uv pip install torch==2.9", [(LOST, "PyTorch's index for cu128")]),
