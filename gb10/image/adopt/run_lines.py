@@ -124,12 +124,13 @@ ROOTS: Final = frozenset(("/", "/usr", "/usr/local", *PROGRAMS))
 """What holds them, or their folders."""
 OF_SYSTEM: Final = frozenset(
     """
-    addgroup adduser awk base64 basename chgrp chpasswd chsh cp cut dd deluser dirname dpkg dpkg-divert
-    dpkg-reconfigure expand expr false find fold gawk gpg groupadd groupmod gunzip gzip head install join kill
-    killall ldconfig locale-gen localedef mawk md5sum mkfifo nl numfmt od openssl passwd paste perl pgrep pip pip3
-    pkill ps pwd python python3 ray rmdir seq service sglang shuf sort split ssh-keygen stdbuf sync sysctl tac tail
-    tee test timeout torchrun touch tr uniq update-alternatives update-ca-certificates useradd userdel usermod uv
-    vllm wc which xargs xz yes zcat
+    add-apt-repository addgroup adduser apt-cache apt-key apt-mark awk base64 basename bc c++ cc chattr chgrp
+    chpasswd chsh cp cut dd deluser dirname dpkg dpkg-divert dpkg-reconfigure expand expr false find fold g++ gawk
+    gcc gpg groupadd groupmod gunzip gzip head install ip join kill killall ld ldconfig locale-gen localedef lscpu
+    mawk md5sum mkfifo mount nl numfmt nvcc nvidia-ctk objcopy od openssl passwd paste perl pgrep pip pip3 pkill ps
+    pwd python python3 ray rmdir runuser seq service setcap sglang shuf sort split ssh ssh-keygen stdbuf strip su
+    sync sysctl tac tail tee test timeout torchrun touch tr umount uniq update-alternatives update-ca-certificates
+    useradd userdel usermod uv visudo vllm wc which xargs xz yes zcat zstd
     """.split()  # noqa: SIM905 - one word after the other is easier to read
 )
 """Programs that an image of an engine has, beside those of the other lists."""
@@ -146,7 +147,9 @@ COPIERS: Final = frozenset(("cp", "mv", "ln", "install"))
 WORKERS: Final = frozenset("cp mv rm ln install chmod chown cat sed bash sh dpkg rpm python python3".split())  # noqa: SIM905
 """Programs whose plain words may be files of the current folder."""
 LOCAL_PROGRAMS: Final = MAKERS | COPIERS | WORKERS | QUIET | GUARDS
-KNOWN: Final = LOCAL_PROGRAMS | STATE | FETCHERS | COMPILERS | OF_SYSTEM | {*SHELLS, *APT, "git", "patch", "eval"}
+KNOWN: Final = (
+    LOCAL_PROGRAMS | UNPACKERS | STATE | FETCHERS | COMPILERS | OF_SYSTEM | {*SHELLS, *APT, "git", "patch", "eval"}
+)
 """Programs that an image has, or that are judged by themselves."""
 ONLINE: Final = re.compile(r"python[\d.]*|apt-key|gpg2?|add-apt-repository|spacy|playwright|modelscope|uv")
 FETCHES: Final = re.compile(
@@ -346,8 +349,8 @@ class Image:
         if "/" in name or (why := next(filter(None, lost), "")):
             return "" if "/" in name else why
         filled = (why for folder, why in self.filled.items() if folder in ROOTS)
-        known = KNOWN | self.brought | self.requirements.keys()
-        return "" if name in known else self.programs or next(filled, "")
+        known = any(name in names for names in (KNOWN, self.brought, self.requirements)) or OF_PYTHON.fullmatch(name)
+        return "" if known else self.programs or next(filled, "")
 
     def hollow(self, path: str) -> str:
         """Why a folder would hold nothing, as all that would be in it is not taken; empty when it holds something."""

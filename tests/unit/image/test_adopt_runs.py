@@ -395,8 +395,18 @@ FOUND: list[tuple[str, list[tuple[str, str]]]] = [
     ),
     ("RUN make\nRUN x --version", [(LOST, "make"), ("mod", "")]),
     (
-        "RUN cargo install x && apt-get install -y jq && pip install ruff && jq . /a > /b && ruff /b && x",
-        [(LOST, "cargo"), ("mod", ""), ("taken", ""), ("mod", ""), ("mod", ""), (LOST, "what cargo installs")],
+        "RUN cargo install x && apt-get install -y jq && pip install ruff && jq . /a > /b && ruff /b && x"
+        " && python3.12 /c && tar -xf /d",
+        [
+            (LOST, "cargo"),
+            ("mod", ""),
+            ("taken", ""),
+            ("mod", ""),
+            ("mod", ""),
+            (LOST, "cargo"),
+            ("mod", ""),
+            ("mod", ""),
+        ],
     ),
     # PyTorch's packages of another CUDA are another index, too
     ("RUN uv pip install --torch-backend=cu130 torchvision", [(LOST, "PyTorch's index for cu130")]),
