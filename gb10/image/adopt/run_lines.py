@@ -499,27 +499,31 @@ class RunReader:
         end = f"END_OF_LINE_{first}"
         while end in text:
             end += "_"
-        shell = f"{_started(self.image.shell)} /dev/fd/9 9<<'{end}'"  # dash and bash do not agree on echo
+        shell = f"{self._variables()}{_started(self.image.shell)} /dev/fd/9 9<<'{end}'"  # echo differs by shell
         draft = self.image.draft(network=self.network)
         before, after = self._set_aside(draft, first)
-        block = [f"# line {first} of the Dockerfile", *before, shell, *start, *self._variables(), text, end, *after]
+        block = [f"# line {first} of the Dockerfile", *before, shell, *start, text, end, *after]
         last = commands[-1].last if commands else 0
         draft.blocks.append(Block(first, last, "\n".join(block)))
         self.image.written += len(draft.blocks[-1].text)
         if self.image.written > MOST_CHARACTERS:
             raise UsageError("the commands of the Dockerfile are too long with their variables")
 
-    def _variables(self) -> Iterator[str]:
-        """What sets the variables as they are at this line: a mod has those that ENV gives at the end."""
+    def _variables(self) -> str:
+        """What starts a shell with the variables as they are at this line: a mod has those that ENV gives at the end.
+
+        Not by ``export`` in the shell: bash refuses that of ``UID``.
+        """
         image, end = self.image, self.image.later.env
         if end is None:
-            return
+            return ""
         here = {name: value for name, value in image.values.items() if value is not None and NAMED.fullmatch(name)}
-        own = {name: value for name, value in here.items() if value != end.get(name, image.base.get(name))}
-        if own:
-            yield f"export {' '.join(f'{name}={quoted(value)}' for name, value in own.items())}"
-        if later := [name for name in end if name not in here]:
-            yield f"unset {' '.join(later)}"
+        other = {name: value for name, value in here.items() if value != end.get(name, image.base.get(name))}
+        words = [
+            *(f"-u {name}" for name in end if name not in here),
+            *(f"{name}={quoted(other[name])}" for name in other),
+        ]
+        return f"env {' '.join(words)} " if words else ""
 
     def _set_aside(self, draft: Draft, first: int) -> tuple[list[str], list[str]]:
         """Commands that make the mounts of a RUN, and that put back what was there before."""

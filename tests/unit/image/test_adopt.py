@@ -205,7 +205,7 @@ def test_commands_that_change_the_image_are_a_mod_in_their_order(tmp_path: Path)
     assert "apt-get update && apt-get install -y gcc" in packages.script
     assert not edits.network
     assert edits.script.index("sed -i") < edits.script.index("$here/files/8/.") < edits.script.index("# kept")
-    assert "export N='7'" in edits.script
+    assert "env N='7' " in edits.script
     assert "cd '/opt'" in edits.script
     assert list(edits.files) == ["files/8/late.py"]
     assert found.env == {"K": "v"}

@@ -690,11 +690,20 @@ def test_a_command_sees_the_variables_of_its_line(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("shell", ["/bin/bash", "/bin/sh"])
+def test_a_variable_that_bash_makes_readonly_has_its_value(tmp_path: Path, shell: str) -> None:
+    found = adopted(tmp_path, f'SHELL ["{shell}", "-ec"]\nARG UID=1234\nRUN echo $UID > {tmp_path}/seen')
+    subprocess.run(["bash", "-s"], input=found.mods[0].script, check=True, text=True)
+    assert (tmp_path / "seen").read_text() == "1234\n"
+
+
 def test_a_variable_of_the_base_that_changes_later_is_the_base_s(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text(f"FROM {BASE}\nRUN touch /a\nENV PATH=/opt/x:$PATH\nRUN touch /b\n")
     found = adopt(library(tmp_path), Wanted(place=tmp_path), lambda _: {"PATH": "/bin", "LANG": "C"})
     assert found.env == {"PATH": "/opt/x:/bin"}
-    assert [line for line in found.mods[0].script.splitlines() if "PATH" in line] == ["export PATH='/bin'"]
+    assert [line for line in found.mods[0].script.splitlines() if "PATH" in line] == [
+        "env PATH='/bin' /bin/sh /dev/fd/9 9<<'END_OF_LINE_2'"
+    ]
 
 
 def test_a_variable_names_no_folder_that_nothing_of_is_taken(tmp_path: Path) -> None:
