@@ -320,7 +320,7 @@ def _in_folders(old: str, new: str, packages: set[str]) -> str | None:
     """As ``_plain``, of two names that are not below installed packages."""
     name = COPY.sub("", old)
     parts, others = PurePosixPath(name).parts, PurePosixPath(new).parts
-    if len(parts) == 1 and parts == others:  # beside the file itself
+    if len(parts) == 1 and parts == others and name not in packages:  # made beside the file itself
         return name
     if parts[1:] != others[1:]:
         return _shared(parts, others, packages)
