@@ -48,7 +48,8 @@ TOKENS: Final = (
     *(b"'", b'"', b"|", b"&&", b";", b"||", b"\0", b"\r\n", b"\xff", b"../", b"/etc/passwd", b"*", b"[", b"link"),
     *(b"~", b"https://[", b"git+", b"@sha256:", b"-r /tmp/req.txt", b"rm -rf /", b"(" * 300, b"{" * 300, b"a" * 5000),
     *(b"$(" * 200, b"\xe2\x80\xae", b"\x1b[", b"case x in a) ;; esac", b"while :; do", b"f() {", b"exit 1"),
-    *(b"tar -C /x", b"cp -a . /", b"pip uninstall -y x"),
+    *(b"tar -C /x", b"cp -a . /", b"pip uninstall -y x", b"COPY --from=o / /\n"),
+    *(b"COPY --parents --exclude=*/a **/. /\n", b"b-*"),
 )
 DIFF: Final = (
     b"--- a/vllm/a.py\n+++ b/vllm/a.py\n@@ -1,3 +1,3 @@\n a1\n-b1\n+b2\n c1\n@@ -8,3 +8,4 @@\n h1\n i1\n+new\n j1\n"

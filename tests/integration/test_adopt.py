@@ -37,6 +37,10 @@ COPY <<END /opt/late.txt
 $THEIRS
 END
 RUN for n in 1 2; do echo "$n $THEIRS" >> /opt/late.txt; done
+ARG UID=1234
+ENV STEP=one
+RUN echo "$STEP $UID ${{NEXT-none}}" > /opt/step.txt
+ENV STEP=two NEXT=three
 RUN find /{site}/vllm -name __pycache__ -prune -exec rm -rf {{}} +
 """
 SEEN = """
@@ -76,6 +80,7 @@ def test_the_image_is_what_docker_makes_of_the_dockerfile(ctx: Context, tmp_path
         assert found == printed(engine, "gb10/theirs:docker", "python3", "-c", seen)
         assert "41 theirs 7 yes for /usr" in found
         assert "two one" in found
+        assert "one 1234 none" in found
 
 
 MOUNTED = """\
@@ -84,6 +89,7 @@ USER root
 COPY . /opt/all/
 COPY --chown=1000:1000 --chmod=0640 one.txt /opt/owned/one.txt
 COPY --link --chmod=755 sub/a.txt /opt/
+COPY one.txt none* /opt/wild/
 RUN mkdir -p /opt/there/one && chmod 700 /opt/there/one
 COPY --chown=7:8 sub /opt/there/
 COPY --chown=7 --chmod=775 sub /opt/new/made/

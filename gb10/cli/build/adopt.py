@@ -15,7 +15,7 @@ from gb10.cli.patch.patches import library
 from gb10.cli.verb import print_table
 from gb10.errors import UsageError
 from gb10.image.adopt.adopted import Adopted
-from gb10.image.adopt.adopting import Wanted, base_environment, unchecked_error
+from gb10.image.adopt.adopting import Wanted, base_environment, import_names, unchecked_error
 from gb10.image.adopt.adopting import adopt as adopted_of
 from gb10.image.adopt.recipe_files import Written, check_absent, one_line, places, rows_of, text_of, write_recipe
 from gb10.image.context import Context
@@ -100,7 +100,7 @@ def adopt(
     folder = place if place.is_dir() else place.parent
     recipe = output or Path(f"adopted-{folder.resolve().name or 'root'}.yaml")
     check_absent(recipe)
-    found = adopted_of(library(ctx), wanted, partial(base_environment, ctx))
+    found = adopted_of(library(ctx), wanted, partial(base_environment, ctx), partial(import_names, ctx.env))
     if trust:
         from gb10.image.adopt.trusting import with_trust  # noqa: PLC0415 - what builds images, for this option
 

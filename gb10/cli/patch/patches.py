@@ -362,6 +362,8 @@ def print_fates(fates: Sequence[DiffFate]) -> None:
     """A line for each diff, then one for each hunk."""
     for fate in fates:
         print(f"{fate.name}  {fate.source} {fate.version}".rstrip() + (f": {fate.problem}" if fate.problem else ""))
+        for given, place in fate.located.items():
+            print(f"  {given} is {place}: no other file of the release has this name")
         for one in fate.hunks:
             where = f"{one.path}:{one.line}" if one.line else one.path
             merge = "; a three-way merge is clean" if one.clean else ""
@@ -380,6 +382,7 @@ def fates_document(fates: Sequence[DiffFate]) -> dict[str, object]:
                 "version": fate.version,
                 "fits": fate.fits,
                 "problem": fate.problem,
+                "located": dict(fate.located),
                 "hunks": [asdict(one) | {"three_way": one.three_way.decode("utf-8", "replace")} for one in fate.hunks],
             }
             for fate in fates

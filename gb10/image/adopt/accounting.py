@@ -3,7 +3,7 @@
 import posixpath
 import re
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Final
@@ -15,7 +15,18 @@ from gb10.image.adopt.build_files import AbsentError, BuildFile, BuildFiles
 from gb10.image.adopt.dockerfile import Dockerfile, Instruction, Stage, expand, too_long
 from gb10.image.adopt.hiding import HIDDEN, LOGIN, hidden, holds_secret, is_secret, is_secret_file
 from gb10.image.adopt.ignore_file import exclude_rules
-from gb10.image.adopt.run_lines import Image, Mounts, RunReader, finished, first_folders, is_shell, quoted
+from gb10.image.adopt.run_lines import (
+    NO_SUCCESSOR,
+    PROGRAMS,
+    WILD,
+    Image,
+    Later,
+    Mounts,
+    RunReader,
+    finished,
+    is_shell,
+    quoted,
+)
 from gb10.image.adopt.shell import Command, parse_commands
 from gb10.image.patches.owners import SITE
 from gb10.image.patches.releases import Releases
@@ -63,6 +74,8 @@ class DockerfileInputs:
     base: str = ""
     environment: Mapping[str, str] | None = None
     """The variables of the base; None when they are not known."""
+    modules: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """The names that packages are imported by, as far as they are known."""
 
 
 def account(file: Dockerfile, context: BuildFiles, given: DockerfileInputs, releases: Releases, name: str) -> Adopted:
@@ -70,15 +83,15 @@ def account(file: Dockerfile, context: BuildFiles, given: DockerfileInputs, rele
 
     Raises UsageError for a stage that is not there.
     """
-    withheld: dict[tuple[int, str], str] = {}
+    later = Later()
     for _ in range(MOST_READINGS):
-        reader = _Account(file, context, given, releases, withheld)
+        reader = _Account(file, context, given, releases, later)
         found = tuple(reader.lines())
-        if not (late := reader.lost_late()):
+        if (after := reader.later()) == later:
             break
-        withheld |= late
+        later = after
     else:
-        raise UsageError("its ENV name too many paths that commands after them would make", hint="name fewer of them")
+        raise UsageError("its lines name too many paths that only lines after them make", hint="name fewer of them")
     lines = tuple(_public(found))
     instructions = (*file.before, *(one for stage in file.stages for one in (stage.start, *stage.instructions)))
     image = reader.image
@@ -95,6 +108,7 @@ def account(file: Dockerfile, context: BuildFiles, given: DockerfileInputs, rele
         lines=lines,
         remarks=tuple(hidden(reader.remarks, names=False)) if reader.remarks else (),
         instructions=instructions,
+        unsure=tuple(sorted(image.unsure - {""})),
     )
 
 
@@ -108,8 +122,7 @@ def _public(lines: Sequence[Line]) -> Iterator[Line]:
 
 
 class _Account:
-    """One pass over the stages that make the image. ``withheld``: of variables of ENV, by line, why what they name is
-    not there, as an earlier pass found it: only a command after them would have made it."""
+    """One pass over the stages that make the image. ``later``: what the pass before it found."""
 
     def __init__(
         self,
@@ -117,10 +130,9 @@ class _Account:
         context: BuildFiles,
         given: DockerfileInputs,
         releases: Releases,
-        withheld: Mapping[tuple[int, str], str],
+        later: Later,
     ) -> None:
         self.file = file
-        self.withheld = withheld
         self.settings = dict[tuple[int, str], str]()
         """Values of ENV that are taken, by line."""
         self.context = BuildFiles(context.root, context.rules, links=True)
@@ -136,7 +148,14 @@ class _Account:
         self.before = list(self._global_arguments())
         self.unknown = set[str]()
         """Variables that read one of the base."""
-        self.image = Image(releases=releases, values={}, base=given.environment or {}, secrets=self.secrets)
+        self.image = Image(
+            releases=releases,
+            values={},
+            base=given.environment or {},
+            secrets=self.secrets,
+            later=later,
+            modules=given.modules,
+        )
         self.wanted = self._final()
         self.chain = self._chain()
         self.sources = self._copied_from()
@@ -240,10 +259,17 @@ class _Account:
         self.secrets.discard(name)
         return value
 
-    def lost_late(self) -> dict[tuple[int, str], str]:
-        """The variables that are taken, though they name what only a command after them would have made, and why."""
+    def later(self) -> Later:
+        """What the next pass has to know: why a variable or a removal is not taken, as only a line after it would have
+        made what it names, or what takes its place; and the variables at the end."""
         values = ((line, value) for line, value in self.settings.items() if ":" not in value)
-        return {line: why for line, value in values if (why := self.image.lost_in(f" {value} ", {}, pythons=True))}
+        late = {line: why for line, value in values if (why := self._absent(value))}
+        late |= {(one.line, one.text): NO_SUCCESSOR for one in self.image.removals if self.image.replaced(one)}
+        return Later(withheld={**self.image.later.withheld, **late}, env=self.image.env if self.image.drafts else None)
+
+    def _absent(self, value: str) -> str:
+        """Why the value of a variable names what is not there; empty when it does not."""
+        return self.image.lost_in(f" {value} ", {}, pythons=True) or self.image.hollow(posixpath.normpath(value))
 
     def lines(self) -> Iterator[Line]:
         """A verdict for every line, in the order of the Dockerfile."""
@@ -412,8 +438,7 @@ class _Account:
 
     def _lost(self, line: Line, value: str) -> str:
         """Why the value of a variable names what is not there; empty when it does not."""
-        late = self.withheld.get((line.first, line.text), "")
-        return late or self.image.lost_in(f" {value} ", {}, pythons=True)
+        return self.image.later.withheld.get((line.first, line.text), "") or self._absent(value)
 
     def _workdir(self, one: Instruction) -> Iterator[Line]:
         place = self._expand(one.words[0], self.image.values) if one.words else None
@@ -425,7 +450,8 @@ class _Account:
             return
         self.image.workdir = posixpath.normpath(posixpath.join(self.image.workdir or "/", place))
         if not self.image.lost_in(f" {self.image.workdir}/ ", {}):
-            self.image.made |= first_folders([self.image.workdir]).keys()
+            self.image.make([self.image.workdir])
+            self.image.held.add(self.image.workdir)
         yield _line(one, "taken", "the folder of what stands below; at the start the base's stays")
 
     def _copy(self, one: Instruction) -> Iterator[Line]:
@@ -446,7 +472,7 @@ class _Account:
             why = "it copies into the base's working directory, which is not known here"
             yield _line(one, "unchecked", why, "base")
         elif why := _no_plain_copy(one, places):
-            self.image.lost[posixpath.normpath(where)] = "what ADD fetches or unpacks"
+            self.image.lose(posixpath.normpath(where), "what ADD fetches or unpacks")
             yield _line(one, "not-taken", why, "download")
         else:
             try:
@@ -457,13 +483,13 @@ class _Account:
                     if is_secret_file(path, file.content) or holds_secret(file.content.decode("utf-8", "replace"))
                 )
                 if secret := next(secrets, ""):
-                    self.image.lost[secret] = "a text that holds a secret"
+                    self.image.lose(secret, "a text that holds a secret")
                     why = "its text holds a secret, which no recipe keeps"
                     yield _line(one, "not-taken", why, "value")
                     return
                 found = texts | self._copied(one, places, where)
             except AbsentError as error:
-                self.image.lost[posixpath.normpath(where)] = "a file that is not in the folder"
+                self.image.lose(posixpath.normpath(where), "a file that is not in the folder")
                 yield _line(one, "unchecked", str(error), "lost" if places else "base")
             else:
                 yield self._lay(one, found, where)
@@ -482,6 +508,7 @@ class _Account:
             raise AbsentError(error.message) from error
         parents = any(name == "parents" and value in ("", "true") for name, value in one.options)
         found = self.context.copied(places, where, parents=parents, without=without)
+        self.remarks += [f"line {one.first}: {name} means no file here" for name in self.context.unmatched]
         return self._without_secrets(one, found, places)
 
     def _without_secrets(
@@ -507,8 +534,11 @@ class _Account:
         into = where.endswith("/") or len(places) > 1
         for place in places if into else [where]:
             path = posixpath.normpath(f"{where}/{posixpath.basename(place)}" if into else where)
-            if path.count("/") > 1 and path != "/usr/local":
-                self.image.lost[re.sub(r"/?\*.*$", "", path)] = f"files of {what}"
+            self.image.lose(WILD.split(path)[0] or "/", f"files of {what}")
+        top = posixpath.normpath(where)
+        folders = [place for place in places if top not in PROGRAMS or posixpath.basename(place) in ("bin", "sbin", "")]
+        if into and folders:  # what is in a folder goes there itself
+            self.image.fill(top, f"files of {what}")
         why = f"files of {what}, which is not built here: {' '.join(places)}"
         return _line(one, "not-taken", why[:300], "stage")
 
@@ -534,11 +564,11 @@ class _Account:
         mod, in their place in the order."""
         owner, mode = (self._expand(one.option(name), self.image.values) for name in ("chown", "chmod"))
         if owner is None or mode is None:
-            self.image.lost[posixpath.normpath(where)] = "a file whose owner or mode is not known here"
+            self.image.lose(posixpath.normpath(where), "a file whose owner or mode is not known here")
             why = f"--{'chown' if owner is None else 'chmod'} has no value here: --build-arg NAME=VALUE"
             return _line(one, "unchecked", why, "value")
         links = {path: file.link for path, file in found.items() if file.link}
-        self.image.made |= first_folders(found).keys()
+        self.image.make(found)
         found = {path: file for path, file in found.items() if not file.link}
         if OCTAL.fullmatch(mode):
             found = {path: replace(file, executable=bool(int(mode, 8) & 0o111)) for path, file in found.items()}

@@ -91,6 +91,8 @@ class Adopted:
     remarks: tuple[str, ...] = ()
     instructions: tuple[Instruction, ...] = field(default=(), repr=False)
     """Of the Dockerfile, with its secrets; none of a folder of patches."""
+    unsure: tuple[str, ...] = ()
+    """Packages that are not taken and whose import names decide about a line."""
 
     @property
     def counts(self) -> Mapping[Verdict, int]:

@@ -2,15 +2,16 @@
 
 import difflib
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from gb10.containers.reference import is_reference
-from gb10.errors import EngineError, PatchError, PublishError, UncheckedError, UsageError, VerifyError
+from gb10.errors import EngineError, FetchError, PatchError, PublishError, UncheckedError, UsageError, VerifyError
 from gb10.image.adopt.accounting import DockerfileInputs, account
 from gb10.image.adopt.adopted import Adopted, Line
 from gb10.image.adopt.build_files import BuildFile, BuildFiles, ignore_rules
@@ -21,15 +22,20 @@ from gb10.image.inspect.remote import remote_image
 from gb10.image.patches.diff import check_diff, check_size
 from gb10.image.patches.owners import SITE, divide
 from gb10.image.patches.places import installed
-from gb10.image.patches.release_files import Library, open_release
+from gb10.image.patches.release_files import Library, open_release, version_of
 from gb10.image.patches.releases import Releases, load_releases
 from gb10.image.patches.source_tree import Tree
 from gb10.image.patches.write import file_diff
+from gb10.sources.index.client import open_index_session, size_of, sources
+from gb10.sources.index.metadata import wheel_modules
+from gb10.sources.index.pip_settings import read_settings
 
 PLATFORM: Final = "linux/arm64"
 NAMES: Final = ("Dockerfile", "Containerfile")
 MOST_PATCHES: Final = 1_000
 SOME: Final = 8
+MOST_MODULES: Final = 32
+"""Packages whose import names are asked for."""
 PREDEFINED: Final = frozenset(
     (
         *("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY", "SOURCE_DATE_EPOCH"),
@@ -55,6 +61,8 @@ class Wanted:
 
 Ask = Callable[[str], Mapping[str, str]]
 """The variables of an image by its name; raises PublishError when its registry does not answer."""
+AskModules = Callable[[str], Collection[str]]
+"""The names that a package is imported by; raises FetchError when no index can say."""
 
 
 def base_environment(ctx: Context, reference: str) -> dict[str, str]:
@@ -63,10 +71,23 @@ def base_environment(ctx: Context, reference: str) -> dict[str, str]:
     return dict(text.partition("=")[::2] for text in settings.environment or ()) if settings else {}
 
 
-def adopt(library: Library, wanted: Wanted, ask: Ask | None = None) -> Adopted:
+def import_names(env: Mapping[str, str], package: str) -> frozenset[str]:
+    """The names that a package of the index is imported by: those of the newest wheel's files. Raises FetchError."""
+    session = open_index_session(env)
+    for index in sources(session, read_settings(env)):
+        links = (link for link in index.links(package) if link.filename.endswith(".whl") and not link.yanked)
+        own = (link for link in links if canonicalize_name(link.filename.partition("-")[0]) == package)
+        if wheels := {version: link for link in own if (version := version_of(link))}:
+            newest = wheels[max(wheels)]
+            return wheel_modules(session, newest, size_of(session, newest)) or frozenset()
+    raise FetchError(f"the package index has no wheel of {package}")
+
+
+def adopt(library: Library, wanted: Wanted, ask: Ask | None = None, ask_modules: AskModules | None = None) -> Adopted:
     """The parts of a recipe, with a verdict for each line; nothing of theirs is run.
 
-    ``ask`` is called when a line reads a variable of the base. Raises UsageError for what is neither Dockerfile nor
+    ``ask`` is called when a line reads a variable of the base, ``ask_modules`` when a line imports what may be of a
+    package that is not taken. Raises UsageError for what is neither Dockerfile nor
     patches, FetchError for a release that ``refs`` names.
     """
     if wanted.base and not is_reference(wanted.base):
@@ -81,15 +102,20 @@ def adopt(library: Library, wanted: Wanted, ask: Ask | None = None) -> Adopted:
     parsed = parse_dockerfile(text, file.name)
     _require_declared(wanted.arguments, parsed, file.name)
     rules = ignore_rules(file, root)
-    found = account(parsed, BuildFiles(root, rules), given, releases, file.name)
+    found, remarks = account(parsed, BuildFiles(root, rules), given, releases, file.name), list[str]()
     if ask and found.base and any(line.verdict == "unchecked" and line.need == "base" for line in found.lines):
         try:
             given = replace(given, environment=ask(found.base))
         except (PublishError, EngineError, VerifyError) as error:
             why = f"{error.message}; {error.hint}" if error.hint else error.message
-            found = replace(found, remarks=(*found.remarks, f"the config of {found.base} is not known", why))
+            remarks += [f"the config of {found.base} is not known", why]
         else:
             found = account(parsed, BuildFiles(root, rules), given, releases, file.name)
+    if ask_modules and found.unsure:
+        modules, unknown = _modules(found.unsure[:MOST_MODULES], ask_modules)
+        found = account(parsed, BuildFiles(root, rules), replace(given, modules=modules), releases, file.name)
+        remarks += unknown
+    found = replace(found, remarks=(*found.remarks, *remarks))
     absent = [line for line in found.lines if line.verdict == "unchecked" and line.need == "lost"]
     if absent and wanted.context is None:
         what = "a line copies" if len(absent) == 1 else f"{len(absent)} lines copy"
@@ -98,6 +124,18 @@ def adopt(library: Library, wanted: Wanted, ask: Ask | None = None) -> Adopted:
     for source, version in wanted.refs.items():
         found = _with_difference(found, source, releases, open_release(library, releases, source, version).tree)
     return found
+
+
+def _modules(packages: Sequence[str], ask: AskModules) -> tuple[dict[str, Collection[str]], tuple[str, ...]]:
+    """The import names of packages, and why those of some are not known."""
+    found, unknown = dict[str, Collection[str]](), dict[str, str]()
+    for package in packages:
+        try:
+            found[package] = ask(package)
+        except FetchError as error:
+            unknown[package] = error.message
+    why = f"which names {', '.join(unknown)} is imported by is not known: {next(iter(unknown.values()), '')}"
+    return found, (why,) if unknown else ()
 
 
 def _require_declared(given: Mapping[str, str], file: Dockerfile, name: str) -> None:

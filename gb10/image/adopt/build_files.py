@@ -2,22 +2,23 @@
 
 import fnmatch
 import posixpath
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from itertools import takewhile
+from pathlib import Path
 from typing import Final
 
 from gb10.errors import UsageError
 from gb10.image.adopt.ignore_file import MOST_BYTES as MOST_RULE_BYTES
-from gb10.image.adopt.ignore_file import Rule, is_left_out, read_rules
+from gb10.image.adopt.ignore_file import Rule, exclude_rules, is_left_out, read_rules
 
 MOST_FILES: Final = 10_000
 MOST_BYTES: Final = 256 << 20
 """Of all files that are copied together."""
 DEEPEST: Final = 32
-MOST_DEEP: Final = 2
-"""Of ``**`` in a path: each walks all folders."""
+WILD: Final = re.compile(r"[*?\[]")
 IGNORED: Final = (".git",)
 FOLDERS: Final = frozenset(("/", "/tmp", "/opt", "/etc", "/root", "/home", "/workspace", "/app", "/usr/local/bin"))  # noqa: S108 - folders that images have
 EXECUTABLE: Final = 0o111
@@ -66,6 +67,8 @@ class BuildFiles:
         self.links = links
         self.left = MOST_BYTES
         self.count = 0
+        self.unmatched: tuple[str, ...] = ()
+        """Wildcards of the last COPY that mean no file, beside sources that mean some."""
 
     def copied(
         self, sources: tuple[str, ...], target: str, *, parents: bool = False, without: tuple[Rule, ...] = ()
@@ -73,20 +76,43 @@ class BuildFiles:
         """The files of a COPY by their absolute path in the image. Raises AbsentError.
 
         ``parents``: they keep the folders above them, those behind ``/./`` where a source has it. ``without``: what is
-        left out of each folder that is copied.
+        left out of each folder that is copied, with ``parents`` of what they keep.
         """
         found: dict[str, BuildFile] = {}
-        several = len(sources) > 1
-        for source in sources:
-            places = self._matches(source, deep=parents)
-            pivot = posixpath.normpath(source.partition("/./")[0]) if "/./" in source and parents else ""
-            for place in places:
-                into = several or len(places) > 1 or target.endswith("/") or posixpath.normpath(target) in FOLDERS
-                above = posixpath.dirname(posixpath.relpath(place or ".", pivot or ".")) if parents else ""
-                start = posixpath.join(target, above)
-                if parents and (self.root / place).is_dir():
-                    start = posixpath.join(start, posixpath.basename(place))
-                found |= self._one(place, start, without, into=into or parents)
+        places = {one: self._kept(one) if parents else dict.fromkeys(self._matches(one), "") for one in sources}
+        self.unmatched = tuple(source for source, paths in places.items() if not paths)
+        if len(self.unmatched) == len(places):
+            raise AbsentError(f"{sources[0]} is not in the build context{self._why_not(sources[0])}")
+        for paths in places.values():
+            several = len(sources) > 1 or len(paths) > 1
+            into = several or target.endswith("/") or posixpath.normpath(target) in FOLDERS
+            for place, name in paths.items():
+                if not parents:
+                    found |= self._one(place, target, without, into=into)
+                elif not is_left_out(name, without):
+                    found[posixpath.normpath(f"{target}/{name}")] = self.read(place)
+        return found
+
+    def _kept(self, source: str) -> dict[str, str]:
+        """The files that a source of ``--parents`` means, with the path that they keep: from the root, or from what is
+        before ``/./``. Its pattern fits that path or a folder above it. Raises AbsentError."""
+        pivot, kept, rest = source.partition("/./")
+        pivot, rest = (pivot, rest) if kept else ("", source)
+        parts = _parts(rest)
+        known = [*takewhile(lambda part: not WILD.search(part), parts)]
+        try:
+            rules = exclude_rules(["/".join(parts) or "**"])
+        except UsageError as error:
+            raise AbsentError(f"{source[:200]} is no pattern of Docker's") from error
+        found = dict[str, str]()
+        for root in self._matches(pivot):
+            start = "/".join(filter(None, (root, *known)))
+            kind = self._kind(start)
+            paths = [start] if kind == "file" else self._below(start) if kind else ()
+            names = {path: posixpath.relpath(path, root or ".") for path in paths}
+            found |= {path: name for path, name in names.items() if is_left_out(name, rules)}
+        if not found and not WILD.search(source):
+            raise AbsentError(f"{source} is not in the build context{self._why_not(source)}")
         return found
 
     def _one(self, place: str, target: str, without: tuple[Rule, ...], *, into: bool) -> dict[str, BuildFile]:
@@ -103,34 +129,25 @@ class BuildFiles:
             raise AbsentError(f"--exclude means {name}, which is copied by its own name: builders do not agree on it")
         return {posixpath.normpath(f"{start}/{name}" if into else start): self.read(place)}
 
-    def _matches(self, source: str, *, deep: bool) -> list[str]:
-        """The paths in the context that a source means; wildcards stay within a folder, ``**`` does not when ``deep``.
+    def _matches(self, source: str) -> list[str]:
+        """The paths in the context that a source means, none for wildcards that mean none; they stay within a folder.
         Raises AbsentError."""
-        parts = [part for part in source.split("/") if part not in ("", ".")]
-        if ".." in parts or len(parts) > DEEPEST:
-            raise AbsentError(f"{source} leads out of the build context")
-        if deep and parts.count("**") > MOST_DEEP:
-            raise AbsentError(f"{source[:200]} has more than {MOST_DEEP} of `**`")
         found = [""]
-        for part in parts:
-            wild = any(sign in part for sign in "*?[")
-            if deep and part == "**":
-                found = list(dict.fromkeys(path for folder in found for path in self._folders(folder)))
-            else:
-                found = [
-                    path
-                    for folder in found
-                    for path in (self._names(folder, part) if wild else [f"{folder}/{part}".lstrip("/")])
-                    if self._kind(path) is not None
-                ]
+        for part in _parts(source):
+            found = [
+                path
+                for folder in found
+                for path in (self._names(folder, part) if WILD.search(part) else [f"{folder}/{part}".lstrip("/")])
+                if self._kind(path) is not None
+            ]
             if len(found) > MOST_FILES:
                 raise AbsentError(f"{source} means more than {MOST_FILES:,} files")
-        if not found:
-            raise AbsentError(f"{source} is not in the build context{self._why_not(parts)}")
+        if not found and not WILD.search(source):
+            raise AbsentError(f"{source} is not in the build context{self._why_not(source)}")
         return found
 
-    def _why_not(self, parts: list[str]) -> str:
-        path = "/".join(parts)
+    def _why_not(self, source: str) -> str:
+        path = "/".join(_parts(source))
         return ": .dockerignore leaves it out" if (self.root / path).exists() and is_left_out(path, self.rules) else ""
 
     def _names(self, folder: str, pattern: str) -> list[str]:
@@ -160,13 +177,6 @@ class BuildFiles:
             what = "a link, and links are not followed" if stat.S_ISLNK(mode) else "no plain file"
             raise AbsentError(f"{path} is {what}")
         return "file"
-
-    def _folders(self, folder: str) -> Iterator[str]:
-        """A folder and those below it that have a file."""
-        above = {posixpath.dirname(path) for path in self._below(folder)}
-        inside = {str(one) for path in above for one in (PurePosixPath(path), *PurePosixPath(path).parents)}
-        yield folder
-        yield from sorted(path for path in inside if path != "." and (not folder or path.startswith(f"{folder}/")))
 
     def _below(self, folder: str, depth: int = 0) -> Iterator[str]:
         """Every file below a folder; raises AbsentError."""
@@ -202,3 +212,11 @@ class BuildFiles:
         if self.left < 0 or self.count > MOST_FILES:
             raise AbsentError(f"it copies more than {MOST_BYTES >> 20} MiB or {MOST_FILES:,} files")
         return BuildFile(path, content, bool(mode & EXECUTABLE))
+
+
+def _parts(source: str) -> list[str]:
+    """The names of a path in the context. Raises AbsentError for one that leads out, or is deeper than people write."""
+    parts = [part for part in source.split("/") if part not in ("", ".")]
+    if ".." in parts or len(parts) > DEEPEST:
+        raise AbsentError(f"{source} leads out of the build context")
+    return parts

@@ -3,7 +3,7 @@
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -89,7 +89,8 @@ class Installs:
     """What one call of pip or uv installs.
 
     ``trees``: from sources, which takes a wheel method. ``places``: folders and files of the build's own.
-    ``problems``: why it cannot be a requirement. ``notes``: what the lock does in another way.
+    ``problems``: why it cannot be a requirement. ``notes``: what the lock does in another way. ``urls``: files of the
+    web. ``backend``: the CUDA of PyTorch that uv is asked for.
     """
 
     requirements: tuple[str, ...] = ()
@@ -98,7 +99,9 @@ class Installs:
     places: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    indexes: tuple[str, ...] = field(default=())
+    indexes: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
+    backend: str = ""
 
 
 def without_prefix(words: Sequence[str | None]) -> tuple[str | None, ...]:
@@ -173,6 +176,8 @@ class _Arguments:
         self.problems = list[str]()
         self.notes = list[str]()
         self.indexes = list[str]()
+        self.urls = list[str]()
+        self.backend = ""
 
     def installs(self) -> Installs:
         return Installs(
@@ -181,6 +186,8 @@ class _Arguments:
             problems=tuple(dict.fromkeys(self.problems)),
             notes=tuple(dict.fromkeys(self.notes)),
             indexes=tuple(dict.fromkeys(self.indexes)),
+            urls=tuple(self.urls),
+            backend=self.backend,
         )
 
     def line(self, words: list[str | None], depth: int) -> None:
@@ -217,6 +224,9 @@ class _Arguments:
         elif name in INDEX_OPTIONS:
             if value.rstrip("/") not in PYPI:
                 self.indexes.append(public(value) if "://" in value else value)
+        elif name == "--torch-backend":
+            self.backend = value
+            self.notes.append(f"{name} {value}: the lock takes torch as its index has it")
         elif name in ELSEWHERE:
             self.problems.append(f"{name} {value}: no plain install of a wheel")
 
@@ -276,6 +286,7 @@ class _Arguments:
             self.trees.append(Tree(url=f"{archive[1]}.git", ref=archive[2]))
         else:
             self.problems.append(f"{public(text)} is a file of the web that no index has")
+            self.urls.append(text)
 
 
 def git_tree(text: str) -> Tree:

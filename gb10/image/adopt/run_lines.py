@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final
 
 from packaging.utils import canonicalize_name
@@ -17,6 +17,7 @@ from gb10.image.adopt.adopted import Block, Line, ModDraft, Need, Verdict, Wheel
 from gb10.image.adopt.build_files import BuildFile
 from gb10.image.adopt.hiding import HIDDEN, holds_secret, is_secret
 from gb10.image.adopt.installs import (
+    APT,
     ARCHIVE,
     INDEX_OPTIONS,
     PIP,
@@ -34,7 +35,7 @@ from gb10.image.adopt.installs import (
     read_install,
     without_prefix,
 )
-from gb10.image.adopt.shell import SHELLS, Command, parse_commands
+from gb10.image.adopt.shell import MOST_CHARACTERS, SHELLS, Command, parse_commands
 from gb10.image.patches.diff import MOST_BYTES, parse_diff
 from gb10.image.patches.owners import SITE, divide, sections
 from gb10.image.patches.releases import Releases
@@ -72,11 +73,14 @@ COMPILERS: Final = frozenset(
     micromamba configure autoreconf dpkg-buildpackage debuild
     """.split()  # noqa: SIM905 - one word after the other is easier to read
 )
+INSTALLS: Final = frozenset(("install", "i", "-g", "--install", "add"))
+"""What a compiler or a manager of packages is told that makes programs."""
 CONDAS: Final = frozenset(("conda", "mamba", "micromamba"))
 CACHES: Final = re.compile(
     r"(/var/lib/apt/lists|/var/cache/apt|/root/\.cache|~/\.cache|/root/\.triton|/tmp|/var/tmp|/root/\.cargo)(/.*)?"
 )
 VARIABLE: Final = re.compile(r"\$\{?([A-Za-z_]\w*)")
+NAMED: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 IMPORTS: Final = re.compile(r"\b(import|find_spec|version)\b")
 IMPORTED: Final = re.compile(
     r"(?:\bfrom\s+([\w.]+)\s+)?\bimport\s+([\w.]+(?:[ \t]+as[ \t]+\w+)?(?:[ \t]*,[ \t]*[\w.]+(?:[ \t]+as[ \t]+\w+)?)*)?"
@@ -106,7 +110,7 @@ SPOKEN: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
 """The option of a shell behind which its text stands."""
 PATHS: Final = re.compile(r"(?<![\w/.:$}-])/[\w./+-]*")
 OF_BASES: Final = re.compile(
-    r"/((boot|dev|home|media|mnt|proc|root|run|srv|sys|tmp|workspace|app"
+    r"/((boot|dev|home|media|mnt|proc|root|run|srv|sys|tmp|workspace|app|sgl-workspace|vllm-workspace"
     r"|opt(/(conda|hpcx|nvidia|venv))?"
     r"|etc(/(apt|default|[\w.-]+\.d|ssl|ssh|ld\.so\.conf|environment|bash\.bashrc|passwd|group|hosts))?"
     r"|var(/(cache|lib|log|opt|run|spool|tmp)(/(apt|dpkg))?)?"
@@ -114,8 +118,26 @@ OF_BASES: Final = re.compile(
     r"|usr(/local)?(/(cuda[\w.-]*|etc|games|include|libexec|man|share(/(doc|keyrings))?|src))?)(?=/|$))?"
 )
 """Folders that images have, and what is in them."""
+PROGRAMS: Final = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+"""Where programs are that a command names without their folder."""
+ROOTS: Final = frozenset(("/", "/usr", "/usr/local", *PROGRAMS))
+"""What holds them, or their folders."""
+OF_SYSTEM: Final = frozenset(
+    """
+    add-apt-repository addgroup adduser apt-cache apt-key apt-mark awk base64 basename bc c++ cc chattr chgrp
+    chpasswd chsh cp cut dd deluser dirname dpkg dpkg-divert dpkg-reconfigure expand expr false find fold g++ gawk
+    gcc gpg groupadd groupmod gunzip gzip head install ip join kill killall ld ldconfig locale-gen localedef lscpu
+    mawk md5sum mkfifo mount nl numfmt nvcc nvidia-ctk objcopy od openssl passwd paste perl pgrep pip pip3 pkill ps
+    pwd python python3 ray rmdir runuser seq service setcap sglang shuf sort split ssh ssh-keygen stdbuf strip su
+    sync sysctl tac tail tee test timeout torchrun touch tr umount uniq update-alternatives update-ca-certificates
+    useradd userdel usermod uv visudo vllm wc which xargs xz yes zcat zstd
+    """.split()  # noqa: SIM905 - one word after the other is easier to read
+)
+"""Programs that an image of an engine has, beside those of the other lists."""
 OF_PACKAGES: Final = ("/usr/lib/aarch64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/include")
 """Where Debian packages put libraries and headers."""
+DEEPEST: Final = 32
+"""Folders above a path that are looked at."""
 DEEPEST_OF_BASES: Final = 6
 """Parts of a path in such a folder."""
 UNPACKERS: Final = frozenset(("tar", "bsdtar", "unzip", "7z", "cpio", "ar"))
@@ -125,6 +147,10 @@ COPIERS: Final = frozenset(("cp", "mv", "ln", "install"))
 WORKERS: Final = frozenset("cp mv rm ln install chmod chown cat sed bash sh dpkg rpm python python3".split())  # noqa: SIM905
 """Programs whose plain words may be files of the current folder."""
 LOCAL_PROGRAMS: Final = MAKERS | COPIERS | WORKERS | QUIET | GUARDS
+KNOWN: Final = (
+    LOCAL_PROGRAMS | UNPACKERS | STATE | FETCHERS | COMPILERS | OF_SYSTEM | {*SHELLS, *APT, "git", "patch", "eval"}
+)
+"""Programs that an image has, or that are judged by themselves."""
 ONLINE: Final = re.compile(r"python[\d.]*|apt-key|gpg2?|add-apt-repository|spacy|playwright|modelscope|uv")
 FETCHES: Final = re.compile(
     r"(^|\s)(download|nltk\.downloader|install-deps|(playwright|python) install|add-apt-repository"
@@ -147,6 +173,8 @@ CODE_FETCHES: Final = re.compile(
     r"|torch\.hub\.load|from_pretrained\(\s*[\"'][\w.-]+/[\w.-]+[\"'])"
 )
 """What a text of Python needs a network for."""
+OF_TORCH: Final = re.compile(r"(py)?torch", re.IGNORECASE)
+"""Packages that have an index of their own for each CUDA."""
 OF_INDEX: Final = re.compile(r"(.*\.)?((extra-|default-)?index(-url)?|find-links)")
 REMOTE_NAME: Final = re.compile(r"-[A-Za-z]*O|--remote-name(-all)?")
 MADE_BY: Final = re.compile(
@@ -170,6 +198,9 @@ READERS: Final = frozenset("cat grep head tail awk sort uniq cut tr jq diff cmp 
 KEPT_SETTINGS: Final = re.compile(r"(PIP|UV|HF|PYTHON)_\w+|DEBIAN_FRONTEND|MAX_JOBS|TMPDIR")
 """Variables before pip that do not change what a wheel holds."""
 STRIP: Final = re.compile(r"-p(\d+)")
+WILD: Final = re.compile(r"/[^/]*[*?\[]")
+"""Where the part of a path begins that has a wildcard."""
+NO_SUCCESSOR: Final = "what would take its place is not taken"
 LARGEST_SCRIPT: Final = 1 << 20
 """Bytes of a mod's run.sh."""
 
@@ -191,6 +222,27 @@ class Draft:
     network: bool
     blocks: list[Block] = field(default_factory=list)
     files: dict[str, BuildFile] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A command that removes packages or paths; ``since``: how much was lost before it."""
+
+    line: int
+    text: str
+    names: tuple[str, ...]
+    since: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Later:
+    """What a reading of the whole Dockerfile found that lines before it need."""
+
+    withheld: Mapping[tuple[int, str], str] = field(default_factory=dict)
+    """Of variables and of commands that remove something, by line and text, why they are not taken: only a line after
+    them would have made what they name, or what takes its place."""
+    env: Mapping[str, str] | None = None
+    """The variables of ENV at the end, which all commands of mods see; None before they are known."""
 
 
 @dataclass(slots=True)
@@ -219,6 +271,22 @@ class Image:
     """Paths that would hold what is not taken, and why."""
     filled: dict[str, str] = field(default_factory=dict)
     """Folders of the base that would hold more, and why: not taken is what is in them alone by that."""
+    losses: dict[str, int] = field(default_factory=dict)
+    """Of what is not taken, the packages, the paths and the folders above them, by the number of the last time; of a
+    folder of the base its path ends with a slash."""
+    held: set[str] = field(default_factory=set)
+    """Folders that have something of their own in them, or that are there to work in."""
+    removals: list[Removal] = field(default_factory=list)
+    later: Later = field(default_factory=Later)
+    """What an earlier reading found."""
+    count: int = 0
+    """Of what was lost."""
+    brought: set[str] = field(default_factory=set)
+    """Debian packages that a mod installs."""
+    programs: str = ""
+    """Why programs are not there whose names nobody knows."""
+    written: int = 0
+    """Characters of all commands of mods."""
     wheels: dict[str, WheelNeeded] = field(default_factory=dict)
     shell: tuple[str, ...] = ("/bin/sh", "-c")
     user: str = ""
@@ -235,12 +303,62 @@ class Image:
     """Packages that a command of a mod removes."""
     absent: set[str] = field(default_factory=set)
     """Packages of another index, which are not taken; an empty name: some that only its command knows."""
+    modules: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """The names that a package is imported by, as far as they are known."""
+    unsure: set[str] = field(default_factory=set)
+    """Packages that are not taken, of which a command may import a module of another name."""
     indexes: dict[str, str] = field(default_factory=dict)
     """What ``pip config`` sets: where packages come from."""
     secrets: set[str] = field(default_factory=set)
     """Variables whose value no recipe keeps."""
     withheld: dict[str, str] = field(default_factory=dict)
     """Variables of ENV that are not taken as they name what is not, and why."""
+
+    def make(self, paths: Iterable[str]) -> None:
+        """Note that paths are in the image."""
+        folders = first_folders(paths)
+        self.made |= folders.keys()
+        self.held |= {posixpath.dirname(path) for path in folders}
+
+    def lose(self, path: str, why: str) -> None:
+        """Note that a path would hold what is not taken; of a folder of the base, that it would hold more."""
+        if OF_BASES.fullmatch(path):
+            self.fill(path, why)
+        else:
+            self.lost[path] = why
+            self.lose_names([path, *first_folders([path], DEEPEST)])
+
+    def fill(self, folder: str, why: str) -> None:
+        """Note that a folder would hold more than it does."""
+        self.filled[folder] = why
+        self.lose_names([f"{folder}/", folder, *first_folders([folder], DEEPEST)])
+
+    def lose_names(self, names: Iterable[str]) -> None:
+        """Note that packages, or paths, are not taken."""
+        self.count += 1
+        self.losses |= dict.fromkeys(names, self.count)
+
+    def replaced(self, removal: Removal) -> bool:
+        """Whether what takes the place of what a command removes is not taken: it stands after the command."""
+        places = (name for one in removal.names for name in (one, f"{posixpath.dirname(one)}/"))
+        return any(self.losses.get(name, 0) > removal.since for name in places)
+
+    def lost_program(self, name: str) -> str:
+        """Why a program is not there that is named without its folder; empty when it is, or may be."""
+        lost = (self.lost.get(f"{folder}/{name}", "") for folder in (*PROGRAMS, self.first))
+        if "/" in name or (why := next(filter(None, lost), "")):
+            return "" if "/" in name else why
+        filled = (why for folder, why in self.filled.items() if folder in ROOTS)
+        known = any(name in names for names in (KNOWN, self.brought, self.requirements)) or OF_PYTHON.fullmatch(name)
+        return "" if known else self.programs or next(filled, "")
+
+    def hollow(self, path: str) -> str:
+        """Why a folder would hold nothing, as all that would be in it is not taken; empty when it holds something."""
+        deep = path.count("/") >= DEEPEST_OF_BASES
+        if path not in self.losses or path in self.held or deep or OF_BASES.fullmatch(path):
+            return ""
+        lost = {**self.lost, **self.filled}
+        return next((why for one, why in lost.items() if f"{one}/".startswith(f"{path}/")), "")
 
     def file(self, path: str) -> BuildFile | None:
         """A file that the build copied, by its path in the image."""
@@ -332,12 +450,6 @@ class RunReader:
         """Folders in which a compiler that is not taken would make files."""
         self.gone = list[int]()
         """Places in ``kept`` of packages that are removed."""
-        self.cleared = list[tuple[int, str]]()
-        """Places in ``kept`` of paths that are removed, with the path."""
-        self.refused = ""
-        """The commands that are not taken, with their known variables put in."""
-        self.refused_made = set[str]()
-        """What they would make."""
 
     def read(self, commands: Sequence[Command]) -> list[Line]:
         """A verdict for each command; what goes into a mod is written there as one block.
@@ -352,19 +464,15 @@ class RunReader:
         for command in commands:
             self.part += not command.joined
             for line in self._command(command):
-                self.refused += f"{command.seen}\n" if line.verdict == "not-taken" else ""
-                self.refused_made |= {*self._made(command)} if line.verdict == "not-taken" else set()
                 prepares = line.verdict == "no-effect" and line.need == "lost"
                 states += [len(found)] if prepares else []
                 found.append(replace(line, need="") if prepares else line)
         self.image.left |= self.left
-        self.gone += [place for place, path in self.cleared if f"{path}/" in self.refused or path in self.refused_made]
         if self.left and self.gone:  # an image without a package, and without what takes its place, is of no use
             texts = {self.kept[place].text for place in self.gone}
             self.kept = [kept for kept in self.kept if kept.text not in texts]
-            why = "what would take its place is not taken"
             found = [
-                replace(line, verdict="not-taken", why=why, need="lost") if line.text in texts else line
+                replace(line, verdict="not-taken", why=NO_SUCCESSOR, need="lost") if line.text in texts else line
                 for line in found
             ]
         if self._has_commands and self.image.user:
@@ -385,26 +493,37 @@ class RunReader:
     def _write(self, commands: Sequence[Command]) -> None:
         """The block of this RUN: a shell of its own, theirs, with the variables that its text reads."""
         text = _joined(self.kept, self.part)
-        named = dict.fromkeys(VARIABLE.findall(text))
-        exports = [
-            f"export {name}={quoted(value)}"
-            for name in named
-            if (value := self.image.values.get(name)) is not None
-            and name not in self.image.env
-            and name not in self.image.base
-        ]
         place = quoted(self.image.workdir or "")
         start = [f"mkdir -p {place} && cd {place} || exit"] if self.image.workdir else []
         first = commands[0].first if commands else 0
         end = f"END_OF_LINE_{first}"
         while end in text:
             end += "_"
-        shell = f"{_started(self.image.shell)} /dev/fd/9 9<<'{end}'"  # dash and bash do not agree on echo
+        shell = f"{self._variables()}{_started(self.image.shell)} /dev/fd/9 9<<'{end}'"  # echo differs by shell
         draft = self.image.draft(network=self.network)
         before, after = self._set_aside(draft, first)
-        block = [f"# line {first} of the Dockerfile", *before, shell, *start, *exports, text, end, *after]
+        block = [f"# line {first} of the Dockerfile", *before, shell, *start, text, end, *after]
         last = commands[-1].last if commands else 0
         draft.blocks.append(Block(first, last, "\n".join(block)))
+        self.image.written += len(draft.blocks[-1].text)
+        if self.image.written > MOST_CHARACTERS:
+            raise UsageError("the commands of the Dockerfile are too long with their variables")
+
+    def _variables(self) -> str:
+        """What starts a shell with the variables as they are at this line: a mod has those that ENV gives at the end.
+
+        Not by ``export`` in the shell: bash refuses that of ``UID``.
+        """
+        image, end = self.image, self.image.later.env
+        if end is None:
+            return ""
+        here = {name: value for name, value in image.values.items() if value is not None and NAMED.fullmatch(name)}
+        other = {name: value for name, value in here.items() if value != end.get(name, image.base.get(name))}
+        words = [
+            *(f"-u {name}" for name in end if name not in here),
+            *(f"{name}={quoted(other[name])}" for name in other),
+        ]
+        return f"env {' '.join(words)} " if words else ""
 
     def _set_aside(self, draft: Draft, first: int) -> tuple[list[str], list[str]]:
         """Commands that make the mounts of a RUN, and that put back what was there before."""
@@ -444,7 +563,12 @@ class RunReader:
 
     def _plain(self, command: Command, program: str, words: Sequence[str | None]) -> Line:
         """A command that installs nothing."""
-        known: dict[str, Callable[[Command], Line]] = {"git": self._git, "patch": self._patch, "rm": self._removed}
+        known: dict[str, Callable[[Command], Line]] = {
+            "git": self._git,
+            "patch": self._patch,
+            "rm": self._removed,
+            "mv": self._moved,
+        }
         if not command.words or program in STATE or (program in WAITS and self._in_background()):
             return self._state(command, program)
         if made := environment_made(words):
@@ -452,6 +576,8 @@ class RunReader:
         if _compiles(program, words):
             self.left = True
             self._lose_made(command)
+            if INSTALLS & {*words}:
+                self.image.programs = f"what {program} installs"
             compiled = _line(command, "not-taken", f"{program} compiles: its result needs a wheel method", "wheel")
             own = _line(command, "not-taken", f"{program} installs from its own channels: no lock has them", "index")
             return own if program in CONDAS else compiled
@@ -496,10 +622,13 @@ class RunReader:
                 return True
             shows, imported = verb == "show", {*self._imported(one)}
             asked = {word or "" for word in arguments} if shows else imported | {one.program} - {*TOOLS}
-            names = {canonicalize_name(name) for full in asked for name in (full, full.partition(".")[0]) if name}
+            tops = {full.partition(".")[0] for full in asked} - sys.stdlib_module_names - {""}
+            modules = chain.from_iterable(self.image.modules.get(name, ()) for name in self.image.absent)
+            names = {canonicalize_name(name) for name in (*asked, *tops) if name}
             unsure = shows or bool(imported - sys.stdlib_module_names)
-            if names & self.image.absent or ("" in self.image.absent and unsure):
+            if names & self.image.absent or tops & {*modules} or ("" in self.image.absent and unsure):
                 return True
+            self.image.unsure |= self.image.absent - self.image.modules.keys() if imported & tops else set()
         return False
 
     def _imported(self, command: Command) -> Iterator[str]:
@@ -536,7 +665,7 @@ class RunReader:
         """Why a command cannot run in a mod."""
         text = command.text if command.stdin is None else f"{command.text}\n{command.stdin}"
         shown = " ".join(word for word in (command.seen, *command.words, *command.writes, *command.reads) if word)
-        folder = f" {self.folder}/" if check_folder and self.folder else ""
+        folder = f" {self.folder.rstrip('/')}/" if check_folder and self.folder else ""
         named = "".join(f" {path}/" for path in self._relative(command)) if check_folder else ""
         if secret := self._secret(command, text):
             return f"{secret}, which no recipe keeps", "value"
@@ -552,7 +681,10 @@ class RunReader:
         return self._without_value(command, text)
 
     def _lost_here(self, command: Command) -> str:
-        """What a command may work on in its folder that is not there; empty when there is nothing of that."""
+        """What a command may run, or work on in its folder, that is not there; empty when there is nothing of that."""
+        named = (word for one in (command, *command.inner) for word in without_prefix(one.words)[:1] if word)
+        if why := next(filter(None, map(self.image.lost_program, named)), ""):
+            return why
         works = command.program in WORKERS | UNPACKERS and self.folder in self.unpacked
         if works and (any(self._relative(command, first=1)) or None in command.words[1:]):
             return "what would be unpacked"
@@ -587,7 +719,9 @@ class RunReader:
 
     def _lost_in(self, text: str, command: Command | None = None) -> str:
         """Why a path of a text is not there; those that the command itself makes are."""
-        own = first_folders(self._made(command)) if command and self.image.filled else ()
+        own = dict[str, None]()
+        if command and self.image.filled:  # a plain word in the uppermost folder is seldom a file of it
+            own = first_folders(chain(self._made(command), self._relative(command) if self.folder == "/" else ()))
         return self.image.lost_in(text, self.mounts, own)
 
     def _made(self, command: Command) -> Iterator[str]:
@@ -608,7 +742,8 @@ class RunReader:
                     yield posixpath.normpath(posixpath.join(self.folder or "", word))
 
     def _relative(self, command: Command, first: int = 0) -> Iterator[str]:
-        """Files of the current folder that a command may name, by their whole path."""
+        """Files of the current folder that a command may name, by their whole path; its program only with a folder."""
+        first = first or not any("/" in word for word in command.words[:1] if word)
         for word in (*command.words[first:], *command.reads):
             if self.folder and word and not word.startswith(("/", "-", "~")) and "://" not in word:
                 yield posixpath.normpath(posixpath.join(self.folder, word))
@@ -633,7 +768,7 @@ class RunReader:
         if sum(len(kept.text) for kept in self.kept) + len(command.text) > LARGEST_SCRIPT:
             return _line(command, "not-taken", "the script of the mod would be too long", "lost")
         self._keep(command.text, real=True)
-        self.image.made |= first_folders([*PATHS.findall(command.seen or command.text), *self._made(command)]).keys()
+        self.image.make([*PATHS.findall(command.seen or command.text), *self._made(command)])
         self.image.changed |= {*self._may_change(command)}
         self.network = self.network or network
         return _line(command, "mod", f"{why}, with a network: not locked" if network else why)
@@ -644,6 +779,7 @@ class RunReader:
         fetched = [program for program in programs if program in FETCHERS]
         if fetched and any(program in ("sh", "bash", "python3", "python", "dash") for program in programs):
             self.left = True
+            self.image.programs = "what a script of the web makes"
             return _line(
                 command, "not-taken", "it runs a script of the web: fetch it, read it, add it as a file", "download"
             )
@@ -712,46 +848,34 @@ class RunReader:
         """Note the folder of files that are fetched by names that are not known."""
         if any(_nameless(one) for one in (command, *command.inner)):
             self.unpacked.add(self.folder)
-            self.image.filled |= {self.folder: "what would be fetched or unpacked"} if self.folder else {}
+            if self.folder:
+                self.image.fill(self.folder, "what would be fetched or unpacked")
 
     def _lose_packages(self, *, files: bool) -> None:
         """Note where libraries and headers of Debian packages would be, of ``files`` that are not taken."""
-        self.image.filled |= dict.fromkeys(OF_PACKAGES if files else (), "packages of files that are not taken")
+        for folder in OF_PACKAGES if files else ():
+            self.image.fill(folder, "packages of files that are not taken")
 
     def _lose_made(self, command: Command) -> None:
         """Note what a command that is not taken would write or copy."""
         for one in (command, *command.inner):
-            words = [word for word in without_prefix(one.words)[1:] if word and not word.startswith("-")]
-            *sources, target = words if one.program in COPIERS and len(words) > 1 else [""]
-            into = posixpath.normpath(posixpath.join(self.folder or "", target))
-            copied = [posixpath.join(into, posixpath.basename(name)) for name in sources]
-            ends = pairwise((*one.words, None))
-            paths = copied if OF_BASES.fullmatch(into) or target.endswith("/") else [target]
-            named = [word.split("=", 1) if word and "=" in word else (word or "", after or "") for word, after in ends]
             compiler = _compiles(one.program, without_prefix(one.words))
-            named += [(name, value or "") for name, value in self._set(one).items() if compiler]
-            named += [
-                (found[1], found[2]) for word in one.words if compiler and word and (found := ATTACHED.fullmatch(word))
-            ]
-            named += [
-                ("-o", after or "") for word, after in pairwise(one.words) if one.program in CONDAS and word == "-p"
-            ]
-            options = [path for word, path in named if MADE_BY.fullmatch(word) and path and path[0] != "-"]
-            options = [path for path in options if path[0] == "/" or compiler or one.program not in READERS | GUARDS]
-            if compiler and not options and one.program not in CONDAS:  # it makes files where it runs
+            made = [*_products(one, self.folder or "", self._set(one) if compiler else None)]
+            if compiler and not made and one.program not in CONDAS:  # it makes files where it runs
                 self.compiled.add(self.folder)
-            for path in (*paths, *options, *one.writes):
+            for path in (*made, *one.writes):
                 self._lose(path or "", "a file of a command that is not taken")
 
     def _lose(self, path: str, why: str) -> None:
         """Note that a path would hold what is not taken."""
         place = posixpath.normpath(posixpath.join(self.folder or "", path)) if path else ""
         if place.startswith("/"):
-            (self.image.filled if OF_BASES.fullmatch(place) else self.image.lost)[place] = why
+            self.image.lose(place, why)
 
     def _needs(self, tree: Tree) -> None:
         """A project that the Dockerfile compiles."""
         self.image.wheels[tree.name] = WheelNeeded(name=tree.name, url=tree.url, ref=tree.ref)
+        self.image.lose_names([tree.name])
 
     def _fetched(self, command: Command) -> Line:
         self.left = True
@@ -768,6 +892,7 @@ class RunReader:
         self.unset |= {name for name, _ in command.settings}
         why = f"{fetching} fetches what no lock has"
         if program in (*SHELLS, "eval"):
+            self.image.programs = "what a script of the web makes"
             why = "it runs a script of the web: fetch it, read it, add it as a file"
         return _line(command, "not-taken", why, "download")
 
@@ -785,6 +910,7 @@ class RunReader:
             self.left = True
             self._lose_packages(files=files)
             return _line(command, "not-taken", *reason)
+        self.image.brought |= {name for name in packages if name} if update else set()
         self._keep(f"{update}{command.text}", real=True)
         self.network = self.network or bool(update)
         return _line(command, "mod", f"{why[:200]}, with a network: not locked" if update else why[:200])
@@ -800,11 +926,13 @@ class RunReader:
             return
         arguments = (*arguments, *self._constrained(command))
         found = read_install(arguments, partial(self._text, stdin=command.stdin))
-        if indexes := (*found.indexes, *self._indexes(command)):
+        if indexes := (*found.indexes, *self._indexes(command), *self._of_torch(command, found)):
             where = ", ".join(dict.fromkeys(indexes))
             why = f"it comes from {where}: a recipe on an image names no further index"
             self.left = True
-            self.image.absent |= {*map(requirement_name, found.requirements), *([""] if found.problems else [])}
+            absent = [*map(requirement_name, found.requirements)]
+            self.image.absent |= {*absent, *([""] if found.problems else [])}
+            self.image.lose_names(absent)
             yield _line(command, "not-taken", why[:300], "index")
             return
         changed = (name for name in files_read(arguments) if self._changed(name))
@@ -815,6 +943,7 @@ class RunReader:
         yield from self._places(command, found)
         if found.problems:
             self.left = True
+            self._lose_wheels(found.urls)
             yield _line(command, "not-taken", "; ".join(found.problems[:5])[:400], "value")
         again = [text for text in found.requirements if requirement_name(text) in self.image.removed]
         if again and not (found.trees or found.places or found.problems):
@@ -838,6 +967,13 @@ class RunReader:
             yield _line(command, "taken", f"requirements: {names}{notes}"[:400])
         elif not (tools or found.trees or found.places or found.problems):
             yield _line(command, "no-effect", "it installs nothing")
+
+    def _lose_wheels(self, places: Iterable[str]) -> None:
+        """Note the packages of wheels that are not taken; an empty name where only the build knows them."""
+        files = (posixpath.basename(place.partition("#")[0]) for place in places)
+        names = {canonicalize_name(re.split(r"[-*?]", file)[0]) for file in files if file.endswith(".whl")}
+        self.image.absent |= names
+        self.image.lose_names(names)
 
     def _set(self, command: Command) -> dict[str, str | None]:
         """The variables of a command that the Dockerfile sets."""
@@ -873,6 +1009,12 @@ class RunReader:
             if (INDEXES.fullmatch(name) or name in self.image.indexes) and value and value.rstrip("/") not in PYPI:
                 yield f"{name} {public(value) if '://' in value else value}"
 
+    def _of_torch(self, command: Command, found: Installs) -> Iterator[str]:
+        """The index that uv takes packages of PyTorch from, for a backend that an option or a variable names."""
+        backend = found.backend or (self._set(command).get("UV_TORCH_BACKEND") if "uv" in command.words else "")
+        if backend and any(OF_TORCH.match(text) for text in found.requirements):
+            yield f"PyTorch's index for {backend}"
+
     def _other_pip(self, command: Command, verb: str, arguments: Sequence[str | None]) -> Line:
         """Every subcommand but ``install``."""
         if verb in PIP_QUIET and not command.writes:
@@ -884,10 +1026,25 @@ class RunReader:
             self.left = True
             why = f"pip {verb} makes files for another step: it needs a wheel method"
             return _line(command, "not-taken", why, "wheel")
-        line = self._in_mod(command, network=verb == "sync")
-        if verb == "uninstall" and line.verdict == "mod":
-            self.image.removed |= {canonicalize_name(word) for word in arguments if word and NAME.fullmatch(word)}
+        if verb != "uninstall":
+            return self._in_mod(command, network=verb == "sync")
+        removed = {canonicalize_name(word) for word in arguments if word and NAME.fullmatch(word)}
+        line = self._removes(command, removed)
+        if line.verdict == "mod":
+            self.image.removed |= removed
             self.gone.append(len(self.kept) - 1)
+        return line
+
+    def _removes(self, command: Command, names: Iterable[str]) -> Line:
+        """A command that removes packages or paths, unless an earlier reading found that what takes their place is
+        not taken."""
+        key = command.first, command.text
+        if why := self.image.later.withheld.get(key, ""):
+            self.left = True
+            return _line(command, "not-taken", why, "lost")
+        line = self._in_mod(command)
+        if line.verdict == "mod":
+            self.image.removals.append(Removal(*key, tuple(names), self.image.count))
         return line
 
     def _other_python(self, command: Command, arguments: Sequence[str | None]) -> str:
@@ -948,6 +1105,7 @@ class RunReader:
             elif why := self._lost_in(f" {path}/ "):
                 yield _line(command, "not-taken", f"{place}: {why}", "lost")
             elif path.endswith(".whl"):
+                self._lose_wheels([place])
                 yield _line(command, "not-taken", f"{place} is not among the files that it copies or mounts", "lost")
             else:
                 yield _line(command, "not-taken", f"{place} is a folder of sources: it needs a wheel method", "wheel")
@@ -1058,11 +1216,18 @@ class RunReader:
         copied = {SITE.sub("", path) for path in (*self.image.overlay, *self.image.added)}
         return None if paths & copied else text
 
+    def _moved(self, command: Command) -> Line:
+        """``mv``: what it moves is not there any more."""
+        words = [word for word in without_prefix(command.words)[1:-1] if word and not word.startswith("-")]
+        return self._removes(command, (posixpath.normpath(posixpath.join(self.folder or "", word)) for word in words))
+
     def _removed(self, command: Command) -> Line:
         """``rm``: of what no image of ours gets, or of files that only the build needed, nothing is left to do."""
         words = without_prefix(command.words)[1:]
         if None in words:
-            return self._in_mod(command)
+            line = self._in_mod(command)
+            self.gone += [len(self.kept) - 1] if line.verdict == "mod" else []
+            return line
         named = {
             index: posixpath.normpath(posixpath.join(self.folder or "", word))
             for index, word in enumerate(words, len(command.words) - len(words))
@@ -1089,7 +1254,7 @@ class RunReader:
                 open_ones[index] = place
         if not open_ones:
             return _line(command, "no-effect", "files that the image does not get")
-        work = any(place.startswith(("/tmp", "/opt", "/root", "/workspace")) for place in open_ones.values())  # noqa: S108
+        work = all(place.startswith(("/tmp/", "/root/.cache")) for place in open_ones.values())  # noqa: S108 - the image's
         if self.left and work and not any(place in scripts or self.image.file(place) for place in open_ones.values()):
             return _line(command, "no-effect", "files of what is not taken")
         left_out = named.keys() - open_ones.keys()
@@ -1097,10 +1262,7 @@ class RunReader:
             text = " ".join(word for index, word in enumerate(command.written) if index not in left_out)
             kept = tuple(word for index, word in enumerate(command.words) if index not in left_out)
             command = replace(command, text=text, words=kept, seen="")
-        line = self._in_mod(command)
-        if line.verdict == "mod":
-            self.cleared += [(len(self.kept) - 1, place) for place in open_ones.values()]
-        return line
+        return self._removes(command, (WILD.split(place)[0].rstrip("/") for place in open_ones.values()))
 
 
 def finished(drafts: Sequence[Draft], name: str) -> tuple[ModDraft, ...]:
@@ -1129,11 +1291,11 @@ def _names_whole_paths(command: Command) -> bool:
     return plain and all(word and word.startswith(("/", "-")) for word in command.arguments if word != "")
 
 
-def first_folders(paths: Iterable[str]) -> dict[str, None]:
+def first_folders(paths: Iterable[str], deepest: int = DEEPEST_OF_BASES) -> dict[str, None]:
     """The paths and the folders above them, as far as folders of a base have others in them."""
     found: dict[str, None] = {}
     for path in paths:
-        parts = posixpath.normpath(path).split("/", DEEPEST_OF_BASES + 1)[: DEEPEST_OF_BASES + 1]
+        parts = posixpath.normpath(path).split("/", deepest + 1)[: deepest + 1]
         found |= dict.fromkeys("/".join(parts[: number + 1]) for number in range(1, len(parts)))
     return found
 
@@ -1187,6 +1349,24 @@ def _compiles(program: str, words: Sequence[str | None]) -> bool:
     python = PYTHON.fullmatch(program) is not None
     script = next((word or "" for word in words[1:] if not (word or "").startswith("-")), "")
     return python and (script.rsplit("/", 1)[-1] == "setup.py" or [*words[1:3]] == ["-m", "build"])
+
+
+def _products(command: Command, folder: str, settings: Mapping[str, str | None] | None) -> Iterator[str]:
+    """The paths that a program makes, as its words name them: where it copies to, and the values of options like
+    ``-o``. ``settings``: the variables of a compiler, None for any other program."""
+    words = [word or "" for word in without_prefix(command.words)]
+    plain = [word for word in words[1:] if word and not word.startswith("-")]
+    if command.program in COPIERS and len(plain) > 1:
+        *sources, target = plain
+        into = target.endswith("/") or OF_BASES.fullmatch(posixpath.normpath(posixpath.join(folder, target)))
+        yield from (f"{target}/{posixpath.basename(name)}" for name in sources) if into else (target,)
+    options = (word.split("=", 1) if "=" in word else (word, after) for word, after in pairwise((*words, "")))
+    attached = (found.groups() for word in words if settings is not None and (found := ATTACHED.fullmatch(word)))
+    for name, path in chain((settings or {}).items(), options, attached):
+        named = MADE_BY.fullmatch(name) or (name == "-p" and command.program in CONDAS)
+        reads = command.program in READERS | GUARDS
+        if named and path and path[0] != "-" and (path[0] == "/" or not reads):
+            yield path
 
 
 def _fetches(command: Command) -> bool:
@@ -1259,7 +1439,11 @@ def _nameless(command: Command) -> bool:
     if command.program == "curl" and any(LISTED.match(word or "") for word in command.words):
         return True
     listed = command.program in NAMED_BY_URL or any(word and REMOTE_NAME.fullmatch(word) for word in command.words)
-    return not any(_outputs(command)) and (listed or None in command.words)
+    # Of curl, what is computed is an address, which names no file, where there is no other, and no place to write to.
+    plain = command.program != "curl" or any(
+        word and ("://" in word or OUTPUT.fullmatch(word)) for word in command.words
+    )
+    return not any(_outputs(command)) and (listed or (plain and None in command.words))
 
 
 def _git_fetches(command: Command) -> bool:

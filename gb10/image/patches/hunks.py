@@ -8,10 +8,12 @@ import bisect
 import datetime
 import difflib
 import os
+import posixpath
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -20,12 +22,12 @@ from packaging.version import Version
 from gb10.errors import PatchError, UsageError
 from gb10.image.patches.apply import ConflictError, apply_diff
 from gb10.image.patches.diff import FileDiff, Hunk, check_diff, check_size, split
-from gb10.image.patches.owners import Part, divide
+from gb10.image.patches.owners import Part, divide, owner_of
 from gb10.image.patches.places import harmless, placed
 from gb10.image.patches.release_files import Library, open_projects
 from gb10.image.patches.releases import Releases, load_releases
 from gb10.image.patches.source_tree import Changed, Tree
-from gb10.image.patches.write import carry_over, file_diff
+from gb10.image.patches.write import COMPILED, carry_over, file_diff
 
 MOST: Final = 1_000
 """Diffs of a folder."""
@@ -39,6 +41,7 @@ LARGEST_MERGE: Final = 1 << 20
 """Lines of a hunk, times lines of its file: a merge compares each with each."""
 SUBJECT: Final = re.compile(rb"(?m)^Subject: (?:\[[^\]]*\] ?)?(.+(?:\n[ \t].+)*)")
 LONGEST_TITLE: Final = 100
+SOME: Final = 8
 Outcome = Literal["applies", "already-upstream", "gone", "conflict", "left-out"]
 
 
@@ -58,7 +61,8 @@ class HunkFate:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DiffFate:
     """What becomes of one diff, or of its part for one source. ``problem``: it could not be read, or is for another
-    source. ``text`` changes the release as its hunks that apply do; empty when nothing is left to do."""
+    source. ``text`` changes the release as its hunks that apply do; empty when nothing is left to do. ``located``: the
+    files of the release that paths without a folder of its package mean."""
 
     name: str
     title: str
@@ -67,6 +71,7 @@ class DiffFate:
     hunks: tuple[HunkFate, ...] = ()
     problem: str = ""
     text: bytes = b""
+    located: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fits(self) -> bool:
@@ -178,7 +183,8 @@ def _fates(
         check_size(path.stat().st_size, path.name)
         text = path.read_bytes()
         check_diff(text, path.name)
-        divided = divide(text, path.name, releases, next(iter(refs)) if len(refs) == 1 else None)
+        find = partial(_located, name=path.name, releases=releases, trees=trees)
+        divided = divide(text, path.name, releases, next(iter(refs)) if len(refs) == 1 else None, find)
     except FileNotFoundError:
         yield DiffFate(name=path.name, title=path.stem, problem="there is no such file"), {}
         return
@@ -197,8 +203,48 @@ def _fates(
             problem = f"it changes {part.source}: name its release, --ref {part.source}=VERSION"
             yield DiffFate(name=path.name, title=title, source=part.source, problem=problem), {}
             continue
-        fate = DiffFate(name=path.name, title=title, source=part.source, version=str(refs[part.source]))
+        own = {diff.path for diff in part.diffs}
+        located = {given: place for given, place in divided.located.items() if place in own}
+        version = str(refs[part.source])
+        fate = DiffFate(name=path.name, title=title, source=part.source, version=version, located=located)
         yield _judged(fate, part, releases, trees[part.source])
+
+
+def _located(
+    diffs: Sequence[FileDiff], *, name: str, releases: Releases, trees: Mapping[str, Growing]
+) -> dict[str, tuple[str, str]]:
+    """The sources and the paths there of files whose paths show no source: where the releases have them in one place
+    alone. New files go beside those that are changed. Raises UsageError for several places."""
+    folders = dict[str, set[tuple[str, str]]]()
+    for diff in diffs:
+        outside = harmless(diff.path) or diff.path.startswith(COMPILED)
+        if diff.kind == "add" or outside or any(tree.read(diff.path) is not None for tree in trees.values()):
+            continue
+        places = [
+            (*owner_of(releases, place), source)
+            for source, tree in trees.items()
+            for place in tree.named(posixpath.basename(diff.path))
+        ]
+        folders[diff.path] = {
+            (source, place.removesuffix(diff.path))
+            for owner, place, source in places
+            if owner == source and place.endswith(f"/{diff.path}")
+        }
+    common = set[tuple[str, str]].intersection(*folders.values()) if folders else set()
+    found = dict[str, tuple[str, str]]()
+    for diff in diffs:
+        some = common or folders.get(diff.path, set())
+        if len(some) > 1:
+            places_of = sorted(f"{folder}{diff.path}" for _, folder in some)
+            raise UsageError(
+                f"{name}: {diff.path} may be {len(some)} files",
+                where=", ".join(places_of[:SOME]),
+                hint="put the folder of the package into its paths",
+            )
+        if some and (diff.path in folders or diff.kind == "add"):
+            source, folder = next(iter(some))
+            found[diff.path] = source, f"{folder}{diff.path}"
+    return found
 
 
 def _title(text: bytes, path: Path) -> str:

@@ -5,7 +5,7 @@ that a wheel or an archive bundles. All of these name the same file.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Final
@@ -105,21 +105,30 @@ class Part:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Divided:
     """A diff by source. ``moved``: paths as the diff has them, and as their source has them, where they differ;
-    ``unread``: files that nothing in an image reads; ``whole``: the one part is the diff as it was given."""
+    ``unread``: files that nothing in an image reads; ``whole``: the one part is the diff as it was given; ``located``:
+    of ``moved``, what shows no folder of its source and was looked for."""
 
     parts: tuple[Part, ...]
     moved: Mapping[str, str] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
     whole: bool = False
+    located: Mapping[str, str] = field(default_factory=dict)
 
 
-def divide(text: bytes, name: str, releases: Releases, named: str | None = None) -> Divided:
-    """A diff by source; ``named`` is the source that the user names. Raises PatchError, UsageError."""
+Find = Callable[[Sequence[FileDiff]], Mapping[str, tuple[str, str]]]
+"""Looks for files whose paths show no source: by path, the source and the path there; raises UsageError."""
+
+
+def divide(text: bytes, name: str, releases: Releases, named: str | None = None, find: Find | None = None) -> Divided:
+    """A diff by source; ``named`` is the source that the user names. Raises PatchError, UsageError, what ``find``
+    raises."""
     if CONTEXT.search(text):
         raise PatchError(f"{name} is a context diff", hint="make a unified one: diff -ru OLD NEW, or git diff")
     given, text = text, with_plain_names(text, releases)
     diffs = parse_diff(text, name)
     known = {diff.path: owner_of(releases, diff.path) for diff in diffs}
+    located = find([diff for diff in diffs if known[diff.path][0] is None]) if find else {}
+    known |= located
     main = _main(releases, name, {path: place[0] for path, place in known.items()}, named)
     found: dict[str, list[FileDiff]] = {}
     moved: dict[str, str] = {}
@@ -146,6 +155,7 @@ def divide(text: bytes, name: str, releases: Releases, named: str | None = None)
         moved=moved,
         unread=tuple(unread),
         whole=text == given and len(found) == 1 and not moved and not unread,
+        located={path: place for path, (_, place) in located.items()},
     )
 
 
@@ -310,6 +320,8 @@ def _in_folders(old: str, new: str, packages: set[str]) -> str | None:
     """As ``_plain``, of two names that are not below installed packages."""
     name = COPY.sub("", old)
     parts, others = PurePosixPath(name).parts, PurePosixPath(new).parts
+    if len(parts) == 1 and parts == others and name not in packages:  # made beside the file itself
+        return name
     if parts[1:] != others[1:]:
         return _shared(parts, others, packages)
     for one, other in ((others, parts), (parts, others)):  # git diff --no-prefix, diff -ru vllm.orig vllm

@@ -1,8 +1,10 @@
 """The metadata of a wheel on an index: a few ranges of the file are read, not the whole of it."""
 
 import io
+import re
 import zipfile
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 import requests
 
@@ -18,6 +20,10 @@ LARGEST: Final = 4 << 20
 MOST_READ: Final = 32 << 20
 """Bytes that are read of one wheel: vLLM's list of files has 0.5 MB."""
 BLOCK: Final = 1 << 16
+INSTALLED: Final = re.compile(r"\A[^/]+\.data/(purelib|platlib)/")
+"""Folders of a wheel whose files lie beside its others when it is installed."""
+IMPORTABLE: Final = (".py", ".so", ".pyi")
+Read = TypeVar("Read")
 
 
 def wheel_metadata(session: requests.Session, link: Link, size: int) -> bytes | None:
@@ -26,26 +32,42 @@ def wheel_metadata(session: requests.Session, link: Link, size: int) -> bytes | 
     ``size``: bytes of the wheel. Nothing here is checked by the wheel's sha256: whoever uses it checks what follows
     from it. Raises FetchError.
     """
+    return _read(session, link, size, _metadata)
+
+
+def wheel_modules(session: requests.Session, link: Link, size: int) -> frozenset[str] | None:
+    """The uppermost names that a wheel's files can be imported by, by its list of files; else as ``wheel_metadata``."""
+    return _read(session, link, size, _modules)
+
+
+def _read(session: requests.Session, link: Link, size: int, of: Callable[[zipfile.ZipFile, Link], Read]) -> Read | None:
     try:
         if link.url.startswith(f"{HERE}:"):
-            with local_path(link.url).open("rb") as file:
-                return _metadata(file, link)
+            with local_path(link.url).open("rb") as file, zipfile.ZipFile(file) as wheel:
+                return of(wheel, link)
         ranges = _Ranges(session, link, size)
-        return _metadata(ranges, link) if ranges.served else None
+        if not ranges.served:
+            return None
+        with zipfile.ZipFile(ranges) as wheel:
+            return of(wheel, link)
     except requests.RequestException as error:
         raise network_error(error, f"cannot read the metadata of {link.filename}") from error
     except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError) as error:
         raise FetchError(f"{link.filename} has no usable metadata", where=f"{redact(link.url)}: {error}") from error
 
 
-def _metadata(file: io.IOBase, link: Link) -> bytes:
-    with zipfile.ZipFile(file) as wheel:
-        names = [info for info in wheel.infolist() if info.filename.endswith(".dist-info/METADATA")]
-        own = [info for info in names if info.filename.count("/") == 1]
-        if len(own) != 1 or own[0].file_size > LARGEST:
-            raise FetchError(f"{link.filename} has no usable metadata", where=f"{len(own)} files METADATA")
-        with wheel.open(own[0]) as inner:
-            return inner.read(LARGEST)
+def _metadata(wheel: zipfile.ZipFile, link: Link) -> bytes:
+    names = [info for info in wheel.infolist() if info.filename.endswith(".dist-info/METADATA")]
+    own = [info for info in names if info.filename.count("/") == 1]
+    if len(own) != 1 or own[0].file_size > LARGEST:
+        raise FetchError(f"{link.filename} has no usable metadata", where=f"{len(own)} files METADATA")
+    with wheel.open(own[0]) as inner:
+        return inner.read(LARGEST)
+
+
+def _modules(wheel: zipfile.ZipFile, _: Link) -> frozenset[str]:
+    paths = (INSTALLED.sub("", info.filename) for info in wheel.infolist() if info.filename.endswith(IMPORTABLE))
+    return frozenset(name for path in paths if (name := re.split(r"[/.]", path, maxsplit=1)[0]).isidentifier())
 
 
 class _Ranges(io.RawIOBase):

@@ -2,6 +2,9 @@
 
 import json
 import os
+import zipfile
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,9 +13,9 @@ import yaml
 from gb10.cli import main
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store
-from gb10.errors import PublishError, UsageError
+from gb10.errors import FetchError, PublishError, UsageError
 from gb10.image.adopt.adopted import Adopted, Line
-from gb10.image.adopt.adopting import Wanted, adopt, unchecked_error
+from gb10.image.adopt.adopting import Wanted, adopt, import_names, unchecked_error
 from gb10.image.adopt.dockerfile import expand, parse_dockerfile
 from gb10.image.adopt.ignore_file import is_left_out, read_rules
 from gb10.image.adopt.installs import Tree, git_checkout, git_clone, pip_arguments, read_install
@@ -62,6 +65,46 @@ def test_the_base_is_taken_by_digest_and_a_tag_is_said(tmp_path: Path) -> None:
     found = adopt(library(tmp_path), Wanted(place=tmp_path))
     assert found.base == "vllm/vllm-openai:v0.30.0"
     assert "names no digest" in found.remarks[0]
+
+
+def index_of(folder: Path, wheels: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """A package index of wheels that hold these files, as the variables of who reads it."""
+    for name, paths in wheels.items():
+        place = folder / name.partition("-")[0].replace("_", "-")
+        place.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(place / name, "w") as wheel:
+            for path in paths:
+                wheel.writestr(path, "")
+        names = sorted(file.name for file in place.glob("*.whl"))
+        (place / "index.html").write_text("".join(f'<a href="{(place / one).as_uri()}">{one}</a>' for one in names))
+    return {"PIP_INDEX_URL": folder.as_uri(), "PIP_CONFIG_FILE": os.devnull}
+
+
+def test_a_module_is_known_by_the_files_of_its_package(tmp_path: Path) -> None:
+    """A package that is not taken may be imported by another name than its own."""
+    files = ("cv2/__init__.py", "single.py", "fast.cpython-312-aarch64-linux-gnu.so", "o-1.data/purelib/late/a.py")
+    env = index_of(
+        tmp_path / "index",
+        {
+            "opencv_python-2.0-py3-none-any.whl": (*files, "docs/a.md", "o-1.data/scripts/x.py", "o-1.dist-info/x.py"),
+            "opencv_python-1.9-py3-none-any.whl": ("older.py",),
+            "opencv_python-odd-py3-none-any.whl": ("odd.py",),
+        },
+    )
+    assert import_names(env, "opencv-python") == {"cv2", "single", "fast", "late"}
+    with pytest.raises(FetchError, match="no wheel of nothing"):
+        import_names(env, "nothing")
+
+    found = adopted(tmp_path, "RUN pip install opencv-python -i https://h/s\nRUN python3 -c 'import cv2; open(1)'")
+    assert (found.unsure, verdicts(found)[1]) == (("opencv-python",), ("mod", ""))
+    wanted = Wanted(place=tmp_path / "Dockerfile")
+    asked = adopt(library(tmp_path), wanted, None, partial(import_names, env))
+    assert verdicts(asked)[1] == ("not-taken", "lost")
+    assert not asked.remarks
+    unknown = adopt(library(tmp_path), wanted, None, partial(import_names, env | {"PIP_INDEX_URL": tmp_path.as_uri()}))
+    assert verdicts(unknown)[1] == ("mod", "")
+    assert "opencv-python is imported by is not known" in unknown.remarks[-1]
+    assert not adopted(tmp_path, "RUN pip install a -i https://h/s\nRUN python3 -c 'import os, a; open(1)'").unsure
 
 
 def test_an_argument_that_no_arg_reads_is_an_error_with_the_closest(tmp_path: Path) -> None:
@@ -162,7 +205,7 @@ def test_commands_that_change_the_image_are_a_mod_in_their_order(tmp_path: Path)
     assert "apt-get update && apt-get install -y gcc" in packages.script
     assert not edits.network
     assert edits.script.index("sed -i") < edits.script.index("$here/files/8/.") < edits.script.index("# kept")
-    assert "export N='7'" in edits.script
+    assert "env N='7' " in edits.script
     assert "cd '/opt'" in edits.script
     assert list(edits.files) == ["files/8/late.py"]
     assert found.env == {"K": "v"}

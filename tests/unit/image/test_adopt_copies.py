@@ -37,12 +37,19 @@ def context(tmp_path: Path) -> Path:
         ("--parents ./d/./sub/a.txt /x/", "sub/a.txt"),
         ("--parents d/**/a.txt /x", "d/sub/a.txt d/sub2/a.txt"),
         ("--parents d/./*/a.txt d/./top.md /x/", "sub/a.txt sub2/a.txt top.md"),
-        ("--parents --exclude=*.txt d/sub /x", "d/sub/b.md d/sub/deep/c.txt"),
+        ("--parents d/s* /x", "d/sub/a.txt d/sub/b.md d/sub/deep/c.txt d/sub2/a.txt"),
+        ("--parents d*/./sub/*.txt /x", "sub/a.txt"),
+        ("--parents d/./**/c.txt one.* no* /x", "one.txt sub/deep/c.txt"),
+        ("--parents **/**/**/c.txt /x", "d/sub/deep/c.txt"),
+        ("--parents --exclude=*.txt d/sub one.txt /x", "d/sub/a.txt d/sub/b.md d/sub/deep/c.txt"),
+        ("--parents --exclude=**/*.txt d/sub /x", "d/sub/b.md"),
+        ("--parents --exclude=sub/deep --exclude=sub2 d/./** /x", "sub/a.txt sub/b.md top.md top.txt"),
+        ("one.txt two* /x/", "one.txt"),
         ("--parents=false d/sub/a.txt /x/", "a.txt"),
     ],
 )
 def test_what_is_left_out_and_which_folders_stay(context: Path, copy: str, paths: str) -> None:
-    """The rows with --exclude alone are what Docker 28.5.2 copied."""
+    """The rows with --exclude alone are what Docker 28.5.2 copied, those with --parents follow Docker's reference."""
     found = adopted(context, f"COPY {copy}")
     assert [path.removeprefix("/x/") for path in sorted(found.overlay)] == paths.split()
 
@@ -54,7 +61,10 @@ def test_what_is_left_out_and_which_folders_stay(context: Path, copy: str, paths
         ("--exclude=[ d /x", "no pattern"),
         ("--exclude=! d /x", "names no path"),
         ("--exclude=$NO d /x", "--build-arg"),
-        ("--parents **/**/**/a.txt /x", "more than 2"),
+        ("--parents d/[ /x", "no pattern"),
+        ("--parents two.txt one.txt /x", "two.txt is not in the build context"),
+        ("--parents d/*/two.txt /x", "d/*/two.txt is not in the build context"),
+        ("two* /x/", "two* is not in the build context"),
     ],
 )
 def test_what_cannot_be_said_is_not_checked(context: Path, copy: str, why: str) -> None:

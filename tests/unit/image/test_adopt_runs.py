@@ -1,5 +1,6 @@
 """What a RUN becomes: its commands in a mod end where they end in Docker, with the files that it alone has."""
 
+import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,8 +9,9 @@ import pytest
 
 from gb10.errors import UsageError
 from gb10.image.adopt import build_files
+from gb10.image.adopt.adopting import Wanted, adopt
 from gb10.image.adopt.shell import parse_commands
-from tests.unit.image.test_adopt import adopted, line_of, verdicts
+from tests.unit.image.test_adopt import BASE, adopted, library, line_of, verdicts
 
 CLONE = "git clone https://h/src /tmp/src"
 PARTS = "/tmp/src/x:/usr/lib"  # noqa: S108 - the second is the image's
@@ -245,6 +247,14 @@ FOUND: list[tuple[str, list[tuple[str, str]]]] = [
         [("mod", ""), (LOST, "curl"), (LOST, "unpacked"), ("mod", "")],
     ),
     ("RUN cd /w && curl -s https://h/list | sort; tar -xf x.tgz", [("mod", ""), (LOST, "curl"), ("mod", "")]),
+    (
+        "WORKDIR /w\nRUN curl -L $(u) | gpg --dearmor > /etc/k.gpg; chgrp -R 0 /opt/x; cp new /usr/bin",
+        [(LOST, "curl"), ("mod", ""), ("mod", "")],
+    ),
+    (
+        "WORKDIR /w\nRUN curl -L $(u) -o $(n); cp new /usr/bin; curl $(n) https://h; touch b",
+        [(LOST, "curl"), (LOST, "unpacked"), (LOST, "curl"), ("mod", "")],
+    ),
     # what a command that is not taken names as its output
     (
         "RUN git clone https://h/a.git /a && python /a/make.py --output /opt/made && mv /opt/made /opt/used",
@@ -332,6 +342,77 @@ FOUND: list[tuple[str, list[tuple[str, str]]]] = [
     ),
     ("RUN DS_BUILD=1 UV_LINK_MODE=copy pip install x", [("taken", "the lock does not set DS_BUILD")]),
     ("RUN command -v patch && touch /a", [("mod", "beside"), ("mod", "")]),
+    # a program that is called by its name alone
+    (
+        "RUN curl -Lo /usr/bin/yq https://h/yq\nRUN yq -i . /etc/x && sudo yq a || touch /b\nRUN ./yq && touch /b",
+        [(LOST, "curl"), (LOST, "curl fetches"), ("mod", ""), ("mod", "")],
+    ),
+    (
+        "COPY --from=o /uv /uvx /bin/\nRUN uv pip install einops && uvx x && other y && command -v uv && touch /b",
+        [("taken", "einops"), (LOST, "of the image o"), ("mod", ""), (LOST, "a check"), ("mod", "")],
+    ),
+    (
+        "COPY --from=o /ROOT /\nRUN /venv/bin/python -m x\nRUN env-hash > /h\n"
+        "WORKDIR /\nRUN sed -i s/a/b/ /bin/vllm && ls >b",
+        [(LOST, "of the image o"), (LOST, "of the image o"), ("mod", ""), ("mod", "")],
+    ),
+    ("COPY --from=o /out/* /usr/local/bin/\nRUN env-hash && grep a /b", [(LOST, "of the image o"), ("no-effect", "")]),
+    # what is removed, and what would take its place after that
+    (
+        "RUN rm -rf /opt/nvidia/x && git clone https://h/x /opt/nvidia/x && rm -rf /opt/nvidia/y/*",
+        [(LOST, "its place"), (LOST, ""), ("mod", "")],
+    ),
+    ("RUN touch /b && rm -rf /workspace/x/*\nCOPY --from=o /x /workspace/x", [("mod", ""), (LOST, "its place")]),
+    (
+        "RUN rm -rf /usr/local/go && curl https://h/go | tar xz -C /usr/local",
+        [(LOST, "its place"), (LOST, "curl")],
+    ),
+    ("RUN rm -rf /workspace/x\nCOPY none /workspace/x\nRUN rm -f /workspace/y", [(LOST, "its place"), ("mod", "")]),
+    (
+        "RUN pip uninstall -y torch_x\nRUN pip install torch-x -i https://h/s\nRUN pip uninstall -y b",
+        [(LOST, "its place"), (LOST, "https://h/s"), ("mod", "")],
+    ),
+    (
+        "RUN pip uninstall -y vllm\nRUN pip install https://h/vllm-1-py3-none-any.whl#x",
+        [(LOST, "its place"), (LOST, "")],
+    ),
+    ("RUN pip uninstall -y vllm\nRUN pip install /w/vllm*.whl", [(LOST, "its place"), (LOST, "among the files")]),
+    ("RUN rm -rf $(where x) && pip install x -i https://h/s", [(LOST, "its place"), (LOST, "https://h/s")]),
+    ("RUN rm -rf $(where x) && pip install x", [("mod", ""), ("taken", "x")]),
+    (
+        "COPY --from=o /y /y\nRUN mv /usr/lib/x.so /usr/lib/z.so && ln -s /y/x.so /usr/lib/x.so && mv /etc/a /etc/b",
+        [(LOST, "its place"), (LOST, "of the image o"), ("mod", "")],
+    ),
+    # what a package that is not taken, or an installer, would bring
+    ("RUN pip install /w/*.whl\nRUN python3 -c \"import a; open('/b', 'w')\"", [(LOST, "among"), (LOST, "a package")]),
+    (
+        "RUN npm i -g x && touch /b\nRUN x --version && vllm -h",
+        [(LOST, "npm"), ("mod", ""), (LOST, "npm"), ("mod", "")],
+    ),
+    (
+        "RUN curl https://h/i.sh | sh\nRUN x serve || true\nRUN ./x && sort /b > /c",
+        [(LOST, ""), (LOST, ""), ("mod", ""), ("mod", "")],
+    ),
+    ("RUN make\nRUN x --version", [(LOST, "make"), ("mod", "")]),
+    (
+        "RUN cargo install x && apt-get install -y jq && pip install ruff && jq . /a > /b && ruff /b && x"
+        " && python3.12 /c && tar -xf /d",
+        [
+            (LOST, "cargo"),
+            ("mod", ""),
+            ("taken", ""),
+            ("mod", ""),
+            ("mod", ""),
+            (LOST, "cargo"),
+            ("mod", ""),
+            ("mod", ""),
+        ],
+    ),
+    # PyTorch's packages of another CUDA are another index, too
+    ("RUN uv pip install --torch-backend=cu130 torchvision", [(LOST, "PyTorch's index for cu130")]),
+    ("ENV UV_TORCH_BACKEND=cu128\nRUN uv pip install torch==2.9", [(LOST, "PyTorch's index for cu128")]),
+    ("ENV UV_TORCH_BACKEND=cu128\nRUN pip install torch==2.9", [("taken", "torch==2.9")]),
+    ("RUN uv pip install --torch-backend auto einops", [("taken", "--torch-backend auto: the lock takes torch")]),
 ]
 
 
@@ -593,6 +674,46 @@ def test_each_line_of_a_variable_is_judged_by_its_own_value(tmp_path: Path, betw
     assert verdicts(found, "ENV") == [("taken", ""), ("not-taken", "lost")]
     assert found.env == {"X": "/a"}
     assert [line.text for line in found.lines if line.verdict == "mod"] == ["touch $X/b"]
+
+
+def test_a_command_sees_the_variables_of_its_line(tmp_path: Path) -> None:
+    """Run as a mod runs: with the variables that ENV gives at the end."""
+    run = f"RUN sh -c 'echo \"$X ${{Y-none}} $Z $A\" >> {tmp_path}/seen'"
+    found = adopted(
+        tmp_path,
+        f"ARG A=arg\nENV Z=z\n{run}\nENV X='it is \"a\"' Y=\n{run}\nARG A=other\nENV X=b TOKEN=abc\n{run}\nENV X=c",
+    )
+    assert dict(found.env) == {"X": "c", "Y": "", "Z": "z"}
+    subprocess.run(["bash", "-s"], input=found.mods[0].script, check=True, text=True, env={**os.environ, **found.env})
+    assert (tmp_path / "seen").read_text().splitlines() == [
+        " none z arg", 'it is "a"  z arg', "b  z other",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("shell", ["/bin/bash", "/bin/sh"])
+def test_a_variable_that_bash_makes_readonly_has_its_value(tmp_path: Path, shell: str) -> None:
+    found = adopted(tmp_path, f'SHELL ["{shell}", "-ec"]\nARG UID=1234\nRUN echo $UID > {tmp_path}/seen')
+    subprocess.run(["bash", "-s"], input=found.mods[0].script, check=True, text=True)
+    assert (tmp_path / "seen").read_text() == "1234\n"
+
+
+def test_a_variable_of_the_base_that_changes_later_is_the_base_s(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text(f"FROM {BASE}\nRUN touch /a\nENV PATH=/opt/x:$PATH\nRUN touch /b\n")
+    found = adopt(library(tmp_path), Wanted(place=tmp_path), lambda _: {"PATH": "/bin", "LANG": "C"})
+    assert found.env == {"PATH": "/opt/x:/bin"}
+    assert [line for line in found.mods[0].script.splitlines() if "PATH" in line] == [
+        "env PATH='/bin' /bin/sh /dev/fd/9 9<<'END_OF_LINE_2'"
+    ]
+
+
+def test_a_variable_names_no_folder_that_nothing_of_is_taken(tmp_path: Path) -> None:
+    fetched = "RUN mkdir -p /enc && wget -O /enc/a https://h/a"
+    assert verdicts(adopted(tmp_path, f"{fetched}\nENV E=/enc"), "ENV") == [("not-taken", "lost")]
+    assert verdicts(adopted(tmp_path, f"ENV E=/enc/\n{fetched}"), "ENV") == [("not-taken", "lost")]
+    for taken in (f"{fetched} && touch /enc/b", f"WORKDIR /enc\n{fetched}", fetched.replace("/enc", "/opt")):
+        assert verdicts(adopted(tmp_path, f"{taken}\nENV E=/{'opt' if '/opt' in taken else 'enc'}"), "ENV") == [
+            ("taken", "")
+        ]
 
 
 def test_variables_of_more_rounds_than_people_write_are_refused(tmp_path: Path) -> None:

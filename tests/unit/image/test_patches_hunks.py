@@ -245,6 +245,49 @@ def test_what_is_no_diff_or_for_another_source_is_a_problem(library: Library, tm
     assert outcomes(fate) == ["gone"]
 
 
+MOVED = diff("y\n", "z\n", "moved.py").partition(b"\n@@")[2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        diff("y\n", "z\n", "moved.py"),
+        diff("y\n", "z\n", "sub/moved.py"),
+        b"--- moved.py.orig\t2026-03-03 00:00:00\n+++ moved.py\t2026-03-03 00:00:00\n@@" + MOVED,
+        b"--- ./moved.py\n+++ ./moved.py\n@@" + MOVED,
+        b"--- theirs/moved.py\n+++ ours/moved.py\n@@" + MOVED,
+        diff(None, "n\n", "new.py") + diff("y\n", "z\n", "moved.py"),
+    ],
+)
+def test_a_path_without_the_folder_of_its_package_is_looked_for(
+    library: Library, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: bytes
+) -> None:
+    """New files lie beside those that are changed."""
+    (fate,) = judged(library, tmp_path / "d", {"a.diff": text})
+    new = ["vllm/sub/new.py"] if b"new.py" in text else []
+    assert (fate.fits, [one.path for one in fate.hunks]) == (True, [*new, "vllm/sub/moved.py"])
+    assert b"+++ b/vllm/sub/moved.py\n" in fate.text
+    print_fates([fate])
+    assert "moved.py is vllm/sub/moved.py: no other file" in capsys.readouterr().out
+
+
+def test_a_path_that_may_be_several_files_is_refused_and_they_are_named(indexed: Library, tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    folder.mkdir()
+    empty = b"--- a/__init__.py\n+++ b/__init__.py\n@@ -0,0 +1 @@\n+x = 1\n"
+    (folder / "1.diff").write_bytes(empty)
+    (folder / "2.diff").write_bytes(empty + diff(OLD, changed((5, "five\n")), "a.py"))
+    (folder / "3.diff").write_bytes(diff("a\n", "b\n", "nowhere.py"))
+    (folder / "4.diff").write_bytes(diff("s\n", "t\n", "setup.py"))
+    several, both, gone, top = adopt_diffs(indexed, folder, {"lib": Version("1.5")})
+    assert "may be 2 files: src/lib/__init__.py, src/lib/sub/__init__.py" in several.problem
+    assert "put the folder" in several.problem
+    assert [one.path for one in both.hunks] == ["src/lib/__init__.py", "src/lib/a.py"], "one folder has both"
+    assert not gone.located
+    assert not gone.fits
+    assert (top.fits, top.located) == (True, {})
+
+
 INSTALLED = "usr/local/lib/python3.12/dist-packages"
 
 
