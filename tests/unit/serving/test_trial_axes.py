@@ -16,6 +16,7 @@ from gb10.image.context import Context
 from gb10.image.plan.catalog import ROOT
 from gb10.image.request.recipe_mods import load_file
 from gb10.models.lint.engine_words import declared, known_words, releases
+from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import Variant, own_section
 from gb10.models.registries.recipe_file import find_recipe
 from gb10.models.render.rendered import RenderRequest
@@ -31,6 +32,7 @@ from gb10.serving.benchmark.launcher import (
     fill,
     keep_ranks,
     parameters_of,
+    with_parameters,
     words_of,
 )
 from gb10.serving.benchmark.matrix import (
@@ -45,6 +47,7 @@ from gb10.serving.benchmark.matrix import (
 )
 from gb10.serving.benchmark.measuring import Measure, cause_in
 from gb10.serving.doctor.masking import masked_environment
+from gb10.serving.run.prepare_service import ServiceRequest
 from tests.recipes import SHIPPED
 
 TEXT = """\
@@ -370,3 +373,30 @@ def test_a_row_that_failed_says_why_and_a_secret_begins_no_journal(
         monkeypatch.setattr(launch_journal, "started", lambda _, started=started: started)
         open_journal(ctx, tmp_path / "r", {"axes": "x"})
         assert ended == gone, "another process has that number" if not gone else ""
+
+
+@pytest.mark.parametrize(
+    ("parameters", "unknown"),
+    [
+        ({"port": "1", "env.MODE": "x", "image": "i:1", "variant": "v", "args": "--a 'b c'"}, ""),
+        ({"port.x": "1"}, ""),
+        ({"prot": "1"}, "prot"),
+        ({"zz": "1", "ab": "2"}, "ab"),
+    ],
+)
+def test_a_side_sets_what_its_recipe_has(parameters: dict[str, str], unknown: str) -> None:
+    text = "model: org/m\ncontainer: c:1\ndefaults: {port: 8000, host: a}\ncommand: vllm serve {model} --port {port}\n"
+    recipe = load_model_recipe(text, "x.yaml")
+    request = ServiceRequest(render=RenderRequest(overrides=(("host", "b"),), variant="old"), image="old:1")
+    if unknown:
+        with pytest.raises(UsageError, match=f"{recipe.name} has no parameter '{unknown}'") as caught:
+            with_parameters(request, recipe, parameters, "side")
+        assert caught.value.hint == "its parameters: port, host; args='…' gives the server more arguments"
+        return
+    found = with_parameters(request, recipe, parameters, "side")
+    own = [(name, value) for name, value in parameters.items() if name not in ("image", "variant", "args")]
+    assert found.render.overrides == (("host", "b"), *own)
+    whole = "image" in parameters
+    assert (found.image, found.render.variant) == (("i:1", "v") if whole else ("old:1", "old"))
+    assert found.render.arguments == (("--a", "b c") if whole else ())
+    assert found.name == "side"
