@@ -1,12 +1,23 @@
 """What a compile stage exports: a link, or a file that nobody expects, never reaches the store."""
 
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from gb10.core.store import seal
+from gb10.containers.buildx.build import BuildRequest
+from gb10.containers.buildx.progress import IMPORT, Event, LogLine, Note, StepDone, StepFailed, StepStarted
+from gb10.containers.connection import Engine
+from gb10.core.reporter import Reporter
+from gb10.core.store import Store, seal
 from gb10.errors import BuildError
-from gb10.image.build.stage import check_exported
+from gb10.image.build import stage
+from gb10.image.build.stage import WARNING, check_exported, log_path, run_build
+from gb10.image.context import Context
+from gb10.image.plan.values import Step
+from tests.recipes import SHIPPED
 
 WHEEL = ("*.whl", "manifest.json")
 
@@ -56,3 +67,48 @@ def test_sealing_follows_no_link_and_overwrites_nothing(folder: Path, tmp_path: 
     seal(folder / "a-1.whl")
     with pytest.raises(FileExistsError):
         seal(folder / "a-1.whl")
+
+
+def test_what_buildkit_says_of_a_stage_is_shown_or_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = [
+        StepStarted(step="[one 1/2] RUN make"),
+        LogLine(step="[one 1/2] RUN make", text="gcc -c a.c"),
+        StepFailed(step=f"{IMPORT} registry", error="not found"),
+        StepFailed(step="[one 1/2] RUN make", error="exit code 2"),
+        Note(text=f"{WARNING} not found at /cache"),
+        Note(text="other"),
+        StepDone(step="[one 1/2] RUN make", seconds=2.0, cached=False),
+    ]
+    asked: list[BuildRequest] = []
+
+    def build(_: object, request: BuildRequest, *, log: Path, on_event: Callable[[Event], None], stop: object) -> str:
+        asked.append(request)
+        assert log == log_path(ctx.store, step)
+        for event in told:
+            on_event(event)
+        return "built"
+
+    monkeypatch.setattr(stage, "open_buildx", lambda *_: None)
+    monkeypatch.setattr(stage, "build", build)
+    events: list[tuple[str, object]] = []
+    ctx = Context(
+        env={},
+        store=Store(tmp_path),
+        reporter=Reporter({}, verbosity=1),
+        catalog=SHIPPED,
+        cache_from=("type=local,src=/cache",),
+        on_build=lambda _, step, event: events.append((step.name, event)),
+    )
+    step = cast("Step", SimpleNamespace(name="one", key="0123456789abcdef"))
+    request = BuildRequest(dockerfile=tmp_path, target="one", platform="linux/arm64")
+    seen: list[Event] = []
+    assert run_build(ctx, cast("Engine", None), request, step, seen.append) == "built"
+    assert (seen, events) == (told, [("one", event) for event in told])
+    assert asked[0].cache_from == ("type=local,src=/cache",)
+    said = capsys.readouterr().err
+    assert "gcc -c a.c" in said
+    assert f"{IMPORT} registry failed, building without it: not found" in said
+    assert f"{WARNING} not found at /cache" in said
+    assert "exit code 2" not in said and "other" not in said
