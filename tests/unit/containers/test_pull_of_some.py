@@ -286,7 +286,7 @@ def test_layers_are_held_only_where_the_engine_would_lose_them(
     assert dockers.held["classic"][0] == "sha256:aa linux/arm64 d1 d2"
     assert "full: the layers that arrived cannot be held: no room" in capsys.readouterr().err
     pulling.pull_from_each(ctx, "h.example/a:1", ("classic",), None)
-    assert dockers.held["classic"][0] == "sha256:aa linux/arm64", "it has them all"
+    assert dockers.held["classic"][:1] == ["sha256:aa linux/arm64"], "it has them all"
 
     def no_config(*_: object) -> None:
         raise EngineError("buildx is missing", where="PATH")
@@ -376,7 +376,7 @@ def test_nodes_get_the_image_of_the_head_under_its_own_name(
     dockers.away, dockers.containerd = {"me@b"}, {"me@c"}
     done = pull_via_head(ctx, wanted)
     assert ([node.host for node in done.nodes], list(done.failed)) == (["me@c"], ["me@b"])
-    assert dockers.held["me@c"][0] == "sha256:aa linux/arm64"
+    assert dockers.held["me@c"][:1] == ["sha256:aa linux/arm64"]
     assert (head[0].ended, head[1].ended) == ("done", ""), "what failed may need it again"
     dockers.machines = {"me@c": "amd64"}
     assert "is for linux/arm64, me@c is linux/amd64" in pull_via_head(ctx, wanted).failed["me@c"].message

@@ -113,7 +113,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> None:
             raise socket.gaierror
         return [(0, 0, 0, "", (address, 0)) for address in ADDRESSES[host]]
 
-    monkeypatch.setattr(access.socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
 
 
 RULES = {

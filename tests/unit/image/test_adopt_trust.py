@@ -11,7 +11,7 @@ from gb10.core.reporter import Reporter
 from gb10.core.store import Store
 from gb10.errors import BuildError, Gb10Error
 from gb10.image.adopt import trusting
-from gb10.image.adopt.adopted import Adopted
+from gb10.image.adopt.adopted import Adopted, ModDraft
 from gb10.image.adopt.trusting import Change, Entry, Row, Trial, recorded, with_trust
 from gb10.image.context import Context
 from gb10.image.patches.on_base import OnBase
@@ -217,7 +217,12 @@ def test_only_commands_that_need_no_network_on_a_known_image_are_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[str] = []
-    monkeypatch.setattr(trusting, "run_trial", lambda _, __, mod: tried.append(mod.name) or trial([row()]))
+
+    def run_trial(_: object, __: object, mod: ModDraft) -> Trial:
+        tried.append(mod.name)
+        return trial([row()])
+
+    monkeypatch.setattr(trusting, "run_trial", run_trial)
     draft = adopted(tmp_path, "RUN echo 1 >/a\n")
     for other in (replace(draft, base=""), replace(draft, mods=())):
         assert trusted(other, tmp_path) is other

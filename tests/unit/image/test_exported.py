@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from gb10.containers.buildx.build import BuildRequest
+from gb10.containers.buildx.build import BuildRequest, BuildResult
 from gb10.containers.buildx.progress import IMPORT, Event, LogLine, Note, StepDone, StepFailed, StepStarted
 from gb10.containers.connection import Engine
 from gb10.core.reporter import Reporter
@@ -72,7 +72,7 @@ def test_sealing_follows_no_link_and_overwrites_nothing(folder: Path, tmp_path: 
 def test_what_buildkit_says_of_a_stage_is_shown_or_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = [
+    told: list[Event] = [
         StepStarted(step="[one 1/2] RUN make"),
         LogLine(step="[one 1/2] RUN make", text="gcc -c a.c"),
         StepFailed(step=f"{IMPORT} registry", error="not found"),
@@ -82,13 +82,16 @@ def test_what_buildkit_says_of_a_stage_is_shown_or_counted(
         StepDone(step="[one 1/2] RUN make", seconds=2.0, cached=False),
     ]
     asked: list[BuildRequest] = []
+    result = cast("BuildResult", object())
 
-    def build(_: object, request: BuildRequest, *, log: Path, on_event: Callable[[Event], None], stop: object) -> str:
+    def build(
+        _: object, request: BuildRequest, *, log: Path, on_event: Callable[[Event], None], stop: object
+    ) -> object:
         asked.append(request)
         assert log == log_path(ctx.store, step)
         for event in told:
             on_event(event)
-        return "built"
+        return result
 
     monkeypatch.setattr(stage, "open_buildx", lambda *_: None)
     monkeypatch.setattr(stage, "build", build)
@@ -104,7 +107,7 @@ def test_what_buildkit_says_of_a_stage_is_shown_or_counted(
     step = cast("Step", SimpleNamespace(name="one", key="0123456789abcdef"))
     request = BuildRequest(dockerfile=tmp_path, target="one", platform="linux/arm64")
     seen: list[Event] = []
-    assert run_build(ctx, cast("Engine", None), request, step, seen.append) == "built"
+    assert run_build(ctx, cast("Engine", None), request, step, seen.append) is result
     assert (seen, events) == (told, [("one", event) for event in told])
     assert asked[0].cache_from == ("type=local,src=/cache",)
     said = capsys.readouterr().err

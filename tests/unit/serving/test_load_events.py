@@ -117,9 +117,7 @@ def heard(
         sent.append(request)
         return httpx2.Response(status, headers={"content-type": kind}, stream=Blocks(*blocks))
 
-    monkeypatch.setattr(
-        stream_client.httpx2, "AsyncClient", lambda **_: CLIENT(transport=httpx2.MockTransport(answer), timeout=1)
-    )
+    monkeypatch.setattr(httpx2, "AsyncClient", lambda **_: CLIENT(transport=httpx2.MockTransport(answer), timeout=1))
     bounds = Bounds(whole=0.05 if None in blocks else 60)
     found, again = ask_all(Endpoint(url="http://s/v1", model="m", key=key), [LINE, LINE], {}, bounds)
     assert [str(one.url) for one in sent] == ["http://s/v1/chat/completions"] * 2

@@ -138,24 +138,24 @@ def test_a_service_at_a_port_that_is_taken_names_who_has_it(monkeypatch: pytest.
     monkeypatch.setattr(ports, "listens", lambda *place: place in {("127.0.0.1", 8000), ("192.0.2.1", 8001)})
     first, *others = service().ranks
 
-    def at(client: str | None, port: int) -> Service:
+    def at(client: str, port: int) -> Service:
         node = replace(first.node, client=client, address="192.0.2.1")
         return replace(service(), port=port, ranks=(replace(first, node=node), *others))
 
-    labels = [("none", "http://elsewhere"), ("mine", at(None, 8001).endpoint)]
+    labels = [("none", "http://elsewhere"), ("mine", at("", 8001).endpoint)]
     found = [cast("Found", SimpleNamespace(labels=SimpleNamespace(service=name, endpoint=at))) for name, at in labels]
     for known, message, hint in (
         (found, "port 8001 of 192.0.2.1 is taken by the service mine", "./build.py stop mine"),
         (found[:1], "port 8001 of 192.0.2.1 is taken", "--set port=N"),
     ):
         with pytest.raises(UsageError) as caught:
-            check_port(at(None, 8001), known)
+            check_port(at("", 8001), known)
         assert caught.value.message == message
         assert (caught.value.hint or "").startswith(hint if hint.startswith("--") else f"stop it ({hint})")
     with pytest.raises(UsageError, match=r"port 8000 of 127\.0\.0\.1 is taken"):
         check_port(at("127.0.0.1", 8000), found)
     check_port(at("127.0.0.1", 8001), found)
-    check_port(at(None, 8000), found)
+    check_port(at("", 8000), found)
 
 
 @pytest.mark.parametrize(

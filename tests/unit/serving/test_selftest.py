@@ -29,6 +29,7 @@ from gb10.serving.load_generator import canary_batch
 from gb10.serving.load_generator.canary_batch import guard_facts
 from gb10.serving.load_generator.endpoint import Endpoint
 from gb10.serving.load_generator.exchange import Exchange, Usage
+from gb10.serving.load_generator.server_pages import DRAFTS
 from gb10.serving.selftest import answers, compared_steps, machine_steps, node_steps, server_steps
 from gb10.serving.selftest.answers import (
     AT_ONCE,
@@ -802,10 +803,17 @@ Reply = Callable[[str, int, int], Exchange]
 
 
 def exchange(text: str, *, first: float = 0.1, seconds: float = 1.0, tokens: int = 20, **more: object) -> Exchange:
-    usual = {"status": 200, "finish_reason": "stop", "done": True, "steps": 2, "arrived": (first, seconds)}
-    return Exchange(
-        **{**usual, "content": text, "seconds": seconds, "usage": Usage(prompt=50, completion=tokens), **more}
+    usual = Exchange(
+        status=200,
+        content=text,
+        finish_reason="stop",
+        done=True,
+        steps=2,
+        arrived=(first, seconds),
+        seconds=seconds,
+        usage=Usage(prompt=50, completion=tokens),
     )
+    return replace(usual, **more)  # type: ignore[arg-type]
 
 
 def knows(prompt: str, _number: int = 0, _of: int = 1) -> Exchange:
@@ -1092,8 +1100,13 @@ def test_speeds_are_tokens_a_second_of_all_at_once(scene: Scene, asks: Callable[
     assert len({prompt for prompts in asked for prompt in prompts}) == 13, "no prompt is in a cache of prefixes"
     scene.asked = replace(scene.asked, quick=True)
     assert server_steps.speeds(scene).why == "recorded: prompts of about 256 tokens, answers of 32"
-    for lacks in ({"usage": None}, {"usage": Usage(prompt=1, completion=0)}, {"arrived": (1.0,)}):
-        asks(lambda prompt, at, of, lacks=lacks: exchange("a", **(lacks if of == 4 and at == 3 else {})))
+
+    def last_of_four(found: Exchange) -> Reply:
+        return lambda _, at, of: found if (of, at) == (4, 3) else exchange("a")
+
+    uncounted = (exchange("a", usage=None), exchange("a", usage=Usage(prompt=1, completion=0)))
+    for found in (*uncounted, exchange("a", arrived=(1.0,))):
+        asks(last_of_four(found))
         outcome = server_steps.speeds(scene)
         assert outcome.result is Result.UNCHECKED and outcome.why.startswith("at 4: the server counts no tokens")
         assert set(outcome.claims) == {"speed.decode-1", "speed.prefill-1"}
@@ -1237,7 +1250,9 @@ def test_a_clock_is_low_by_a_number_on_a_gb10_and_by_a_share_elsewhere(scene: Sc
 
 def test_kernels_of_ours_are_not_checked_on_another_gpu(scene: Scene) -> None:
     cases = [{"kind": "case", "experts": 8, "n": 1, "k": 1, "per_row": 1, "per_column": 1, "beyond": 0.0}]
-    lines = {"numerics": [*cases, {"kind": "other"}, {"kind": "numerics", "worst": 0.0, "cases": 1}]}
+    lines: dict[str, list[dict[str, Any]]] = {
+        "numerics": [*cases, {"kind": "other"}, {"kind": "numerics", "worst": 0.0, "cases": 1}]
+    }
     assert on_gpu(scene, machine_steps.numerics, **lines).result is Result.HOLDS
     lines["numerics"][0] = {**cases[0], "beyond": 0.1}
     assert on_gpu(scene, machine_steps.numerics, **lines).result is Result.BROKEN
@@ -1487,7 +1502,12 @@ def test_a_switch_counts_when_the_engine_obeys(
     engine: str, log: str, words: str, scene: Scene, other: list[Mapping[str, str]]
 ) -> None:
     ready(scene, engine=engine)
-    scene.other = lambda given: other.append(given) or (lambda: nullcontext(Launched(url="u", log=lambda: [log])))
+
+    def launcher(given: Mapping[str, str]) -> Callable[[], Any]:
+        other.append(given)
+        return lambda: nullcontext(Launched(url="u", log=lambda: [log]))
+
+    scene.other = launcher
     if words:
         with pytest.raises(NotCheckedError, match=words):
             compared_steps.switches(scene)
@@ -1571,9 +1591,7 @@ def test_drafts_that_spoil_something_are_found(  # noqa: PLR0917 - a row
         **({"answers": said(*answered)} if answered else {"steady": [False] * 8}),
     )
     asks(reply or (lambda prompt, at, of: exchange("!" * 400) if of == 3 else knows(prompt)))
-    monkeypatch.setattr(
-        compared_steps, "counters", lambda *_: {} if counted is None else {(compared_steps.DRAFTS, ""): counted}
-    )
+    monkeypatch.setattr(compared_steps, "counters", lambda *_: {} if counted is None else {(DRAFTS, ""): counted})
     if isinstance(outcome, type):
         with pytest.raises(outcome, match="only 0 of 8"):
             compared_steps.drafts(scene)
@@ -1588,7 +1606,7 @@ def test_canaries_that_are_wrong_anyway_say_nothing_of_drafts(
     scene: Scene, other: list[Mapping[str, str]], asks: Callable[[Reply], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asks(lambda prompt, at, of: exchange("!" * 400) if of == 3 else knows(prompt))
-    monkeypatch.setattr(compared_steps, "counters", lambda *_: {(compared_steps.DRAFTS, ""): 7.0})
+    monkeypatch.setattr(compared_steps, "counters", lambda *_: {(DRAFTS, ""): 7.0})
     ready(scene, canaries=answers.canaries_of(scene.endpoint, {}, "s", {}))
     outcome = compared_steps.drafts(scene)
     assert outcome.result is Result.UNCHECKED and "canaries are wrong without drafts, too" in outcome.why

@@ -246,7 +246,12 @@ def test_what_a_former_run_left_is_removed_unless_it_serves(  # noqa: PLR0917 - 
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     gone: list[object] = []
-    monkeypatch.setattr(running, "end_all", lambda _, ids: gone.append(ids) or {})
+
+    def end_all(_: object, identities: object) -> dict[str, Gb10Error]:
+        gone.append(identities)
+        return {}
+
+    monkeypatch.setattr(running, "end_all", end_all)
     service = cast("Service", SimpleNamespace(name="m", digest="d", ranks=(1, 2)))
     fleet = cast("Fleet", {"a": None, "b": None})
     if said is None:

@@ -29,6 +29,7 @@ from gb10.serving.run.service_nodes import cluster_file
 from gb10.serving.run.service_nodes import nodes_of as service_nodes
 from gb10.serving.weights import copying, node_cache
 from gb10.serving.weights.copying import copy_to_each, fast_address, require_all
+from gb10.serving.weights.downloading import RESERVE
 from gb10.serving.weights.hub_cache import ModelFolder, cache_folder, content_hash
 from gb10.serving.weights.model_lock import LockedFile, LockedModel, NodePlace, WeightsLock, lock_file, read_weights
 from gb10.serving.weights.node_cache import NodeCache, look_at_node, node_error, ssh_words
@@ -502,8 +503,8 @@ def test_a_full_disk_or_an_unreached_node_is_the_error_of_that_node_alone(
 ) -> None:
     done, failed = copies.to("me@gone", "me@b")
     assert (done, list(failed), failed["me@gone"].message) == ({"me@b": 2002}, ["me@gone"], "me@gone cannot be reached")
-    look = copying.look_at_node
-    for free, fits in ((copying.RESERVE + 2000, True), (copying.RESERVE + 1999, False)):
+    look = look_at_node
+    for free, fits in ((RESERVE + 2000, True), (RESERVE + 1999, False)):
         node.folder.blob(MODEL.files[0].etag).unlink()
         monkeypatch.setattr(copying, "look_at_node", lambda *words, free=free: replace(look(*words), free=free))
         done, failed = copies.to("me@b")
