@@ -1,6 +1,8 @@
 """What a compile stage exports: a link, or a file that nobody expects, never reaches the store."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -9,13 +11,13 @@ import pytest
 
 from gb10.containers.buildx.build import BuildRequest, BuildResult
 from gb10.containers.buildx.progress import IMPORT, Event, LogLine, Note, StepDone, StepFailed, StepStarted
-from gb10.containers.connection import Engine
+from gb10.containers.connection import Endpoint, Engine
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store, seal
-from gb10.errors import BuildError
+from gb10.errors import BuildError, EngineError
 from gb10.image.build import stage
-from gb10.image.build.stage import WARNING, check_exported, log_path, run_build
-from gb10.image.context import Context
+from gb10.image.build.stage import WARNING, check_builder, check_caches, check_exported, log_path, run_build
+from gb10.image.context import Context, build_architecture
 from gb10.image.plan.values import Step
 from tests.recipes import SHIPPED
 
@@ -115,3 +117,43 @@ def test_what_buildkit_says_of_a_stage_is_shown_or_counted(
     assert f"{IMPORT} registry failed, building without it: not found" in said
     assert f"{WARNING} not found at /cache" in said
     assert "exit code 2" not in said and "other" not in said
+
+
+ENGINE = Engine(kind="user", endpoint=Endpoint(host="h", origin=""), version="1", api="1", containerd=False)
+
+
+@pytest.mark.parametrize(
+    ("asked", "containerd", "builder", "refused"),
+    [(True, False, None, True), (True, True, None, False), (True, False, "big", False), (False, False, None, False)],
+)
+def test_a_cache_is_exported_by_containerds_store_or_a_builder(
+    asked: bool, containerd: bool, builder: str | None, refused: bool, tmp_path: Path
+) -> None:
+    cache = ("type=local",) if asked else ()
+    ctx = Context(env={}, store=Store(tmp_path), reporter=Reporter({}), catalog=SHIPPED, cache_to=cache)
+    with pytest.raises(EngineError, match="exports no build cache") if refused else nullcontext():
+        check_caches(ctx, replace(ENGINE, containerd=containerd, builder=builder))
+
+
+@pytest.mark.parametrize("driver", ["docker", "docker-container"])
+def test_a_builder_that_is_an_engine_is_named_as_one(
+    driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def require_builder(*words: object) -> object:
+        asked.append(str(words[-1]))
+        return SimpleNamespace(driver=driver)
+
+    monkeypatch.setattr(stage, "require_builder", require_builder)
+    ctx = Context(env={}, store=Store(tmp_path), reporter=Reporter({}), catalog=SHIPPED)
+    assert check_builder(ctx, ENGINE) is ENGINE
+    assert asked == []
+    own = replace(ENGINE, builder="big")
+    if driver == "docker":
+        with pytest.raises(EngineError, match="the builder big is an engine of its own") as caught:
+            check_builder(ctx, own)
+        assert "DOCKER_CONTEXT=big" in (caught.value.hint or "")
+    else:
+        assert check_builder(ctx, own) is own
+    assert asked == [f"linux/{build_architecture()}"]
