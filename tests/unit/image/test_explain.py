@@ -5,9 +5,12 @@ import shutil
 import zipfile
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from gb10.cli import main
+from gb10.cli.look import explain as verb
 from gb10.cli.look.explain import as_document, engine_of, print_rows
 from gb10.core.proc import SILENT, CommandFailedError
 from gb10.errors import FetchError, Gb10Error, LockStaleError, UsageError, VerifyError
@@ -15,6 +18,7 @@ from gb10.image.context import open_context
 from gb10.image.explain import engine_choice
 from gb10.image.explain.engine_choice import (
     CHILD,
+    AskedEngine,
     Held,
     Question,
     ask_engine,
@@ -401,3 +405,55 @@ def test_a_child_that_ended_is_about_the_config_or_about_us(  # noqa: PLR0917 - 
         ask_engine(host, facts, tmp_path, {}, {})
     assert type(caught.value) is kind
     assert words in caught.value.message
+
+
+KERNELS = Held(kernels="12.1f")
+STOCK, OURS = Held(stock=True), Held(kernels="12.1f", beside=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "packages", "held"),
+    [
+        ((), None, OURS),
+        (("--upstream",), None, STOCK),
+        (("--image", "i:1"), ["vllm", "gb10-kernels"], OURS),
+        (("--image", "i:1"), ["vllm"], Held(beside=True)),
+        (("--image", "i:1", "--upstream"), ["vllm", "gb10-kernels"], STOCK),
+    ],
+)
+def test_the_engine_is_asked_with_what_the_image_has(  # noqa: PLR0917 - a row
+    words: tuple[str, ...],
+    packages: list[str] | None,
+    held: Held,
+    facts: EngineFacts,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[dict[str, str], Held]] = []
+    checked: list[str] = []
+
+    def ask(*words: object, held: Held) -> Answer:
+        options = words[-1]
+        assert isinstance(options, dict)
+        asked.append((options, held))
+        return Answer(stopped=None, rows=[], tried=[])
+
+    scan = SimpleNamespace(distributions=[SimpleNamespace(name=name) for name in packages or ()])
+    monkeypatch.setattr(engine_choice, "ask_engine", ask)
+    monkeypatch.setattr(verb, "engine_of", lambda *_: AskedEngine(facts=facts, files=tmp_path, held=KERNELS))
+    monkeypatch.setattr(verb, "read_files", lambda *_: {"model_type": "a", "architectures": ["A"]})
+    monkeypatch.setattr(verb, "inspect_image", lambda *_: SimpleNamespace(found=SimpleNamespace(scan=scan)))
+    monkeypatch.setattr(verb, "check_engine", lambda image, *_: checked.append(image))
+    monkeypatch.setattr(verb, "judge", lambda *_: SimpleNamespace(judged=[]))
+    monkeypatch.setenv("GB10_CACHE_DIR", str(tmp_path / "store"))
+    options = ("--moe-backend", "triton", "--block-size", "32")
+    assert main(["explain", "m", *words, *options, "--json"]) == 0
+    assert asked == [({"moe_backend": "triton", "block_size": "32"}, held)]
+    assert checked == (["i:1"] if packages else [])
+
+
+def test_a_backend_that_is_no_word_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "m", "--moe-backend", "a b"]) == 2
+    assert "--moe-backend 'a b' is not the name of a backend or a type" in capsys.readouterr().err
+    assert main(["explain", "m", "--block-size", "0"]) == 2
+    assert "--block-size" in capsys.readouterr().err
