@@ -10,6 +10,7 @@ tested there, with the real one. They need the network, and a store of their own
 golden tests that notes it (tests/function_calls.py). That says whether any test notices; the share by the files that
 name the module says whether it is found where one looks for it.
 ``--integration`` tries the other integration test files, too: minutes for each survivor.
+``--uncalled`` lists the functions that no unit or golden test calls, with the number of their mutants, and runs none.
 
 What no test could notice, or only by repeating a number, is not changed:
 
@@ -385,7 +386,10 @@ class Copy:
         original = path.read_bytes()
         try:
             path.write_bytes(mutant.apply(original))
-            return self.run(tests, limit)[0] == "passed"
+            verdict = self.run(tests, limit)[0]
+            if verdict == "no end":  # the mutant waits for ever, or the machine is busy
+                print(f"    no end in {limit:.0f} s:", flush=True)
+            return verdict == "passed"
         finally:
             path.write_bytes(original)
 
@@ -430,10 +434,11 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", default=secrets.token_hex(4))
     parser.add_argument("--limit", type=float, default=120, metavar="S", help="seconds for the tests of one mutant")
-    parser.add_argument("--only", default="", metavar="PREFIX", help="mutate files below this path alone")
+    parser.add_argument("--only", action="append", metavar="PREFIX", help="mutate files below such paths alone")
     parser.add_argument("--callers", action="store_true", help="try survivors with all tests that call the function")
     parser.add_argument("--integration", action="store_true", help="try survivors with tests that start an engine")
     parser.add_argument("--list", action="store_true", help="print the chosen mutants and run nothing")
+    parser.add_argument("--uncalled", action="store_true", help="list functions that no test calls, and run no mutant")
     options = parser.parse_args()
     naming = tests_by_module()
     every = [m for path in sorted(naming) for m in mutants_of(Source(path, (ROOT / path).read_bytes()))]
@@ -442,7 +447,7 @@ def main() -> int:
         print(f"EQUIVALENT has {old!r} -> {new!r} in {line!r}, which no module that a test names has")
     if stale:
         return 2
-    pool = [m for m in every if m.rule not in EQUIVALENT and m.path.startswith(options.only)]
+    pool = [m for m in every if m.rule not in EQUIVALENT and m.path.startswith(tuple(options.only or [""]))]
     chosen = random.Random(options.seed).sample(pool, min(options.count, len(pool)))  # noqa: S311 # no secret
     print(f"seed {options.seed}: {len(chosen)} of {len(pool)} mutants in {len(naming)} modules", flush=True)
     if options.list:
@@ -454,7 +459,12 @@ def main() -> int:
     }
     with tempfile.TemporaryDirectory(prefix="gb10-mutations-", ignore_cleanup_errors=True) as folder:
         copy = Copy(Path(folder))
-        callers = copy.calls() if options.callers else {}
+        callers = copy.calls() if options.callers or options.uncalled else {}
+        if options.uncalled:
+            alone = Counter(m.function for m in pool if m.function not in callers and not m.function.endswith(":0"))
+            print(f"{alone.total()} of {len(pool)} mutants are in {len(alone)} functions that no such test calls")
+            print(*(f"{count:4} {function}" for function, count in alone.most_common()), sep="\n")
+            return 0
         trial = Trial(copy=copy, limit=options.limit, naming=naming, callers=callers, real=real)
         used = {test for m in chosen for test in naming[m.path]}
         verdict, output = copy.run(sorted(used), 10 * options.limit)

@@ -316,7 +316,7 @@ def file_in(engine: Engine, identity: str, path: str, most: int) -> bytes | None
             return None
         if StatAnswer.model_validate(stat or {}).size > most:
             return None
-        content = b"".join(itertools.islice(_bounded(blocks, most + (1 << 16)), None))
+        content = b"".join(_bounded(blocks, most + (1 << 16)))
     with suppress(tarfile.TarError, EOFError), tarfile.open(fileobj=io.BytesIO(content)) as tar:
         member = tar.next()
         if member is not None and member.isfile() and member.size <= most:

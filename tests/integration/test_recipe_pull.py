@@ -22,6 +22,10 @@ from tests.hang import until
 from tests.integration.hub_server import TOKEN, FakeHub, Repository, blob_name, fake_hub
 
 pytestmark = pytest.mark.integration
+DRIVES = (
+    "gb10.serving.weights.model_lock",
+    "gb10.serving.weights.weights_pull",
+)  # through others: see tests/mutations.py
 
 REPO, DRAFT = "org/model", "org/draft"
 LARGE = {name: Random(name).randbytes(3 << 20) for name in ("model-1.safetensors", "model-2.safetensors")}  # noqa: S311

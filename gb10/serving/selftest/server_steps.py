@@ -237,7 +237,7 @@ PROMPT: Final = 12_000
 def long_decode(scene: Scene) -> Outcome:
     """One long answer after a long prompt; the guard reads all of it."""
     endpoint, env = scene.endpoint, scene.ctx.env
-    longest = scene.longest() or PROMPT + DECODE + 1024
+    longest = scene.longest() or 2 * DECODE + 1024  # the answer gets half of it
     available = longest - 256
     prompt, tokens = min(PROMPT, available * 3 // 7), min(DECODE, available * 4 // 7 - available // 14)
     (found,) = answers.ask(endpoint, env, [answers.long_prompt(prompt * 3 // 4)], tokens, {"ignore_eos": True})

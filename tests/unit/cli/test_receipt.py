@@ -1,9 +1,16 @@
 """Receipts: found again only by the same command line, settings and files."""
 
+import http.client
+import io
+import json
 import os
+import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import unquote
 
 import pytest
 import typer
@@ -143,3 +150,99 @@ def test_a_kept_answer_needs_no_verb_loaded() -> None:
     """Typer alone takes longer than the answer."""
     code = "import sys, gb10.cli; sys.exit(bool({'typer', 'pydantic', 'requests'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+class Docker:
+    """An engine at a socket, by http.client: images by tag; ``odd`` is answered in place of all."""
+
+    def __init__(self) -> None:
+        self.images, self.places, self.odd = {"a:1": "sha256:1", "b/c:2": "sha256:1"}, list[str](), ""
+
+    def connection(self, *_: object, **__: object) -> object:
+        asked: list[str] = []
+
+        def reply() -> object:
+            if self.odd == "no HTTP":
+                raise http.client.BadStatusLine("x")
+            found = self.images.get(unquote(asked[-1]).removeprefix("/images/").removesuffix("/json"))
+            text = self.odd or json.dumps({"Id": found})
+            return SimpleNamespace(status=200 if found else 404, read=io.BytesIO(text.encode()).read)
+
+        return SimpleNamespace(request=lambda _, path: asked.append(path), getresponse=reply)
+
+
+@pytest.fixture
+def docker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Docker:
+    found = Docker()
+
+    class Socket:
+        def __enter__(self) -> object:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def settimeout(self, _: float) -> None:
+            pass
+
+        def connect(self, place: str) -> None:
+            found.places.append(place)
+
+    monkeypatch.setattr(socket, "socket", lambda _: Socket())
+    monkeypatch.setattr(http.client, "HTTPConnection", found.connection)
+    monkeypatch.setattr(receipt, "DEFAULT_SOCKET", tmp_path / "default.sock")
+    return found
+
+
+def test_a_kept_answer_holds_while_the_engine_has_the_image_under_every_tag(docker: Docker, tmp_path: Path) -> None:
+    (tmp_path / "proof").touch()
+    kept = receipt.Receipt(
+        host="unix:///run/own.sock",
+        id="sha256:1",
+        tags=("a:1", "b/c:2"),
+        proof=str(tmp_path / "proof"),
+        digest="sha256:2",
+        summary=(),
+        document={},
+    )
+
+    def held(one: receipt.Receipt) -> bool:
+        write_receipt(tmp_path / "receipts/one", one)
+        found = read_receipt(tmp_path / "receipts/one")
+        assert found in (None, one)
+        return found is not None
+
+    assert held(kept)
+    assert docker.places == ["/run/own.sock"]
+    assert not held(replace(kept, id="sha256:2"))
+    assert not held(replace(kept, tags=("a:1", "gone:1")))
+    assert not held(replace(kept, host="tcp://10.0.0.1:2375"))
+    assert not held(replace(kept, proof=str(tmp_path / "none")))
+    for odd in ("no HTTP", "[", '{"Id": 1}', "{}"):
+        docker.odd = odd
+        assert not held(kept), odd
+    docker.odd = ""
+    (tmp_path / "default.sock").touch()  # the user has started a Docker: it comes first
+    assert not held(kept)
+    assert held(replace(kept, host=f"unix://{tmp_path}/default.sock"))
+
+
+def test_a_kept_answer_is_printed_as_the_verb_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = receipt.Receipt(
+        host="unix:///x", id="i", tags=(), proof="", digest="sha256:2", summary=("one", "two"), document={"a": 1}
+    )
+    monkeypatch.setattr(receipt, "own_receipt", lambda arguments: tmp_path if arguments[0] == "image" else None)
+    monkeypatch.setattr(receipt, "read_receipt", lambda _: one)
+    for words, out, err in (
+        (["image"], "sha256:2\n", "one\ntwo\n"),
+        (["image", "-q"], "sha256:2\n", ""),
+        (["image", "--quiet", "--json"], '{\n  "a": 1\n}\n', ""),
+    ):
+        assert receipt.answered(words)
+        assert capsys.readouterr() == (out, err)
+    assert not receipt.answered(["plan"])
+    monkeypatch.setattr(receipt, "read_receipt", lambda _: None)
+    assert not receipt.answered(["image"])
+    assert capsys.readouterr() == ("", "")

@@ -1,6 +1,8 @@
 """Which buildx runs a build, and what it is handed; two threads may prepare it at once."""
 
+import hashlib
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +10,10 @@ from typing import Literal
 
 import pytest
 
+from gb10.containers import packages
 from gb10.containers.buildx.commands import open_buildx
 from gb10.containers.connection import Endpoint, Engine
-from gb10.containers.packages import unpacked
+from gb10.containers.packages import PROGRAMS, Programs, damaged, unpack_sound, unpacked
 from gb10.core.store import Store
 from gb10.errors import EngineError
 
@@ -77,3 +80,42 @@ def test_a_builder_of_the_user_is_found_in_the_users_own_list(store: Store, tmp_
     assert (mine.get("DOCKER_CONTEXT"), mine["BUILDX_CONFIG"]) == ("far", "/home/me/buildx")
     beside = open_buildx(replace(engine("embedded"), builder="mine"), own, store).env
     assert (beside.get("DOCKER_CONTEXT"), beside["DOCKER_HOST"]) == (None, "unix:///nowhere")
+
+
+@pytest.mark.parametrize(
+    ("libc", "suite"),
+    [("glibc 2.41", "trixie"), ("glibc 2.38", "trixie"), ("glibc 2.37", "bookworm"), ("glibc 2.34.1", "bookworm")],
+)
+def test_runc_is_of_the_suite_whose_libc_this_machine_has(
+    libc: str, suite: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "confstr", lambda _: libc)
+    assert packages._runc_suite() == suite
+
+
+@pytest.mark.parametrize(("libc", "here"), [("glibc 2.33", "glibc 2.33"), (None, "another libc 0")])
+def test_an_older_libc_is_named(libc: str | None, here: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "confstr", lambda _: libc)
+    with pytest.raises(EngineError, match=f"needs glibc 2.34 or newer, here is {here}"):
+        packages._runc_suite()
+
+
+def test_programs_that_changed_are_fetched_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = store.entry("engine", "key") / "bin"
+    folder.mkdir(parents=True)
+    names = [Path(path).name for paths in PROGRAMS.values() for path in paths]
+    for name in names:
+        (folder / name).write_text(name, encoding="ascii")
+    sums = {name: hashlib.sha256(name.encode()).hexdigest() for name in names}
+    programs = Programs(folder, {}, sums)
+    fetched = Programs(folder, {"new": "1"}, {})
+    monkeypatch.setattr(packages, "unpacked", lambda _: programs)
+    monkeypatch.setattr(packages, "_fetch", lambda *_: fetched)
+    assert unpack_sound(store, {}) == (programs, ())
+    (folder / names[1]).write_text("changed", encoding="ascii")
+    (folder / names[2]).unlink()
+    assert damaged(programs) == (names[1], names[2])
+    assert damaged(Programs(folder, {}, {**sums, names[0]: "none"})) == tuple(names[:3])
+    assert unpack_sound(store, {}) == (fetched, (names[1], names[2]))
+    monkeypatch.setattr(packages, "unpacked", lambda _: None)
+    assert unpack_sound(store, {}) == (fetched, ())

@@ -1,12 +1,16 @@
 """What belongs to a manifest: the texts that a registry gets, and what is believed of the texts that it sends."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from gb10.cli.ship.publish import print_older, rule_of
+from gb10.containers.connection import Engine
 from gb10.containers.registry.referrers import (
     CREATED,
     Artifact,
@@ -19,9 +23,11 @@ from gb10.containers.registry.referrers import (
     tag_of,
     write_index,
 )
+from gb10.core.host import Host
 from gb10.core.reporter import Reporter
 from gb10.errors import PublishError, UsageError
-from gb10.image.publish.retaining import Held, Rule, listing, published, retention, superseded
+from gb10.image.publish import retaining
+from gb10.image.publish.retaining import Held, Rule, listing, published, retain, retention, superseded
 
 DIGEST = f"sha256:{'1' * 64}"
 EMPTY = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
@@ -139,3 +145,131 @@ def test_what_stays_and_what_may_go_are_apart(capsys: pytest.CaptureFixture[str]
     print_older(Reporter({}), "h/a", [kept])
     out, err = capsys.readouterr()
     assert (out, "0 of 1 images may go" in err, "--delete" in err) == ("", True, False)
+
+
+class Registry:
+    """A repository: manifests by digest, tags, and what is attached; ``log`` has what was deleted."""
+
+    def __init__(self) -> None:
+        self.texts, self.tags, self.attached = dict[str, str](), dict[str, str](), dict[str, list[Descriptor]]()
+        self.log: list[str] = []
+        self.refuses = ""
+        self.repository = "h.example/a"
+
+    def put(self, *tags: str, age: int | None = None, **manifest: object) -> str:
+        """A manifest; with ``age`` in days, a signature that says when, and the list that names it."""
+        config = {"mediaType": "m", "digest": f"sha256:{'c' * 64}", "size": 1}
+        text = json.dumps({"config": config, "tags": tags, **manifest})
+        found = digest_of(text)
+        self.texts[found] = text
+        self.tags |= dict.fromkeys(tags, found)
+        if age is not None:
+            own = self.put(subject={"digest": found})
+            time = {CREATED: (datetime.now(UTC) - timedelta(days=age)).isoformat()}
+            self.attached[found] = [Descriptor(mediaType="m", digest=own, size=1, annotations=time)]
+            self.tags[tag_of(found)] = self.put(list_of=found)
+        return found
+
+    def of(self, digest: str) -> list[Descriptor]:
+        return self.attached.get(digest, [])
+
+    def text(self, name: str, _: object = None) -> str | None:
+        place, at, digest = name.partition("@")
+        return self.texts.get(digest if at else self.tags.get(place.removeprefix(f"{self.repository}:"), ""))
+
+    def delete(self, name: str, _: object) -> None:
+        if self.refuses:
+            raise PublishError(self.refuses, hint="the registry's own")
+        found = digest_of(self.text(name) or "")
+        self.log.append(found)
+        del self.texts[found]
+        self.tags = {tag: digest for tag, digest in self.tags.items() if digest != found}
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
+    found = Registry()
+    monkeypatch.setattr(retaining, "open_referrers", lambda *_: nullcontext(Place(found)))
+    containers = {"spark-1": ["sha256:used"], "spark-2": []}
+    monkeypatch.setattr(retaining, "reached", nullcontext)
+    monkeypatch.setattr(
+        retaining, "containers_with", lambda node: [SimpleNamespace(image=image) for image in containers[node]]
+    )
+    return found
+
+
+class Place:
+    """What ``open_referrers`` yields: a repository and its client."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry, self.repository, self.access = registry, registry.repository, None
+        self.skopeo = SimpleNamespace(tags=lambda *_: list(registry.tags), delete=registry.delete)
+        self.of, self.text = registry.of, registry.text
+
+
+def retained(*, delete: bool, number: int = 1) -> dict[str, tuple[str, bool]]:
+    host = cast("Host", SimpleNamespace(store=None, env={}))
+    rule = Rule(number=number)
+    found = retain(host, cast("Engine", None), "h.example/a", rule, ("spark-1", "spark-2"), delete=delete)
+    return {one.tags[0]: (one.why, one.deleted) for one in found}
+
+
+KEYS = [f"1-cu130-sm121f-{name * 12}" for name in "abc"]
+
+
+def test_old_images_go_with_all_that_is_attached_and_nothing_else(registry: Registry) -> None:
+    old, middle, new = (registry.put(tag, age=age) for tag, age in zip(KEYS, (30, 20, 10), strict=True))
+    registry.put("stable")
+    before = dict(registry.texts)
+    wanted = {KEYS[2]: ("one of the newest 1", False), KEYS[1]: ("", False), KEYS[0]: ("", False)}
+    assert retained(delete=False) == wanted
+    assert registry.texts == before
+    assert retained(delete=True) == {**wanted, KEYS[1]: ("", True), KEYS[0]: ("", True)}
+    gone = before.keys() - registry.texts.keys()
+    assert {old, middle} < gone and len(gone) == 6, "each with its signature and its list"
+    assert set(registry.tags) == {KEYS[2], tag_of(new), "stable"}
+    assert retained(delete=True) == {KEYS[2]: ("one of the newest 1", False)}
+
+
+def test_what_only_claims_to_be_attached_stays(registry: Registry) -> None:
+    """Who may push may list anything in an index: a kept image, or what belongs to another."""
+    old, kept = registry.put(KEYS[0], age=30), registry.put(KEYS[1], age=1)
+    stranger, kept_by_tag = registry.put(subject={"digest": kept}), registry.put("stable", subject={"digest": old})
+    odd = [registry.put(subject=subject) for subject in (None, "x")]
+    registry.attached[old] += [
+        Descriptor(mediaType="m", digest=digest, size=1) for digest in (stranger, kept_by_tag, *odd, DIGEST)
+    ]
+    assert retained(delete=True)[KEYS[0]] == ("", True)
+    assert {stranger, kept_by_tag, *odd, kept} <= registry.texts.keys()
+    assert old not in registry.texts
+
+
+def test_lists_of_manifests_that_are_gone_go_too(registry: Registry) -> None:
+    old = registry.put(KEYS[0], age=30)
+    registry.put(KEYS[1], age=1)
+    del registry.texts[old], registry.tags[KEYS[0]]
+    assert set(retained(delete=True)) == {KEYS[1]}
+    assert tag_of(old) not in registry.tags
+    assert not [one for one in registry.texts.values() if old in one]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "hint"),
+    [("405 Method Not Allowed", "allow deletion"), ("DENIED", "allow deletion"), ("timeout", "the registry's own")],
+)
+def test_a_registry_that_deletes_nothing_is_one_error(refusal: str, hint: str, registry: Registry) -> None:
+    for tag, age in zip(KEYS, (30, 20, 10), strict=True):
+        registry.put(tag, age=age)
+    registry.refuses = refusal
+    with pytest.raises(PublishError, match="is not deleted") as caught:
+        retained(delete=True)
+    assert caught.value.where == refusal
+    assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(("age", "why"), [(34, "younger than 35 days"), (35, ""), (36, "")])
+def test_an_image_of_the_age_of_the_rule_may_go(age: int, why: str) -> None:
+    (found,) = retention([held("a", age)], Rule(age=timedelta(days=35)), {}, NOW)
+    assert found.why == why
+    by_digest = retention([held("a", age)], Rule(number=0), {"sha256:a": "spark-2"}, NOW)
+    assert by_digest[0].why == "used on spark-2"

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from gb10.cli.machine import cache
 from gb10.cli.machine.cache import KINDS
+from gb10.containers.connection import Engine
 from gb10.core.store import Store, file_sha256, is_sealed, seal
 from gb10.core.store_gc import (
     ALSO,
@@ -274,3 +277,53 @@ def test_a_download_with_a_note_that_its_index_forgets_is_never_chosen(tmp_path:
     assert {(one.section, one.key[0]) for one in found if one.lasting} == {("downloads", "a"), (KEPT, "a")}
     later = time.time() + 2 * IN_USE
     assert [one.key for one in choose(found, 1 << 20, keep=0, age=0.0, now=later)] == ["b" * 64]
+
+
+@pytest.mark.parametrize(
+    ("text", "units", "number"),
+    [("50GB", {"GB": 10**9}, 50 * 10**9), ("1.5 d", {"d": 86400}, 129_600), ("0d", {"d": 1}, 0), (None, {}, None)],
+)
+def test_a_limit_is_a_number_and_a_unit(text: str | None, units: dict[str, int], number: int | None) -> None:
+    assert cache._number(text, units, "--keep") == number
+
+
+@pytest.mark.parametrize("text", ["50", "GB", "50 TB", "-1GB", "1,5GB", "1.GB", "50GB ", "1" * 13 + "GB", ""])
+def test_what_is_no_limit_is_refused_with_the_units(text: str) -> None:
+    with pytest.raises(UsageError, match="--keep needs a number with a unit, not") as caught:
+        cache._number(text, {"GB": 1, "MB": 1}, "--keep")
+    assert caught.value.hint == "units: GB, MB"
+
+
+@pytest.mark.parametrize(
+    ("keep", "age", "entries", "asked", "freed"),
+    [
+        (None, None, 0, [], 0),
+        (None, 9.0, 0, [(None, 9.0)], 10),
+        (100, None, 60, [], 0),
+        (99, None, 60, [(39, None)], 10),
+        (50, None, 60, [(0, None)], 10),
+        (50, 9.0, 60, [(None, 9.0), (0, None)], 20),
+        (90, 9.0, 60, [(None, 9.0)], 10),
+    ],
+)
+def test_the_build_cache_gets_what_the_store_leaves_of_the_limit(  # noqa: PLR0917 - a row
+    keep: int | None,
+    age: float | None,
+    entries: int,
+    asked: list[tuple[int | None, float | None]],
+    freed: int,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The cache has 40 bytes, and each pruning frees 10."""
+    calls: list[tuple[int | None, float | None]] = []
+
+    def prune(_: object, *, keep: int | None, age: float | None) -> int:
+        calls.append((keep, age))
+        return 10
+
+    monkeypatch.setattr("gb10.containers.buildx.build_cache.prune", prune)
+    monkeypatch.setattr("gb10.containers.buildx.build_cache.build_cache", lambda _: 40 - 10 * len(calls))
+    monkeypatch.setattr("gb10.image.build.bases.drop_unknown", lambda *_: None)
+    assert cache._prune(store, cast("Engine", None), keep, age, entries) == freed
+    assert calls == asked

@@ -10,7 +10,7 @@ import pytest
 
 from gb10.core.child_sessions import dialogue
 from gb10.core.concurrency import IdleTimeout, moved
-from gb10.core.proc import CommandFailedError, background, capture, capture_while_active, stream
+from gb10.core.proc import CommandFailedError, background, capture, capture_while_active, spawn, stream
 from tests.hang import PATIENCE, until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -107,3 +107,18 @@ def test_a_dialogue_ends_with_the_end_of_stdin_and_is_read_line_by_line() -> Non
         reporter.say("nobody hears it")
     with pytest.raises(CommandFailedError), dialogue(["/nowhere"], env=os.environ):
         pass
+
+
+def test_a_daemon_has_a_session_a_log_and_nothing_to_read(tmp_path: Path) -> None:
+    log, path = tmp_path / "logs/daemon", os.environ["PATH"]
+    script = 'cat; echo "$NAME"; echo error >&2; cut -d " " -f 6 /proc/$$/stat'
+    for name in ("one", "two"):
+        pid = spawn(["sh", "-c", script], log=log, env={"PATH": path, "NAME": name})
+        assert os.waitpid(pid, 0)[1] == 0
+        *_, said, error, session = log.read_text(encoding="utf-8").splitlines()
+        assert (said, error, int(session)) == (name, "error", pid)
+    assert len(log.read_text(encoding="utf-8").splitlines()) == 6, "the second adds to the first"
+    assert log.stat().st_mode & 0o022 == 0
+    with pytest.raises(CommandFailedError) as caught:
+        spawn(["no-such-daemon"], log=log, env={"PATH": path})
+    assert caught.value.returncode == 127

@@ -2,15 +2,22 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gb10.image.adopt.adopted import Adopted
-from gb10.image.adopt.trusting import Change, Entry, Row, Trial, recorded
+from gb10.core.reporter import Reporter
+from gb10.core.store import Store
+from gb10.errors import BuildError, Gb10Error
+from gb10.image.adopt import trusting
+from gb10.image.adopt.adopted import Adopted, ModDraft
+from gb10.image.adopt.trusting import Change, Entry, Row, Trial, recorded, with_trust
+from gb10.image.context import Context
 from gb10.image.patches.on_base import OnBase
 from gb10.image.patches.releases import load_releases
 from gb10.image.plan.catalog import ROOT
+from tests.recipes import SHIPPED
 from tests.unit.image.test_adopt import adopted
 
 SITE = "/usr/local/lib/python3.12/dist-packages"
@@ -173,3 +180,55 @@ def test_a_capability_is_named(tmp_path: Path) -> None:
     assert verdicts(made) == [
         ("not-taken", "not taken: '/usr/bin/x' has other capabilities, access lists or attributes")
     ]
+
+
+def trusted(found: Adopted, tmp_path: Path) -> Adopted:
+    ctx = Context(env={}, store=Store(tmp_path / "store"), reporter=Reporter({}, verbosity=-1), catalog=SHIPPED)
+    return with_trust(ctx, found)
+
+
+@pytest.mark.parametrize(
+    ("error", "why", "remarks"),
+    [
+        (
+            BuildError("it broke", where="line a\nline b", hint="mend it\nor not"),
+            "it broke: line a",
+            ["did not run: mend it"],
+        ),
+        (BuildError("it broke"), "it broke", []),
+    ],
+)
+def test_commands_that_could_not_be_tried_are_not_checked(
+    error: Gb10Error, why: str, remarks: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> Trial:
+        raise error
+
+    monkeypatch.setattr(trusting, "run_trial", fail)
+    found = trusted(draft := adopted(tmp_path, "RUN echo 1 >/a\nRUN echo 2 >/b\n"), tmp_path)
+    assert draft.mods and not found.mods
+    (first, second) = [line for line in found.lines if line.verdict == "unchecked"]
+    assert (first.why, first.need, second.need) == (why, "trial", "trial")
+    assert second.why == f"line {first.first}: {why}"
+    assert [one.rpartition(" commands ")[2] for one in found.remarks[len(draft.remarks) :]] == remarks
+
+
+def test_only_commands_that_need_no_network_on_a_known_image_are_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def run_trial(_: object, __: object, mod: ModDraft) -> Trial:
+        tried.append(mod.name)
+        return trial([row()])
+
+    monkeypatch.setattr(trusting, "run_trial", run_trial)
+    draft = adopted(tmp_path, "RUN echo 1 >/a\n")
+    for other in (replace(draft, base=""), replace(draft, mods=())):
+        assert trusted(other, tmp_path) is other
+    online = replace(draft, mods=(replace(draft.mods[0], network=True), *draft.mods[1:]))
+    found = trusted(online, tmp_path)
+    assert (found.mods, tried) == (online.mods, [])
+    assert found.remarks[-1].endswith("needs a network: it and the commands after it stay a mod, and did not run")
+    assert trusted(draft, tmp_path).mods == ()
+    assert tried == [draft.mods[0].name]

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from gb10.core.reporter import QUIET, Reporter
 from gb10.core.store import Store
 from gb10.image.build.build_usage import (
     ASSEMBLE,
+    BASES,
     BESIDE,
     BUILDKIT,
     ENGINE,
@@ -206,3 +208,28 @@ def test_a_measurement_that_broke_off_is_not_shown_as_whole(tmp_path: Path, monk
     monkeypatch.setattr(meter._tree, "_members", {})
     time.sleep(0.6)
     assert any("error of the measurement" in line for line in meter.read().unmeasured)
+
+
+def test_what_gb10_does_is_named_by_its_tasks() -> None:
+    plan, reporter = small_plan(), Reporter({}, verbosity=QUIET)
+    wheel = next(step.name for step in plan.steps if step.kind == "wheel")
+    meter = Meter(reporter, Store(Path("/nonexistent")), plan)
+    try:
+        rows = {
+            (): PLAN,
+            (wheel,): BESIDE,
+            ("upstream layers into the engine",): BESIDE,
+            ("download 3 files",): FETCH,
+            ("git clone",): FETCH,
+            ("fetch x", "unpack y"): " + ".join(sorted((BASES, FETCH))),
+            ("unpack base", wheel): BASES,
+            ("scan",): "scan",
+            ("scan", "zstd"): "scan + zstd",
+        }
+        for names, phase in rows.items():
+            with ExitStack() as stack:
+                for name in names:
+                    stack.enter_context(reporter.task(name))
+                assert meter._host_phase() == phase, names
+    finally:
+        meter.read()

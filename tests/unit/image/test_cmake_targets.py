@@ -1,6 +1,7 @@
 """What the stage that compiles an engine's CMake targets checks and reads before and after CMake."""
 
 import argparse
+import json
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -182,3 +183,31 @@ def test_gpu_code_that_the_arch_cannot_run_stops_before_it_is_compiled(
 )
 def test_an_object_lies_in_the_folder_of_its_target(made: str, target: str) -> None:
     assert cmake_manifest.target_of(made) == target
+
+
+def test_what_the_compiler_read_of_the_project_is_kept_by_target_and_unit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, work, out = (tmp_path / name for name in ("source", "work", "out"))
+    for folder in (source, work, out, tmp_path / "bin"):
+        folder.mkdir()
+    listed = f"""\
+CMakeFiles/one.dir/csrc/a.cu.o: #deps 3, deps mtime 1 (VALID)
+    ../source/csrc/a.cu
+    {source}/csrc/a.h
+    /usr/include/stdio.h
+
+sub/CMakeFiles/one.dir/b.cpp.o: #deps 1, deps mtime 1 (VALID)
+    ../source/b.cpp
+
+CMakeFiles/other.dir/c.cu.o: #deps 1, deps mtime 1 (VALID)
+    ../source/c.cu
+"""
+    (tmp_path / "listed").write_text(listed, encoding="utf-8")
+    (tmp_path / "bin/ninja").write_text(f'#!/bin/sh\necho "$*" >{tmp_path}/asked\ncat {tmp_path}/listed\n')
+    (tmp_path / "bin/ninja").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    cmake_manifest.write_reads(argparse.Namespace(source=source, work=work, out=out), ["one", "none"])
+    found = json.loads((out / "reads.json").read_text(encoding="utf-8"))
+    assert found == {"one": {"csrc/a.cu": ["csrc/a.cu", "csrc/a.h"], "b.cpp": ["b.cpp"]}}
+    assert (tmp_path / "asked").read_text(encoding="utf-8") == f"-C {work} -t deps\n"

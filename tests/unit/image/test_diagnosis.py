@@ -1,13 +1,18 @@
 """What a compile's log becomes: lines that real compiles printed, cut to what decides."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from gb10.containers.buildx.progress import LogLine, StepStarted
+from gb10.core.forecast import Forecast
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store
 from gb10.errors import BuildError
-from gb10.image.build.compile import diagnosed, explained
+from gb10.image.build.compile import COMPILING, SAYS, _note, diagnosed, explained
+from gb10.image.build.estimate import TOOLS
 from gb10.image.build.stage import log_path
 from gb10.image.context import Context
 from gb10.image.plan.values import Step
@@ -177,3 +182,37 @@ def test_a_full_disk_is_no_defect_of_a_source(said: str) -> None:
     assert "hint: free some on the disk of the store and on that of the engine" in error
     assert "does not compile" not in error
     assert "fix that line" not in error
+
+
+def test_the_lines_of_a_compile_drive_its_progress(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    begun: list[str] = []
+    forecast = SimpleNamespace(
+        begin=lambda name: begun.append(f"begin {name}"),
+        end=lambda name: begun.append(f"end {name}"),
+        done=lambda name, made: begun.append(f"done {name} {made}"),
+    )
+    ctx = Context(
+        env={}, store=Store(tmp_path), reporter=Reporter({}), catalog=SHIPPED, forecast=cast("Forecast", forecast)
+    )
+    shown: list[tuple[object, ...]] = []
+
+    def update(_: object, *words: object) -> None:
+        shown.append(words)
+
+    with pytest.MonkeyPatch.context() as patch, ctx.reporter.task("one") as task:
+        patch.setattr(Reporter, "update", lambda self, task, *words: update(task, *words))
+        for event in (
+            StepStarted(step="[tools 1/1] RUN x"),
+            StepStarted(step=f"{COMPILING}1/1] RUN x"),
+            LogLine(step="s", text="[2/9] nvcc -c a.cu -o m/a.o"),
+            LogLine(step="s", text="[3/9] Linking CXX shared library lib/one.so"),
+            LogLine(step="s", text="a line of a compiler"),
+            LogLine(step="s", text=f"{SAYS}of a stage"),
+        ):
+            _note(ctx, STEP, task, event)
+    name = STEP.name
+    linked = f"begin {name}"  # a library is no object whose time is known
+    assert begun == [f"end {TOOLS}", f"begin {name}", f"begin {name}", f"done {name} m/a.o", linked]
+    assert shown == [(2, 9, "a.o"), (3, 9, "one.so")]
+    said = capsys.readouterr().err
+    assert "of a stage" in said and "a line of a compiler" not in said

@@ -1,18 +1,24 @@
 """explain without an engine: its data, what it reads from a child, and what it says of a kernel's code."""
 
 import json
+import shutil
 import zipfile
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from gb10.cli import main
+from gb10.cli.look import explain as verb
 from gb10.cli.look.explain import as_document, engine_of, print_rows
-from gb10.errors import FetchError, Gb10Error, UsageError, VerifyError
+from gb10.core.proc import SILENT, CommandFailedError
+from gb10.errors import FetchError, Gb10Error, LockStaleError, UsageError, VerifyError
 from gb10.image.context import open_context
 from gb10.image.explain import engine_choice
 from gb10.image.explain.engine_choice import (
     CHILD,
+    AskedEngine,
     Held,
     Question,
     ask_engine,
@@ -23,7 +29,15 @@ from gb10.image.explain.engine_choice import (
     write_model,
     write_own_package,
 )
-from gb10.image.explain.engine_files import EngineFacts, Packages, check_interpreter, read_facts, read_operators, unpack
+from gb10.image.explain.engine_files import (
+    FOLDER,
+    EngineFacts,
+    Packages,
+    check_interpreter,
+    read_facts,
+    read_operators,
+    unpack,
+)
 from gb10.image.explain.layer_rows import Answer, check_engine, code_of, read_answer
 from gb10.image.explain.operators import schemas
 from gb10.image.lock.lockfile import load_lock, load_recipe
@@ -349,3 +363,97 @@ def test_operators_are_named_by_the_path_of_their_module(tmp_path: Path) -> None
     assert read_operators([wheel], ["a/sm100/ops"]) == {"a/sm100/ops": ("g(int x) -> int",)}
     with pytest.raises(FetchError, match="no wheel has a/sm80/ops"):
         read_operators([wheel], ["a/sm80/ops"])
+
+
+@pytest.mark.parametrize("missing", ["toml", "lock.json"])
+def test_an_engine_needs_both_of_its_files(missing: str, tmp_path: Path) -> None:
+    folder = tmp_path / FOLDER
+    folder.mkdir(parents=True)
+    for name in ("vllm.toml", "vllm.lock.json", "sglang.toml"):
+        shutil.copy(ROOT / FOLDER / name, folder)
+    assert read_facts(tmp_path, "vllm") == read_facts(ROOT, "vllm")
+    (folder / f"vllm.{missing}").rename(folder / "other")
+    with pytest.raises(UsageError, match="explain does not know the engine 'vllm'") as caught:
+        read_facts(tmp_path, "vllm")
+    assert caught.value.hint == ("it knows sglang" if missing == "toml" else "it knows sglang, vllm")
+    (folder / "sglang.lock.json").write_text("{", encoding="utf-8")
+    with pytest.raises(LockStaleError, match="sglang is not valid"):
+        read_facts(tmp_path, "sglang")
+
+
+@pytest.mark.parametrize(
+    ("code", "tail", "kind", "words"),
+    [
+        (SILENT, "x", UsageError, "it ran for more than"),
+        (-9, "x", UsageError, "it needs more than explain gives it"),
+        (-24, "x", UsageError, "it needs more than explain gives it"),
+        (1, "y\nMemoryError", UsageError, "it needs more than explain gives it"),
+        (1, "KeyError", Gb10Error, "explain's process ended without an answer (exit 1)"),
+        (-11, "", Gb10Error, "(exit -11)"),
+    ],
+)
+def test_a_child_that_ended_is_about_the_config_or_about_us(  # noqa: PLR0917 - a row
+    code: int, tail: str, kind: type[Gb10Error], words: str, facts: EngineFacts, tmp_path: Path
+) -> None:
+    def end(*_: object, **__: object) -> str:
+        raise CommandFailedError(["python"], code, tail)
+
+    (tmp_path / "operators.json").write_text("{}", encoding="utf-8")
+    host = open_context({"GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=-1)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Gb10Error) as caught:
+        patch.setattr(engine_choice, "capture_while_active", end)
+        ask_engine(host, facts, tmp_path, {}, {})
+    assert type(caught.value) is kind
+    assert words in caught.value.message
+
+
+KERNELS = Held(kernels="12.1f")
+STOCK, OURS = Held(stock=True), Held(kernels="12.1f", beside=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "packages", "held"),
+    [
+        ((), None, OURS),
+        (("--upstream",), None, STOCK),
+        (("--image", "i:1"), ["vllm", "gb10-kernels"], OURS),
+        (("--image", "i:1"), ["vllm"], Held(beside=True)),
+        (("--image", "i:1", "--upstream"), ["vllm", "gb10-kernels"], STOCK),
+    ],
+)
+def test_the_engine_is_asked_with_what_the_image_has(  # noqa: PLR0917 - a row
+    words: tuple[str, ...],
+    packages: list[str] | None,
+    held: Held,
+    facts: EngineFacts,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[dict[str, str], Held]] = []
+    checked: list[str] = []
+
+    def ask(*words: object, held: Held) -> Answer:
+        options = words[-1]
+        assert isinstance(options, dict)
+        asked.append((options, held))
+        return Answer(stopped=None, rows=[], tried=[])
+
+    scan = SimpleNamespace(distributions=[SimpleNamespace(name=name) for name in packages or ()])
+    monkeypatch.setattr(engine_choice, "ask_engine", ask)
+    monkeypatch.setattr(verb, "engine_of", lambda *_: AskedEngine(facts=facts, files=tmp_path, held=KERNELS))
+    monkeypatch.setattr(verb, "read_files", lambda *_: {"model_type": "a", "architectures": ["A"]})
+    monkeypatch.setattr(verb, "inspect_image", lambda *_: SimpleNamespace(found=SimpleNamespace(scan=scan)))
+    monkeypatch.setattr(verb, "check_engine", lambda image, *_: checked.append(image))
+    monkeypatch.setattr(verb, "judge", lambda *_: SimpleNamespace(judged=[]))
+    monkeypatch.setenv("GB10_CACHE_DIR", str(tmp_path / "store"))
+    options = ("--moe-backend", "triton", "--block-size", "32")
+    assert main(["explain", "m", *words, *options, "--json"]) == 0
+    assert asked == [({"moe_backend": "triton", "block_size": "32"}, held)]
+    assert checked == (["i:1"] if packages else [])
+
+
+def test_a_backend_that_is_no_word_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "m", "--moe-backend", "a b"]) == 2
+    assert "--moe-backend 'a b' is not the name of a backend or a type" in capsys.readouterr().err
+    assert main(["explain", "m", "--block-size", "0"]) == 2
+    assert "--block-size" in capsys.readouterr().err

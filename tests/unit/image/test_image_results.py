@@ -2,16 +2,24 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from gb10.cli.build.results import print_image, received_document
+from gb10.cli.build import results
+from gb10.cli.build.results import build_and_record, print_image, received_document
 from gb10.core.reporter import Reporter
+from gb10.core.store import Store
 from gb10.image.build.image_build import Verified
 from gb10.image.build.proving import Received
+from gb10.image.context import Context
+from gb10.image.plan.values import Plan
 from gb10.image.proof.arch_match import Verdict
 from gb10.image.publish.publishing import Published
 from gb10.image.recipe.arch import parse_arch
+from tests.recipes import SHIPPED
 
 IMAGE = Verified(
     digest="sha256:c",
@@ -51,3 +59,40 @@ def test_stdout_is_the_digest_and_what_was_pushed(hit: bool, state: str, capsys:
     assert out == "sha256:c\nr/a:1@sha256:m\n"
     assert f"{state}: 2.35 GB in 7 layers\n  a:1\n  a:2\n" in err.replace("gb10: ", "")
     assert "r/a:1: 4 layers pushed (5.0 MB), 3 present" in err
+
+
+@pytest.mark.parametrize("timings", [False, True])
+@pytest.mark.parametrize("hit", [False, True])
+def test_a_build_is_kept_and_its_times_are_measured_when_asked(
+    hit: bool, timings: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done: list[object] = []
+
+    class ImageBuild:
+        def __init__(self, ctx: Context, plan: Plan, rebuild: object) -> None:
+            self.ctx, self.rebuild = ctx, rebuild
+            done.append(("measured", str(ctx.on_build) == "note"))
+
+        def check_engine(self) -> None:
+            done.append("engine")
+
+        def check(self) -> None:
+            done.append("check")
+
+        def image(self, tag: str | None) -> Verified:
+            done.append(tag)
+            return replace(IMAGE, hit=hit)
+
+    monkeypatch.setattr(results, "ImageBuild", ImageBuild)
+    monkeypatch.setattr(results, "Meter", lambda *_: SimpleNamespace(note="note", read=lambda: "usage"))
+    monkeypatch.setattr(results, "take_missing", lambda *_: done.append("cache"))
+    monkeypatch.setattr(results, "keep_image_build", lambda _, __, usage: done.append(("kept", usage)))
+    monkeypatch.setattr(results, "saved_build", lambda *_: "saved")
+    monkeypatch.setattr(results, "usage_lines", lambda kept, **_: [f"table of {kept}"])
+    ctx = Context(env={}, store=Store(tmp_path), reporter=Reporter({}), catalog=SHIPPED)
+    plan = cast("Plan", SimpleNamespace(key="k"))
+    _, verified, kept = build_and_record(ctx, plan, (), "mine:1", timings=timings)
+    steps: list[Any] = [("measured", timings), "engine", "cache", "check", "mine:1"]
+    assert done == steps + ([] if hit else [("kept", "usage" if timings else None)])
+    assert (verified.hit, kept) == (hit, "saved" if timings else None)
+    assert ("table of saved" in capsys.readouterr().err) is timings

@@ -16,6 +16,7 @@ from gb10.image.build.compile import UNKEYED, stage_files
 from gb10.image.build.contexts import scanner_files, write_tree
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.inside.compile import markers
+from gb10.inside.scan.fatbin import FATBIN_MAGIC
 from tests.recipes import SHIPPED
 
 DATA = Path(__file__).parents[1] / "data" / "markers"
@@ -68,3 +69,27 @@ def test_it_runs_where_a_compile_stage_lays_it(tmp_path: Path) -> None:
     argv = [sys.executable, "-P", "-m", "gb10.inside.compile.markers", str(tmp_path / "k.cubin")]
     told = capture(argv, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path / "inside")})
     assert json.loads(told) == markers.kernels_of(cubin("121f"))
+
+
+def fatbin(*cubins: bytes) -> bytes:
+    """A fatbin as nvcc lays it into a library: a header, then an entry for each cubin."""
+    body = b"".join(
+        (2).to_bytes(2, "little")
+        + (0x101).to_bytes(2, "little")
+        + (64).to_bytes(4, "little")
+        + len(one).to_bytes(8, "little")
+        + bytes(48)
+        + one
+        for one in cubins
+    )
+    return (
+        FATBIN_MAGIC + (1).to_bytes(2, "little") + (16).to_bytes(2, "little") + len(body).to_bytes(8, "little") + body
+    )
+
+
+def test_every_fatbin_of_a_library_is_read() -> None:
+    one, other = cubin("121f"), cubin("plain-121")
+    library = b"\x7fELF" + bytes(100) + fatbin(one) + bytes(40) + FATBIN_MAGIC + fatbin(other, one)
+    assert list(markers.cubins_of(library)) == [one, other, one]
+    assert list(markers.cubins_of(bytes(200))) == []
+    assert list(markers.cubins_of(one)) == [one]

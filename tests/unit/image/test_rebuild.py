@@ -6,14 +6,20 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from gb10.cli.build.rebuild import document, print_comparison, refuse
+from gb10.containers.connection import Engine
+from gb10.containers.images import ImageInfo
+from gb10.core.host import Host
 from gb10.core.reporter import Reporter
+from gb10.core.store import Store
 from gb10.errors import VerifyError
-from gb10.image.build.rebuild import Comparison, Different, Pair
+from gb10.image.build import rebuild
+from gb10.image.build.rebuild import LARGEST_COMPARED, Comparison, Different, Pair, described
 from gb10.image.plan.catalog import ROOT
 from gb10.inside.scan.differ import MOST, differences
 
@@ -147,3 +153,56 @@ def test_a_difference_is_refused_with_the_first_files(found: Comparison, words: 
         refuse("gb10/x", found)
     assert caught.value.code == 9
     assert [word for word in words if word not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "report"),
+    [
+        (1, "a\nb\n", "a\nb"),
+        (0, "same\n", "same"),
+        (1, None, ""),
+        (2, "half\n", ""),
+        (1, "x\n" * 99, "\n".join("x" * 60)),
+    ],
+)
+def test_diffoscope_is_shown_the_first_small_files_that_differ(  # noqa: PLR0917 - a row
+    code: int,
+    text: str | None,
+    report: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    program = tmp_path / "bin/diffoscope"
+    program.parent.mkdir()
+    said = "" if text is None else f'cat {tmp_path}/text >"$5"; '
+    program.write_text(f"#!/bin/sh\nfind before after -type f | sort >{tmp_path}/seen\n{said}exit {code}\n", "utf-8")
+    program.chmod(0o755)
+    (tmp_path / "text").write_text(text or "", encoding="utf-8")
+    asked: list[list[str]] = []
+
+    def read_folders(_: object, __: object, image: str, wanted: list[str]) -> tuple[dict[str, bytes], None]:
+        asked.append(wanted)
+        return {place: image.encode() for place in wanted}, None
+
+    monkeypatch.setattr(rebuild, "read_folders", read_folders)
+    env = {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+    host = cast("Host", SimpleNamespace(env=env, store=Store(tmp_path / "store"), reporter=Reporter({})))
+    images = cast("tuple[ImageInfo, ImageInfo]", ("one", "two"))
+    files = [
+        Different(path="no/content", differs=("mode",), size=5),
+        Different(path="empty", differs=("content",), size=0),
+        Different(path="large", differs=("content",), size=LARGEST_COMPARED + 1),
+        Different(path="at/limit", differs=("mode", "content"), size=LARGEST_COMPARED),
+        *(Different(path=f"f{number}", differs=("content",), size=1) for number in range(5)),
+    ]
+    engine = cast("Engine", None)
+    assert described(host, engine, images, files) == report
+    assert asked == [["/at/limit", "/f0", "/f1", "/f2"]] * 2
+    seen = (tmp_path / "seen").read_text(encoding="utf-8").split()
+    assert seen == [f"{side}/{name}" for side in ("after", "before") for name in ("at/limit", "f0", "f1", "f2")]
+    assert ("diffoscope failed" in capsys.readouterr().err) is (code == 2)
+    asked.clear()
+    assert described(host, engine, images, files[:3]) == ""
+    program.unlink()
+    assert (described(host, engine, images, files), asked) == ("", [])

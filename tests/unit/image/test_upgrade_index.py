@@ -6,14 +6,18 @@ import json
 import os
 import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gb10.cli.build.lock import print_upgrade
+from gb10.cli.build.lock import MOST, print_upgrade
 from gb10.errors import FetchError, Gb10Error, LockStaleError, PatchError, UsageError
 from gb10.image.context import Context, open_context
 from gb10.image.lock.lockfile import load_recipe, lock_path, write_lock
+from gb10.image.lock.moves import Move
+from gb10.image.upgrade.news import News, Place
+from gb10.image.upgrade.outcomes import Checked, Patched
 from gb10.image.upgrade.proposal import check_writable, propose, write
 from tests.recipes import empty_lock, small_recipe
 
@@ -214,3 +218,72 @@ def test_both_files_are_written_or_neither(
     with pytest.raises(UsageError, match="cannot write the image recipe") as caught:
         check_writable(recipe)
     assert "is read-only" in (caught.value.where or "")
+
+
+def test_what_an_upgrade_would_change_is_printed(
+    ctx: Context, recipe: Path, index: Offer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    offer_release(index, "1.0")
+    plain = propose(ctx, recipe, None)
+
+    def patched(name: str, before: str, after: str, remedy: str = "") -> Patched:
+        return Patched(
+            source="eng",
+            patch=name,
+            release="eng 2",
+            before=before,
+            after=after,
+            why=f"{name}s",
+            stops=False,
+            remedy=remedy,
+        )
+
+    moved = (
+        Move(what="torch", at=("requirements", 0), before="1", after="2", why="eng needs it"),
+        Move(what="eng", at=("sources", "eng"), before="a" * 40, after="b" * 40, why="asked for"),
+    )
+    patches = (
+        patched("same", "applied", "applied"),
+        patched("gone", "applied", "upstream"),
+        patched("new", "", "applied"),
+    )
+    mended = patched("mend", "applied", "applied", remedy="refresh it")
+    wheels = tuple((f"w{number:03}", "1" if number else "", "2") for number in range(MOST))
+    places = tuple(Place(path=f"p{number}", new=not number, lines=number + 1, first="x") for number in range(MOST))
+    found = replace(
+        plain,
+        moves=moved,
+        wheels=(("torch", "1", "2"), *wheels),
+        checked=Checked(patches=(*patches, mended)),
+        news=News(options=("--x",), environment=("X",), packages=("p",), places=places),
+        lines=((7, "eng 1.0"),),
+    )
+    print_upgrade(ctx, found, as_json=False)
+    printed = capsys.readouterr().out
+    rows = [line.split() for line in printed.splitlines()]
+    assert ["torch", "(requirements)", "1", "2", "eng", "needs", "it"] in rows
+    assert ["eng", "(sources)", "a" * 12, "b" * 12, "asked", "for"] in rows
+    assert (["w000", "-", "2"] in rows, [f"w{MOST - 1:03}", "1", "2"] in rows) == (True, True)
+    assert not [row for row in rows if row[:1] == ["torch"] and len(row) == 3], "a pin is no other wheel"
+    assert ["eng/same", "eng", "2", "applied", "applied"] in rows, "what stays needs no reason"
+    assert ["eng/gone", "eng", "2", "applied", "upstream", "gones"] in rows
+    assert ["eng/new", "eng", "2", "-", "applied", "news"] in rows
+    assert ["eng/mend", "eng", "2", "applied", "applied", "mends"] in rows
+    assert (
+        "  option --x\n  environment X\n  optional package p\n  p0 (new file), 1 line: x\n  p1, 2 lines: x\n" in printed
+    )
+    assert "  7: eng 1.0\n" in printed
+    assert "listed by --json" not in printed and "next:" not in printed
+    more = replace(
+        found,
+        wheels=(*found.wheels, ("z", "1", "2"), ("y", "1", "2")),
+        news=News(places=(*places, places[0])),
+        steps=("do",),
+    )
+    print_upgrade(ctx, more, as_json=False)
+    printed = capsys.readouterr().out
+    assert "and 2 more, listed by --json" in printed and "  and 1 more files, listed by --json" in printed
+    assert "next:\n  do\n" in printed
+    print_upgrade(ctx, replace(found, wheels=(("torch", "1", "2"),), checked=Checked()), as_json=False)
+    printed = capsys.readouterr().out
+    assert "other wheels" not in printed and "release" not in printed.partition("\n\n")[2].partition("new for")[0]

@@ -11,6 +11,7 @@ import pytest
 
 from gb10.inside.compile import extension
 
+DRIVES = ("gb10.inside.compile.gb10_kernels",)  # as a copy: see tests/mutations.py
 SOURCE = Path(extension.__file__).with_name("gb10_kernels.py")
 
 

@@ -6,12 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import deque
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gb10.inside.install.recorder import Recorder, crowd
+from gb10.inside.install import recorder as stage
+from gb10.inside.install.recorder import LINES, LONGEST, Output, Recorder, crowd
 from tests.hang import until
 
 LIMITS = {"paths": 5, "file": 100, "kept": 150, "bytes": 1 << 20}
@@ -137,3 +139,34 @@ def test_threads_count_as_processes(monkeypatch: pytest.MonkeyPatch) -> None:
         assert crowd(limits | {"processes": 50}) == ""
         assert crowd(limits | {"processes": 50, "memory": 1 << 20}) == "it took more than 1 MiB of memory"
         child.communicate(b"\n" * 5)
+
+
+def test_the_end_of_what_commands_print_is_kept_and_the_beginning_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.setattr(stage, "SHOWN", 30)
+    read, write = os.pipe()
+    tail = deque[str](maxlen=LINES)
+    output = Output(read, tail)
+    assert not output.read(0), "nothing is there"
+    text = b"".join(b"line %d\n" % number for number in range(LINES + 5)) + b"\xff" * (LONGEST + 9) + b"\nrest"
+    os.write(write, text)
+    assert output.read(0) and output.open
+    os.write(write, b" of a line")
+    os.close(write)
+    output.drain()
+    assert not output.open and not output.read(0)
+    os.close(read)
+    numbered = [f"line {number}" for number in range(7, LINES + 5)]
+    assert list(tail) == [*numbered, "\ufffd" * LONGEST, "rest of a line"]
+    assert capfdbinary.readouterr().err == text[:30]
+
+
+def test_an_output_whose_last_line_ends_has_no_line_after_it(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    read, write = os.pipe()
+    os.write(write, b"whole\n")
+    os.close(write)
+    output = Output(read, tail := deque[str]())
+    output.drain()
+    os.close(read)
+    assert (list(tail), capfdbinary.readouterr().err) == (["whole"], b"whole\n")

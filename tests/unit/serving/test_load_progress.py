@@ -55,6 +55,7 @@ def test_a_run_without_any_token_took_no_time_to_decode() -> None:
         0, canaries_right=True
     )
     assert run.decode_s == 0.0
+    assert [(one.decode_s, one.first_token_s, one.steps) for one in run.streams] == [(0.0, None, 0)]
 
 
 def test_runs_have_the_figures_of_their_streams_and_warm_up_is_apart() -> None:

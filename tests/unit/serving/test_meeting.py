@@ -5,19 +5,23 @@ import re
 import socket
 from contextlib import redirect_stderr
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from gb10.cli import main
 from gb10.core.reporter import Reporter
 from gb10.core.ssh import ssh_host
-from gb10.errors import UsageError
+from gb10.errors import EngineError, Gb10Error, UsageError
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.render.nodes import BLOCKS, LLAMA_PORT, PORT, REPLICA_PORT, Meeting, api_port
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import PORT as RAY_PORT
 from gb10.models.render.rendering import render_recipe
-from gb10.serving.run.ports import on_free_ports, ports_of
+from gb10.serving.run import ports
+from gb10.serving.run.existing import Found
+from gb10.serving.run.ports import check_port, on_free_ports, ports_of
 from gb10.serving.run.service import ContainerSettings, Service, service_of
 from gb10.serving.run.service_nodes import nodes_of
 
@@ -128,3 +132,52 @@ def test_a_number_of_nodes_is_answered_by_what_to_write(verb: tuple[str, ...]) -
     with redirect_stderr(said):
         assert main([*verb, "--nodes", "2"]) == 2
     assert "hint: name each of them, the head first: --nodes HEAD,WORKER" in said.getvalue()
+
+
+def test_a_service_at_a_port_that_is_taken_names_who_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "listens", lambda *place: place in {("127.0.0.1", 8000), ("192.0.2.1", 8001)})
+    first, *others = service().ranks
+
+    def at(client: str, port: int) -> Service:
+        node = replace(first.node, client=client, address="192.0.2.1")
+        return replace(service(), port=port, ranks=(replace(first, node=node), *others))
+
+    labels = [("none", "http://elsewhere"), ("mine", at("", 8001).endpoint)]
+    found = [cast("Found", SimpleNamespace(labels=SimpleNamespace(service=name, endpoint=at))) for name, at in labels]
+    for known, message, hint in (
+        (found, "port 8001 of 192.0.2.1 is taken by the service mine", "./build.py stop mine"),
+        (found[:1], "port 8001 of 192.0.2.1 is taken", "--set port=N"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            check_port(at("", 8001), known)
+        assert caught.value.message == message
+        assert (caught.value.hint or "").startswith(hint if hint.startswith("--") else f"stop it ({hint})")
+    with pytest.raises(UsageError, match=r"port 8000 of 127\.0\.0\.1 is taken"):
+        check_port(at("127.0.0.1", 8000), found)
+    check_port(at("127.0.0.1", 8001), found)
+    check_port(at("", 8000), found)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (EngineError("no way", where="ssh:\n  timed out"), "ssh: timed out"),
+        (EngineError("no way"), "no way"),
+        (UsageError("x" * 300), "x" * 200),
+    ],
+)
+def test_a_node_whose_ports_cannot_be_read_is_said(
+    error: Gb10Error, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = {"localhost": error, "me@b": frozenset({7001})}
+    monkeypatch.setattr(ports, "each_machine", lambda hosts, _: {host: answers[host] for host in hosts})
+    nodes = nodes_of(("localhost", "me@b"))
+    asked = replace(service(), meeting=(7001, 7002), ranks=service().ranks)
+    asked = replace(asked, ranks=tuple(replace(rank, node=node) for rank, node in zip(asked.ranks, nodes, strict=True)))
+    said = io.StringIO()
+    with redirect_stderr(said):
+        found = on_free_ports(Reporter({}), asked, lambda step: replace(asked, meeting=(7001 + step, 7002 + step)))
+    assert found.meeting == (7002, 7003)
+    first, second = said.getvalue().splitlines()
+    assert first.endswith(f"localhost: not looked at whether port 7001, 7002 is free there: {reason}")
+    assert second.endswith("port 7001 is taken on me@b, so the ranks meet at 7002, 7003")

@@ -341,3 +341,24 @@ def test_where_explain_adds_nothing_a_line_says_so() -> None:
     assert not any("--explain" in text for text in one.explained)
     nothing = Evidence(logs={"log": scan_log([b"INFO all is well\n"], ())})
     assert explained(host, diagnose((), nothing), nothing, None, fetch=True)[0].remarks[0].startswith("--explain adds")
+
+
+def test_a_folder_is_searched_by_the_rarest_words_when_the_file_is_another(tmp_path: Path) -> None:
+    """The traceback is of an installed wheel; a checkout has the statement in another file. Three rare words do."""
+    (tmp_path / "python/vllm/deep").mkdir(parents=True)
+    (tmp_path / "csrc").mkdir()
+    shown = Evidence(logs={"log": scan_log([LOG.encode()], ())})
+
+    def told() -> tuple[str, ...]:
+        found = explained(cast("Host", None), diagnose((), shown), shown, tmp_path, fetch=False)[0].seen
+        return found[0].explained
+
+    (tmp_path / "python/vllm/x.py").write_text("import os\n", encoding="utf-8")
+    other = tmp_path / "python/vllm/deep/y.py"
+    assert told() == ()
+    for missing, found in (("none of them", True), ("longest", True), ("model's longest sequence", False)):
+        other.write_text(FILE.replace(missing, "x"), encoding="utf-8")
+        assert told()[:1] == ((f"Printed by vllm/deep/y.py:6 in check ({tmp_path}).",) if found else ()), missing
+    other.write_text(FILE, encoding="utf-8")
+    other.rename(other.with_suffix(".txt"))
+    assert told() == ()

@@ -6,7 +6,8 @@ import re
 import signal
 import time
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,20 @@ import pytest
 
 from gb10.core.child_sessions import leading, members
 from gb10.core.journal import head_of
-from gb10.errors import BuildError, UsageError
+from gb10.core.proc import CommandFailedError
+from gb10.core.reporter import Reporter
+from gb10.core.store import Store
+from gb10.errors import BuildError, ServeError, UsageError
+from gb10.image.context import Context
 from gb10.image.plan.catalog import ROOT
+from gb10.serving.benchmark.launcher import Launched
 from gb10.serving.claims.claim_files import load_claims
-from gb10.serving.load_generator.exchange import Exchange
-from gb10.serving.selftest import compared_steps, machine_steps, node_steps, server_steps
+from gb10.serving.load_generator import canary_batch
+from gb10.serving.load_generator.canary_batch import guard_facts
+from gb10.serving.load_generator.endpoint import Endpoint
+from gb10.serving.load_generator.exchange import Exchange, Usage
+from gb10.serving.load_generator.server_pages import DRAFTS
+from gb10.serving.selftest import answers, compared_steps, machine_steps, node_steps, server_steps
 from gb10.serving.selftest.answers import (
     AT_ONCE,
     CANARY_TOKENS,
@@ -48,6 +58,7 @@ from gb10.serving.selftest.outcome import (
     holds,
     unchecked,
 )
+from gb10.serving.selftest.scene import Greedy, MeasuredElsewhereError, Scene, SelftestRequest
 from gb10.serving.selftest.server_logs import CACHE, WEIGHTS, backends, disagreements, figure, transport, tuned_files
 from gb10.serving.selftest.step_running import OverrunError, limited
 from gb10.serving.selftest.step_table import (
@@ -63,6 +74,7 @@ from gb10.serving.selftest.step_table import (
     left_out,
     left_out_lines,
 )
+from tests.recipes import SHIPPED
 
 SCHEMA = json.loads((ROOT / "docs/schemas/selftest-v1.schema.json").read_text(encoding="utf-8"))
 
@@ -781,3 +793,823 @@ def test_sockets_in_place_of_roce_are_found() -> None:
 
 def test_outcomes_are_three() -> None:
     assert [one.result for one in (holds(), unchecked("why"))] == [Result.HOLDS, Result.UNCHECKED]
+
+
+# steps as they run: a server that answers by a function, programs that print by a table
+
+
+Reply = Callable[[str, int, int], Exchange]
+"""To a prompt, the place of the request, and how many came at once."""
+
+
+def exchange(text: str, *, first: float = 0.1, seconds: float = 1.0, tokens: int = 20, **more: object) -> Exchange:
+    usual = Exchange(
+        status=200,
+        content=text,
+        finish_reason="stop",
+        done=True,
+        steps=2,
+        arrived=(first, seconds),
+        seconds=seconds,
+        usage=Usage(prompt=50, completion=tokens),
+    )
+    return replace(usual, **more)  # type: ignore[arg-type]
+
+
+def knows(prompt: str, _number: int = 0, _of: int = 1) -> Exchange:
+    """A good model: it copies the code of a canary, and knows the fact."""
+    code = re.search(r"Code: (.+)", prompt)
+    fact = next((one for one in guard_facts() if one.ask in prompt), None)
+    return exchange(f"{code[1]} {fact.accept[0]}" if code and fact else "A bridge carries its load by its cables.")
+
+
+def fails(prompt: str, _number: int = 0, _of: int = 1) -> Exchange:
+    return exchange("", error="the server closed the connection", done=False, arrived=())
+
+
+class Printed:
+    """A place whose programs print what a table says."""
+
+    def __init__(self, **lines: list[dict[str, Any]]) -> None:
+        self.lines, self.ran = lines, list[tuple[Sequence[str], Mapping[str, str]]]()
+
+    def run(self, argv: Sequence[str], env: Mapping[str, str], on_line: Callable[[str], None]) -> int:
+        self.ran.append((argv, env))
+        for line in self.lines.get(argv[0].removesuffix(".py"), []):
+            on_line(json.dumps(line))
+        return 0
+
+
+SPARK = MachineFacts(gpu="NVIDIA GB10", capability="12.1", driver="580.95.05", memory_gib=119.6, arch="aarch64")
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    """A GB10 with a server that runs; ``asks`` gives it a model."""
+    monkeypatch.setattr(Scene, "endpoint", Endpoint(url="http://s/v1", model="m"))
+    monkeypatch.setattr(Scene, "longest", lambda _: 4096)
+    ctx = Context(env={}, store=Store(tmp_path / "store"), reporter=Reporter({}, verbosity=-1), catalog=SHIPPED)
+    return Scene(
+        ctx=ctx,
+        asked=SelftestRequest(most=3),
+        folder=Folder(tmp_path / "r", Cleaner([]), {}),
+        work=tmp_path,
+        machine=SPARK,
+        server=Launched(url="http://s", log=lambda: ["up"]),
+    )
+
+
+@pytest.fixture
+def asks(monkeypatch: pytest.MonkeyPatch) -> Callable[[Reply], list[list[str]]]:
+    """What the server answers; the prompts of each moment."""
+
+    def set_reply(reply: Reply) -> list[list[str]]:
+        asked: list[list[str]] = []
+
+        def ask_all(_: Endpoint, bodies: Sequence[Mapping[str, Any]], *__: object) -> tuple[Exchange, ...]:
+            asked.append([one["messages"][0]["content"] for one in bodies])
+            return tuple(reply(prompt, at, len(bodies)) for at, prompt in enumerate(asked[-1]))
+
+        for module in (answers, canary_batch):
+            monkeypatch.setattr(module, "ask_all", ask_all)
+        return asked
+
+    return set_reply
+
+
+def values(outcome: Outcome) -> dict[str, object]:
+    return {name: one.value for name, one in outcome.claims.items()}
+
+
+@contextmanager
+def started(url: str = "http://s", processes: Sequence[str] = ()) -> Iterator[Launched]:
+    yield Launched(url=url, log=lambda: ["up"], processes=processes)
+
+
+def refuses(error: Exception) -> Callable[[], Any]:
+    def launch() -> Any:  # noqa: ANN401 - it raises
+        raise error
+
+    return launch
+
+
+def test_a_server_that_starts_is_timed_and_its_log_is_kept(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_steps, "server_facts", lambda *_: {"vLLM": {"version": "1"}})
+    scene.server = None
+    with pytest.raises(NotCheckedError, match="no model: --model DIR"):
+        server_steps.server(scene)
+    scene.launcher = started
+    outcome = server_steps.server(scene)
+    assert (outcome.result, set(outcome.claims)) == (Result.HOLDS, {"server.start", "server.start-compiles"})
+    assert outcome.why == "healthy after 0 s; compilers meanwhile: nothing"
+    assert "up" in (scene.folder.path / "server.log").read_text(encoding="utf-8")
+    scene.launcher = lambda: started(processes=["f" * 64])
+    outcome = server_steps.server(scene)
+    assert set(outcome.claims) == {"server.start"}, "nobody saw what another machine compiled"
+    assert "1 rank on other machines" in outcome.why
+    logs = {"rank 0 on a": ["one"], "rank 1 on b": ["two"]}
+    scene.server = Launched(url="http://s", log=lambda: ["one"], logs=lambda: logs)
+    assert server_steps.log_of(scene) == "== rank 0 on a\none\n== rank 1 on b\ntwo"
+
+
+@pytest.mark.parametrize(
+    ("error", "download", "result", "why", "later"),
+    [
+        (ServeError("it died"), False, Result.BROKEN, "it died; no line of a log", "did not start: it died"),
+        (ServeError("it died", where="CUDA\nx"), False, Result.BROKEN, "it died; CUDA", "did not start: it died"),
+        (ServeError("x", where="LocalEntryNotFoundError"), False, None, "nothing is downloaded unasked", "weights"),
+        (ServeError("x", where="LocalEntryNotFoundError"), True, Result.BROKEN, "x; LocalEntryNotF", "start: x"),
+        (NotCheckedError("no image"), False, None, "no image", "no image"),
+    ],
+)
+def test_a_server_that_does_not_start_is_broken_unless_something_is_not_here(  # noqa: PLR0917 - a row
+    error: Exception,
+    download: bool,
+    result: Result | None,
+    why: str,
+    later: str,
+    scene: Scene,
+) -> None:
+    scene.server, scene.launcher = None, refuses(error)
+    scene.asked = replace(scene.asked, download=download)
+    if result is None:
+        with pytest.raises(NotCheckedError, match=why):
+            server_steps.server(scene)
+    else:
+        outcome = server_steps.server(scene)
+        assert outcome.result is result and outcome.why.startswith(why)
+    with pytest.raises(NotCheckedError, match=later):
+        server_steps.log_of(scene)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "left", "result", "words"),
+    [
+        (seen(), seen(), None, Result.HOLDS, "the image promises no kernels"),
+        (seen(), seen(), [], Result.HOLDS, "the image leaves 0 to the device"),
+        (seen(ptxas=2), seen(), ["a", "b"], Result.HOLDS, "first: ptxas 2; second: nothing"),
+        (seen(ptxas=2), seen(), ["a"], Result.BROKEN, "compiled 2 kernels"),
+        (seen(), seen(ptxas=1), None, Result.BROKEN, "the second request"),
+        (Compiles(unseen=("f",)), seen(), None, Result.UNCHECKED, "1 rank on other machines"),
+        (seen(), Compiles(unseen=("f", "g")), None, Result.UNCHECKED, "2 ranks on other machines"),
+        (Compiles(unseen=("f",)), seen(ptxas=1), None, Result.BROKEN, "the second request"),
+    ],
+)
+def test_the_first_two_requests(  # noqa: PLR0917 - a row
+    first: Compiles,
+    second: Compiles,
+    left: list[str] | None,
+    result: Result,
+    words: str,
+    scene: Scene,
+    asks: Callable[[Reply], list[list[str]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = iter((first, second))
+    monkeypatch.setattr(server_steps, "compiles_seen", lambda *_: nullcontext(next(looks)))
+    promised = {"kind": "promised", "made": None if left is None else 5, "left": left}
+    scene.place = (
+        Printed(promised=[promised]) if left != [] else Printed(promised=[{**promised, "left": ["x"]}, promised])
+    )
+    asked = asks(lambda prompt, *_: exchange("a", first=0.25 if prompt.startswith("0") else 0.125))
+    outcome = server_steps.first_request(scene)
+    assert outcome.result is result and words in outcome.why
+    assert values(outcome).items() >= {"first-request.first-ttft": 0.25, "first-request.second-ttft": 0.125}.items()
+    assert ("first-request.compiles" in outcome.claims) is (not first.unseen and not second.unseen)
+    assert [one[:3] for (one,) in asked] == ["0: ", "1: "]
+
+
+def test_a_request_that_fails_is_named_by_its_number(scene: Scene, asks: Callable[[Reply], object]) -> None:
+    asks(lambda prompt, *_: fails(prompt) if prompt.startswith("1") else exchange("a"))
+    outcome = server_steps.first_request(scene)
+    assert result(outcome) == (Result.BROKEN, "request 2: the server closed the connection")
+    asks(lambda *_: exchange("a", done=False))
+    assert server_steps.first_request(scene).why == "request 1: the stream ended before its end mark"
+
+
+def test_canaries_and_prose_that_are_good_hold_and_garbage_does_not(
+    scene: Scene, asks: Callable[[Reply], list[list[str]]]
+) -> None:
+    asked = asks(knows)
+    outcome = server_steps.guard(scene)
+    assert result(outcome) == (Result.HOLDS, "alone 4 of 4 right, at once 8 of 8")
+    assert values(outcome) == {"guard.canaries": 1.0}
+    assert list(map(len, asked)) == [1] * 4 + [8, 4]
+    asks(lambda prompt, at, of: exchange("!" * 400) if of == 8 else knows(prompt))
+    assert server_steps.guard(scene).result is Result.BROKEN
+    asks(lambda prompt, at, of: exchange("!" * 400) if of == 4 and at == 3 else knows(prompt))
+    assert server_steps.guard(scene).result is Result.BROKEN
+    asks(lambda prompt, at, of: fails(prompt) if of == 4 and at == 3 else knows(prompt))
+    assert "the server closed the connection" in server_steps.guard(scene).why
+    asks(lambda prompt, *_: exchange("a stack is a pile") if "Code:" in prompt else knows(prompt))
+    assert values(server_steps.guard(scene)) == {"guard.canaries": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("log", "most", "sizes"),
+    [(["up"], 3, [1, 2, 3]), (["max_num_seqs=2"], 2, [1, 2]), (["max_num_seqs: 9"], 3, [1, 2, 3])],
+)
+def test_every_batch_size_is_tried(
+    log: list[str], most: int, sizes: list[int], scene: Scene, asks: Callable[[Reply], list[list[str]]]
+) -> None:
+    scene.server = Launched(url="http://s", log=lambda: log)
+    asked = asks(knows)
+    outcome = server_steps.batches(scene)
+    assert result(outcome) == (Result.HOLDS, f"sizes 1 to {most}, {most} of them; alone 4 of 4")
+    assert values(outcome) == {"batches.most": most, "batches.right": True}
+    assert list(map(len, asked)) == [1] * 4 + sizes
+
+
+def test_a_batch_that_is_garbage_is_named_and_one_that_never_met_is_not_checked(
+    scene: Scene, asks: Callable[[Reply], list[list[str]]]
+) -> None:
+    asks(lambda prompt, at, of: exchange("!" * 400) if of == 2 else knows(prompt))
+    outcome = server_steps.batches(scene)
+    assert outcome.result is Result.BROKEN and outcome.why.startswith("2 at once: ") and "3 at once" not in outcome.why
+    assert values(outcome)["batches.right"] is False
+
+    def one_by_one(prompt: str, at: int, of: int) -> Exchange:
+        return replace(knows(prompt), arrived=(at + 0.1, at + 0.9))
+
+    asked = asks(one_by_one)
+    outcome = server_steps.batches(scene)
+    assert result(outcome) == (
+        Result.UNCHECKED,
+        "2 at once: at most 1 answers met; 3 at once: at most 1 answers met",
+    )
+    assert values(outcome) == {"batches.most": 3}
+    assert list(map(len, asked)) == [1] * 5 + [2] * answers.TRIES + [3] * answers.TRIES, "quick answers are asked again"
+    asked = asks(lambda prompt, at, of: replace(one_by_one(prompt, at, of), seconds=answers.QUICK))
+    server_steps.batches(scene)
+    assert list(map(len, asked)) == [1] * 5 + [2, 3], "slow ones are not"
+
+
+def test_a_warm_answer_is_held_against_the_cold_one(scene: Scene, asks: Callable[[Reply], list[list[str]]]) -> None:
+    times = iter((2.0, 0.5, 0.25))
+    asked = asks(lambda *_: exchange("same", first=next(times)))
+    outcome = server_steps.prefix(scene)
+    assert values(outcome) == {"prefix.same": True, "prefix.cold-ttft": 2.0, "prefix.warm-ttft": 0.25}
+    assert outcome.why == "the first token comes after 2.00 s cold and 0.25 s warm"
+    assert len({prompt for (prompt,) in asked}) == 1 and len(asked[0][0]) > 4 * 4096 // 3
+    texts = iter(("same", "same", "some"))
+    asks(lambda *_: exchange(next(texts)))
+    outcome = server_steps.prefix(scene)
+    assert result(outcome) == (Result.BROKEN, "the warm answer parts from the cold one at character 1 of 4")
+    asks(fails)
+    assert server_steps.prefix(scene).why == "the server closed the connection"
+
+
+@pytest.mark.parametrize(
+    ("longest", "most", "note"),
+    [
+        (None, 16_384, ""),
+        (30_000, 14_872, "; the model takes 30,000 tokens"),
+        (4096, 1920, "; the model takes 4,096 tok"),
+    ],
+)
+def test_a_long_answer_is_as_long_as_the_model_takes(
+    longest: int | None, most: int, note: str, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Scene, "longest", lambda _: longest)
+    wanted: list[int] = []
+
+    def ask(_: object, __: object, ___: object, tokens: int, extra: object) -> tuple[Exchange, ...]:
+        wanted.append(tokens)
+        return (exchange("The bridge stands.", tokens=count),)
+
+    monkeypatch.setattr(answers, "ask", ask)
+    for count, held in ((most, Result.HOLDS), (most // 2, Result.HOLDS), (most // 2 - 1, Result.UNCHECKED)):
+        outcome = server_steps.long_decode(scene)
+        assert (outcome.result, values(outcome)) == (held, {"long-decode.right": True, "long-decode.tokens": count})
+    assert set(wanted) == {most}
+    assert outcome.why == f"the answer ended after {count} tokens, {most} were asked for"
+    count = most
+    assert server_steps.long_decode(scene).why.startswith(f"{most:,} tokens after 50{note}")
+    monkeypatch.setattr(answers, "ask", lambda *_: (exchange("!" * 2000),))
+    assert values(server_steps.long_decode(scene))["long-decode.right"] is False
+
+
+def test_speeds_are_tokens_a_second_of_all_at_once(scene: Scene, asks: Callable[[Reply], list[list[str]]]) -> None:
+    asked = asks(lambda prompt, at, of: exchange("a", first=1.0 + at, seconds=11.0, tokens=101))
+    outcome = server_steps.speeds(scene)
+    assert values(outcome) == {
+        **{"speed.decode-1": 10.0, "speed.decode-4": 40.0, "speed.decode-8": 80.0},
+        **{"speed.prefill-1": 50.0, "speed.prefill-4": 50.0, "speed.prefill-8": 50.0},
+    }
+    assert outcome.why == "recorded: prompts of about 1024 tokens, answers of 256"
+    assert len({prompt for prompts in asked for prompt in prompts}) == 13, "no prompt is in a cache of prefixes"
+    scene.asked = replace(scene.asked, quick=True)
+    assert server_steps.speeds(scene).why == "recorded: prompts of about 256 tokens, answers of 32"
+
+    def last_of_four(found: Exchange) -> Reply:
+        return lambda _, at, of: found if (of, at) == (4, 3) else exchange("a")
+
+    uncounted = (exchange("a", usage=None), exchange("a", usage=Usage(prompt=1, completion=0)))
+    for found in (*uncounted, exchange("a", arrived=(1.0,))):
+        asks(last_of_four(found))
+        outcome = server_steps.speeds(scene)
+        assert outcome.result is Result.UNCHECKED and outcome.why.startswith("at 4: the server counts no tokens")
+        assert set(outcome.claims) == {"speed.decode-1", "speed.prefill-1"}
+    asks(fails)
+    assert server_steps.speeds(scene).why == "at 1: the server closed the connection"
+
+
+def test_what_the_log_says_of_memory_is_held_against_the_estimate(scene: Scene) -> None:
+    scene.server = Launched(url="http://s", log=LOG.splitlines)
+    outcome = server_steps.memory(scene)
+    assert (outcome.result, outcome.why) == (Result.UNCHECKED, "the model's sizes are not known: --model DIR")
+    assert values(outcome) == {"memory.weights": 17.21, "memory.kv-cache": 71.08}
+    scene.estimated_weights = 17.0
+    assert server_steps.memory(scene).result is Result.HOLDS
+    scene.server = Launched(url="http://s", log=lambda: ["up"])
+    with pytest.raises(NotCheckedError, match="names no size"):
+        server_steps.memory(scene)
+    for ours, theirs, held in ((1.0, 1.25, True), (1.0, 1.26, False), (20.0, 22.0, True), (20.0, 17.9, False)):
+        assert (server_steps.memory_outcome(theirs, ours, {}).result is Result.HOLDS) is held
+
+
+def verb(monkeypatch: pytest.MonkeyPatch, module: Any, code: int, document: dict[str, Any]) -> list[tuple[str, ...]]:  # noqa: ANN401
+    ran: list[tuple[str, ...]] = []
+
+    def own_verb(_: Scene, __: str, *words: str) -> tuple[int, dict[str, Any]]:
+        ran.append(words)
+        return code, document
+
+    monkeypatch.setattr(module, "own_verb", own_verb)
+    return ran
+
+
+def test_explain_is_asked_when_its_wheels_are_here_or_may_come(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    scene.server = Launched(url="http://s", log=lambda: ["Using FLASHINFER attention backend"])
+    with pytest.raises(NotCheckedError, match="--model DIR"):
+        server_steps.backends(scene)
+    scene.asked = replace(scene.asked, model=tmp_path)
+    with pytest.raises(NotCheckedError, match="--download fetches them"):
+        server_steps.backends(scene)
+    layers = [{"kind": "attention", "chosen": "FLASHINFER"}, {"kind": "linear", "chosen": None}]
+    ran = verb(monkeypatch, server_steps, 0, {"layers": layers})
+    scene.asked = replace(scene.asked, download=True)
+    outcome = server_steps.backends(scene)
+    assert (outcome.result, values(outcome)) == (Result.HOLDS, {"backends.agree": True})
+    assert outcome.why == "1 of 1 kinds of layer agree; the log names FLASHINFER"
+    (scene.ctx.store.root / "explain/x").mkdir(parents=True)
+    scene.asked = replace(scene.asked, download=False)
+    scene.image_reference, scene.image = "gb10/vllm:1", ImageFacts(reference="gb10/vllm:1")
+    server_steps.backends(scene)
+    scene.image = replace(scene.image, plan="2e56")
+    server_steps.backends(scene)
+    assert [words[2:] for words in ran] == [(), (), ("--image", "gb10/vllm:1")]
+    for document, why in (({"error": {"message": "no wheel"}}, "no wheel"), ({}, "exit code 5"), ({"error": {}}, "5")):
+        verb(monkeypatch, server_steps, 5, document)
+        with pytest.raises(NotCheckedError, match=f"explain: .*{why}"):
+            server_steps.backends(scene)
+    other = server_steps.backends_outcome([("linear", "Marlin")], ["FLASHINFER"])
+    assert (other.result, values(other)) == (Result.UNCHECKED, {"backends.agree": True})
+    assert server_steps.backends_outcome([], ["FLASHINFER"]).result is Result.UNCHECKED
+
+
+def test_tuned_files_and_nodes_are_read_from_the_log(scene: Scene) -> None:
+    scene.server = Launched(url="http://s", log=lambda: ["x", f"{ROCE} NCCL"])
+    assert server_steps.moe_files(scene).result is Result.UNCHECKED
+    assert node_steps.nodes(scene).result is Result.HOLDS
+    assert "x" not in (scene.folder.path / "nccl.log").read_text(encoding="utf-8").split()
+    with pytest.raises(NotCheckedError, match="--nodes A,B"):
+        node_steps.rank_death(scene)
+
+
+# programs on the GPU
+
+
+def on_gpu(scene: Scene, step: Callable[[Scene], Outcome], **lines: list[dict[str, Any]]) -> Outcome:
+    scene.place = Printed(**lines)
+    return step(scene)
+
+
+def test_a_program_needs_a_place_and_a_gpu(scene: Scene) -> None:
+    steps = (
+        machine_steps.limits,
+        machine_steps.power,
+        machine_steps.modules,
+        machine_steps.numerics,
+        machine_steps.cap,
+    )
+    for step in steps:
+        scene.place = None
+        with pytest.raises(NotCheckedError, match="no image and no --python"):
+            step(scene)
+        scene.place = Printed()
+        with pytest.raises(NotCheckedError, match="exit code 0: it printed nothing"):
+            step(scene)
+    scene.machine = replace(SPARK, gpu=None)
+    with pytest.raises(NotCheckedError, match="no GPU"):
+        machine_steps.cap(scene)
+    scene.asked = replace(scene.asked, gpus=False)
+    with pytest.raises(NotCheckedError, match="it printed nothing"):
+        machine_steps.cap(scene)
+
+
+@pytest.mark.parametrize(
+    ("memory", "count", "words"),
+    [
+        (101376, 48, ""),
+        (101375, 48, "a block has 101,375 B of shared memory, we say 101,376"),
+        (101376, 47, "the GPU has 47 SMs, we say 48"),
+    ],
+)
+def test_a_gpu_with_other_limits_is_found(memory: int, count: int, words: str, scene: Scene) -> None:
+    device = {"kind": "device", "shared_memory": memory, "sm_count": count, "capability": "12.1"}
+    outcome = on_gpu(scene, machine_steps.limits, device=[device])
+    assert result(outcome) == ((Result.BROKEN, words) if words else (Result.HOLDS, "101,376 B and 48 SMs"))
+    assert values(outcome) == {"limits.shared-memory": memory, "limits.sm-count": count}
+    assert scene.machine.sm_count == count
+    scene.machine = replace(SPARK, capability=None)
+    on_gpu(scene, machine_steps.limits, device=[device])
+    assert scene.machine.capability == "12.1"
+    scene.machine = replace(SPARK, capability="9.0")
+    with pytest.raises(MeasuredElsewhereError, match="measured on NVIDIA GB10"):
+        on_gpu(scene, machine_steps.limits, device=[device])
+    assert scene.machine.capability == "9.0"
+
+
+def test_a_clock_is_low_by_a_number_on_a_gb10_and_by_a_share_elsewhere(scene: Scene) -> None:
+    def at(clock: int, **more: object) -> Outcome:
+        return on_gpu(scene, machine_steps.power, power=[{"kind": "power", **GOOD_POWER, "clock": clock, **more}])
+
+    assert values(at(2418)) == {"power.clock": 2418, "power.draw": 62.0, "power.bf16": 90.0}
+    assert [at(clock).result for clock in (1000, 999)] == [Result.HOLDS, Result.BROKEN]
+    assert [at(2418, use=use).result for use in (50, 49)] == [Result.HOLDS, Result.UNCHECKED]
+    assert at(2418).why == "81% of the highest clock, 3003 MHz"
+    assert isinstance(scene.place, Printed) and scene.place.ran[0][0] == ["power.py", "15"]
+    scene.asked = replace(scene.asked, quick=True)
+    scene.machine = replace(SPARK, capability="9.0")
+    assert [at(clock, most=2000).result for clock in (1000, 999)] == [Result.HOLDS, Result.BROKEN]
+    assert scene.place.ran[0][0] == ["power.py", "5"]
+
+
+def test_kernels_of_ours_are_not_checked_on_another_gpu(scene: Scene) -> None:
+    cases = [{"kind": "case", "experts": 8, "n": 1, "k": 1, "per_row": 1, "per_column": 1, "beyond": 0.0}]
+    lines: dict[str, list[dict[str, Any]]] = {
+        "numerics": [*cases, {"kind": "other"}, {"kind": "numerics", "worst": 0.0, "cases": 1}]
+    }
+    assert on_gpu(scene, machine_steps.numerics, **lines).result is Result.HOLDS
+    lines["numerics"][0] = {**cases[0], "beyond": 0.1}
+    assert on_gpu(scene, machine_steps.numerics, **lines).result is Result.BROKEN
+    for capability in ("9.0", "1.2", None):
+        scene.machine = replace(SPARK, capability=capability)
+        for step in (machine_steps.numerics, machine_steps.gemm):
+            with pytest.raises(NotCheckedError, match=r"for capability 12\.x; this is NVIDIA GB10"):
+                on_gpu(scene, step, **lines)
+
+
+def test_each_fit_of_the_table_is_counted_for_itself(scene: Scene) -> None:
+    counts = {"native loads": 3, "family loads": 1, "compatible X": 1, "nothing X": 2, "ptx loads": 1}
+    rows = [library("a.so", counts, []), library("b.so", {"native loads": 1}, [])]
+    found = {"kind": "modules", "capability": "12.1", "kinds": 2, "libraries": 2}
+    outcome = on_gpu(scene, machine_steps.modules, modules=[*rows, found])
+    assert values(outcome) == {
+        "modules.native-load": True,
+        "modules.family-load": False,
+        "modules.other-refused": False,
+    }
+    assert outcome.why.endswith("4 of 4 native-load, 1 of 2 family-load, 2 of 3 other-refused")
+    wrong = [
+        library(f"{at}.so", {"native X": 1}, [{"codes": ["a", "b"], "fit": "native", "driver": "X"}]) for at in "123"
+    ]
+    outcome = machine_steps.modules_outcome(found, [*wrong, wrong[0]])
+    assert outcome.why == "; ".join(f"{at}.so: a+b is native by our table, the driver: X" for at in "123")
+    assert set(outcome.claims) == {"modules.native-load"}
+
+
+def test_the_cap_is_set_as_run_sets_it(scene: Scene) -> None:
+    line = {"kind": "cap", "allowed": 2 << 30, "given": 1 << 30, "refused": "CUDA out of memory", "goes_on": True}
+    outcome = on_gpu(scene, machine_steps.cap, cap=[line])
+    assert result(outcome) == (Result.HOLDS, "1.0 GiB of 2.0 were given, then: CUDA out of memory")
+    assert isinstance(scene.place, Printed)
+    assert scene.place.ran == [(["cap.py", "0.25"], {"PYTORCH_ALLOC_CONF": "per_process_memory_fraction:0.25"})]
+    both = machine_steps.cap_outcome({**line, "refused": "", "goes_on": False})
+    assert both.why == "1.0 GiB were given, the cap is 2.0; after the refusal the process computes wrongly"
+
+
+@pytest.mark.parametrize(
+    ("rows", "lines", "outcome"),
+    [
+        ("0\n", [], "this machine has one GPU"),
+        ("0\n1\n", [{"kind": "allreduce", "bus_gb_s": 22.04, "right": True, "world": 2}], Result.HOLDS),
+        ("0\n1\n", [{"kind": "allreduce", "bus_gb_s": 22.04, "right": False, "world": 2}], Result.BROKEN),
+        (None, [], "nvidia-smi is missing"),
+    ],
+)
+def test_a_sum_over_gpus(
+    rows: str | None, lines: list[dict[str, Any]], outcome: Result | str, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def capture(*_: object, **__: object) -> str:
+        if rows is None:
+            raise CommandFailedError(["nvidia-smi"], 127, "")
+        return rows
+
+    monkeypatch.setattr(node_steps, "capture", capture)
+    if not isinstance(outcome, Result):
+        with pytest.raises(NotCheckedError, match=outcome):
+            on_gpu(scene, node_steps.bandwidth, ranks=lines)
+    else:
+        found = on_gpu(scene, node_steps.bandwidth, ranks=lines)
+        assert (found.result, values(found)) == (outcome, {"bandwidth.of-gpus": 22.0})
+        assert isinstance(scene.place, Printed) and scene.place.ran[0][0] == ["ranks.py", "2"]
+
+
+# the machine, the image, the disk
+
+
+SMI = "NVIDIA GB10, 12.1, 580.95.05, {memory}\nanother, 9.0, 1, 2\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (SMI.format(memory="122880"), ("NVIDIA GB10", "12.1", "580.95.05", 120.0, "13.0")),
+        (SMI.format(memory="[N/A]"), ("NVIDIA GB10", "12.1", "580.95.05", "kernel", "13.0")),
+        ("NVIDIA GB10, [N/A], 580.95.05, 1024", ("NVIDIA GB10", None, "580.95.05", 1.0, "13.0")),
+        ("NVIDIA GB10, 12.1", (None, None, None, "kernel", None)),
+        (None, (None, None, None, "kernel", None)),
+    ],
+)
+def test_facts_of_the_machine(
+    row: str | None, expected: tuple[object, ...], scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def capture(argv: Sequence[str], **_: object) -> str:
+        if row is None:
+            raise CommandFailedError(argv, 127, "")
+        return row if len(argv) > 1 else "| CUDA Version: 13.0 |"
+
+    monkeypatch.setattr(machine_steps, "capture", capture)
+    found = machine_steps.machine_facts(scene.ctx)
+    memory = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30), 1)
+    wanted = tuple(memory if one == "kernel" else one for one in expected)
+    assert (found.gpu, found.capability, found.driver, found.memory_gib, found.cuda) == wanted
+    assert (found.kernel, found.arch) == (os.uname().release, os.uname().machine)
+
+
+def test_an_image_is_verified_by_the_verb(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NotCheckedError, match="then --image REF"):
+        machine_steps.image(scene)
+    scene.image, scene.image_reference = ImageFacts(reference="r:1", plan="2e56cb2083e5ab"), "host/r:1"
+    for code, document, held in ((0, {}, Result.HOLDS), (9, {"error": {"message": "a file"}}, Result.BROKEN)):
+        assert verb(monkeypatch, machine_steps, code, document) == []
+        outcome = machine_steps.image(scene)
+        assert outcome.result is held and outcome.why.startswith("a file" if code else "verify finds nothing wrong")
+    assert machine_steps.image_outcome(scene.image, 9, None).why == "verify exits with 9"
+    assert machine_steps.image_outcome(replace(scene.image, plan=None), 0, None).why.endswith(
+        "; verify finds nothing wrong"
+    )
+
+
+def test_a_gemm_is_judged_by_the_verb(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = {"kernel": "k", "shape": "s", "tflops": 80.0, "published": 100}
+    rows = (
+        (0, {"times": [line]}, Result.HOLDS),
+        (0, {"times": [{**line, "tflops": 79.9}]}, Result.BROKEN),
+        (0, {"times": [{**line, "tflops": 1.0, "published": None}, {**line, "tflops": None}]}, Result.HOLDS),
+        (1, {"times": [line]}, Result.UNCHECKED),
+        (9, {"error": {"message": "wrong sums"}}, Result.BROKEN),
+        (7, {"error": {"message": "no nvcc"}}, Result.UNCHECKED),
+    )
+    for code, document, held in rows:
+        verb(monkeypatch, machine_steps, code, document)
+        outcome = machine_steps.gemm(scene)
+        assert outcome.result is held, (code, document)
+        assert set(outcome.claims) == ({"gemm.k-s"} if "times" in document else set())
+
+
+def test_a_disk_whose_mapped_reads_are_slow_twice_is_found(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(machine_steps, "GIB", 64 << 20)
+    model = tmp_path / "model"
+    model.mkdir()
+    for name, size in (("a", 80 << 20), ("b", 63 << 20)):
+        with (model / f"{name}.safetensors").open("wb") as file:
+            file.truncate(size)
+    speeds: list[float] = []
+    monkeypatch.setattr(machine_steps, "_timed", lambda *_, **__: speeds.pop(0))
+    for given, held, words in (
+        ([4e9, 1e9, 9e9], Result.HOLDS, "0.0 GB of a file made for it: recorded"),
+        ([4e9, 0.9e9, 9e9, 2e9], Result.HOLDS, "0.1 GB of the model's weights: recorded"),
+        ([4e9, 0.9e9, 9e9, 0.8e9], Result.BROKEN, "a mapped file is read 4.4 times slower"),
+    ):
+        scene.asked = SelftestRequest(
+            model=model if "weights" in words or held is Result.BROKEN else None, quick="made" in words
+        )
+        speeds[:] = given
+        outcome = machine_steps.disk(scene)
+        assert result(outcome) == (held, words)
+        assert (speeds, not (scene.folder.path / ".disk").exists()) == ([], True)
+    monkeypatch.setattr(machine_steps, "GIB", 1 << 60)
+    scene.asked = SelftestRequest()
+    with pytest.raises(NotCheckedError, match="GB are free where the results go"):
+        machine_steps.disk(scene)
+
+
+# another server
+
+
+def ready(scene: Scene, **more: Any) -> Greedy:  # noqa: ANN401 - fields of Greedy
+    usual = {"answers": said(*"abcdefgh"), "steady": [True] * 8, "engine": "vLLM", "drafts": None, "command": ""}
+    scene.greedy = Greedy(**{**usual, **more})
+    return scene.greedy
+
+
+@pytest.fixture
+def other(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str]]:
+    """Another server, which answers the same; the parameters with which it was started."""
+    given: list[Mapping[str, str]] = []
+
+    def launcher(parameters: Mapping[str, str]) -> Callable[[], Any]:
+        given.append(parameters)
+        return started
+
+    scene.other, scene.other_launcher = launcher, started
+    theirs = dict(zip(QUESTIONS, "abcdefgh", strict=True))
+    monkeypatch.setattr(answers, "greedy_answer", lambda _, __, prompt, ___: Answer(text=theirs[prompt]))
+    monkeypatch.setattr(compared_steps, "counters", lambda *_: {})
+    monkeypatch.setattr(compared_steps, "server_facts", lambda *_: {"vLLM": {}})
+    return given
+
+
+@pytest.mark.parametrize("repeats", [8, 4, 3])
+def test_greedy_answers_that_repeat_themselves(
+    repeats: int, scene: Scene, other: list[Mapping[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = iter(range(100))
+
+    def answer(_: object, __: object, prompt: str, ___: int) -> Answer:
+        at = next(count)
+        return Answer(text=f"{prompt}{at if at % 8 >= repeats else ''}")
+
+    monkeypatch.setattr(answers, "greedy_answer", answer)
+    outcome = compared_steps.greedy(scene)
+    assert outcome.result is (Result.HOLDS if repeats >= 4 else Result.UNCHECKED)
+    assert outcome.why == f"{repeats} of 8 answers repeat themselves; the server names no tokens that came near"
+    assert values(outcome) == {"greedy.steady": repeats, "greedy.of": 8}
+    assert scene.greedy is not None and (scene.greedy.engine, scene.greedy.canaries) == ("vLLM", None)
+    monkeypatch.setattr(answers, "greedy_answer", lambda *_: Answer(error="it answered 500"))
+    with pytest.raises(NotCheckedError, match="a question has no answer: it answered 500"):
+        compared_steps.greedy(scene)
+
+
+def test_another_server_is_compared_or_nobody_knows(
+    scene: Scene, other: list[Mapping[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(NotCheckedError, match="the step greedy brought no answers"):
+        compared_steps.against(scene)
+    ready(scene)
+    outcome = compared_steps.against(scene)
+    assert result(outcome) == (Result.HOLDS, "8 of 8 answers are the same")
+    assert values(outcome) == {"against.same": 8, "against.of": 8}
+    assert {"server.log", "against-server.log", "against.json"} <= {one.name for one in scene.folder.path.iterdir()}
+    ready(scene, answers=said(*"abcdefgX"), steady=[True, False] * 4)
+    assert compared_steps.against(scene).why == "4 of 4 answers are the same"
+    ready(scene, answers=said(*"XXcdefgh"))
+    outcome = compared_steps.against(scene)
+    assert outcome.why == "question 1 parts at character 0 of 1; question 2 parts at character 0 of 1"
+    assert values(outcome) == {"against.same": 6, "against.of": 8}
+    ready(scene, steady=[False] * 5 + [True] * 3)
+    with pytest.raises(NotCheckedError, match="only 3 of 8"):
+        compared_steps.against(scene)
+    ready(scene)
+    monkeypatch.setattr(answers, "greedy_answer", lambda *_: Answer(error="no JSON"))
+    with pytest.raises(NotCheckedError, match="the other server: no JSON"):
+        compared_steps.against(scene)
+    scene.other_launcher = refuses(ServeError("it died"))
+    with pytest.raises(NotCheckedError, match="the other server did not start: it died"):
+        compared_steps.against(scene)
+    scene.other_launcher = None
+    with pytest.raises(NotCheckedError, match="--against REF"):
+        compared_steps.against(scene)
+
+
+@pytest.mark.parametrize(
+    ("engine", "log", "words"),
+    [
+        ("vLLM", "GB10_CUTLASS_MOE=0: off", ""),
+        ("vLLM", "up", "the log does not name GB10_CUTLASS_MOE=0"),
+        ("SGLang", "", "no switch of ours is known for SGLang"),
+        ("", "", "no switch of ours is known for this engine"),
+    ],
+)
+def test_a_switch_counts_when_the_engine_obeys(
+    engine: str, log: str, words: str, scene: Scene, other: list[Mapping[str, str]]
+) -> None:
+    ready(scene, engine=engine)
+
+    def launcher(given: Mapping[str, str]) -> Callable[[], Any]:
+        other.append(given)
+        return lambda: nullcontext(Launched(url="u", log=lambda: [log]))
+
+    scene.other = launcher
+    if words:
+        with pytest.raises(NotCheckedError, match=words):
+            compared_steps.switches(scene)
+        return
+    outcome = compared_steps.switches(scene)
+    assert result(outcome) == (Result.HOLDS, "GB10_CUTLASS_MOE=0: 8 of 8 answers are the same")
+    assert (values(outcome)["switches.right"], other) == (True, [{"env.GB10_CUTLASS_MOE": "0"}])
+    ready(scene, answers=said(*"Xbcdefgh"))
+    outcome = compared_steps.switches(scene)
+    assert (outcome.result, values(outcome)["switches.right"]) == (Result.BROKEN, False)
+
+
+NGRAM = {"vLLM": "--speculative-config", "SGLang": "--speculative-algorithm NGRAM"}
+
+
+@pytest.mark.parametrize(
+    ("ours", "asked", "given"),
+    [
+        ({}, {}, ("args", NGRAM["vLLM"])),
+        ({"engine": "SGLang"}, {}, ("args", NGRAM["SGLang"])),
+        ({"engine": ""}, {}, "no drafts are known for this engine"),
+        ({"engine": ""}, {"drafts": "--mine"}, ("args", "--mine")),
+        ({"drafts": 4.0}, {}, ("speculative", "")),
+        ({"drafts": 0.0}, {}, ("args", NGRAM["vLLM"])),
+        ({"command": "vllm serve --speculative-config x"}, {}, ("speculative", "")),
+        ({"drafts": 4.0}, {"drafts": "--mine"}, "the server drafts already"),
+        ({"drafts": 4.0}, {"launch": "x"}, "the server drafts already"),
+    ],
+)
+def test_drafts_are_turned_on_or_off_by_what_the_server_does(  # noqa: PLR0917 - a row
+    ours: dict[str, Any],
+    asked: dict[str, Any],
+    given: tuple[str, str] | str,
+    scene: Scene,
+    other: list[Mapping[str, str]],
+    asks: Callable[[Reply], object],
+) -> None:
+    asks(knows)
+    scene.asked = SelftestRequest(**asked)
+    ready(scene, canaries=answers.canaries_of(scene.endpoint, {}, "s", {}), **ours)
+    if isinstance(given, str):
+        with pytest.raises(NotCheckedError, match=given):
+            compared_steps.drafts(scene)
+    else:
+        compared_steps.drafts(scene)
+        (found,) = other
+        assert list(found) == [given[0]] and found[given[0]].startswith(given[1])
+
+
+@pytest.mark.parametrize(
+    ("counted", "reply", "answered", "outcome"),
+    [
+        (7.0, knows, "abcdefgh", (Result.HOLDS, "7 drafts; 8 of 8 answers are the same; they spoil no canary")),
+        (0.0, knows, "abcdefgh", (Result.UNCHECKED, "the server with drafts made no draft")),
+        (None, knows, "abcdefgh", (Result.UNCHECKED, "the server with drafts counts no drafts")),
+        (7.0, knows, "Xbcdefgh", (Result.BROKEN, "question 1 parts at character 0")),
+        (7.0, None, "abcdefgh", (Result.BROKEN, "3 at once: ")),
+        (7.0, None, None, (Result.BROKEN, "3 at once: ")),
+        (7.0, knows, None, NotCheckedError),
+    ],
+)
+def test_drafts_that_spoil_something_are_found(  # noqa: PLR0917 - a row
+    counted: float | None,
+    reply: Reply | None,
+    answered: str | None,
+    outcome: tuple[Result, str] | type[Exception],
+    scene: Scene,
+    other: list[Mapping[str, str]],
+    asks: Callable[[Reply], object],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without ``reply`` the server with drafts talks nonsense where three come at once; without ``answered`` no greedy
+    answer repeats itself."""
+    asks(knows)
+    with pytest.raises(NotCheckedError, match="the step greedy asked no canaries"):
+        ready(scene)
+        compared_steps.drafts(scene)
+    ready(
+        scene,
+        canaries=answers.canaries_of(scene.endpoint, {}, "s", {}),
+        **({"answers": said(*answered)} if answered else {"steady": [False] * 8}),
+    )
+    asks(reply or (lambda prompt, at, of: exchange("!" * 400) if of == 3 else knows(prompt)))
+    monkeypatch.setattr(compared_steps, "counters", lambda *_: {} if counted is None else {(DRAFTS, ""): counted})
+    if isinstance(outcome, type):
+        with pytest.raises(outcome, match="only 0 of 8"):
+            compared_steps.drafts(scene)
+        return
+    found = compared_steps.drafts(scene)
+    assert found.result is outcome[0] and outcome[1] in found.why
+    right = {Result.HOLDS: True, Result.BROKEN: False, Result.UNCHECKED: None}[found.result]
+    assert values(found).get("drafts.right") is right
+
+
+def test_canaries_that_are_wrong_anyway_say_nothing_of_drafts(
+    scene: Scene, other: list[Mapping[str, str]], asks: Callable[[Reply], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asks(lambda prompt, at, of: exchange("!" * 400) if of == 3 else knows(prompt))
+    monkeypatch.setattr(compared_steps, "counters", lambda *_: {(DRAFTS, ""): 7.0})
+    ready(scene, canaries=answers.canaries_of(scene.endpoint, {}, "s", {}))
+    outcome = compared_steps.drafts(scene)
+    assert outcome.result is Result.UNCHECKED and "canaries are wrong without drafts, too" in outcome.why
+    ready(scene, canaries=answers.canaries_of(scene.endpoint, {}, "s", {}), drafts=5.0)
+    outcome = compared_steps.drafts(scene)
+    assert outcome.result is Result.UNCHECKED and "the other server drafts, too (7 drafts)" in outcome.why

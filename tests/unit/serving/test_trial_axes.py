@@ -1,25 +1,54 @@
 """Axes and commands: rows in order, settings that cannot be, and our own axes against the engines' options."""
 
+import json
 import shlex
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from gb10.cli.machine.bench_sides import starting_of
+from gb10.core.journal import Journal
+from gb10.core.reporter import Reporter
+from gb10.core.store import Store
 from gb10.errors import UsageError
+from gb10.image.context import Context
 from gb10.image.plan.catalog import ROOT
 from gb10.image.request.recipe_mods import load_file
 from gb10.models.lint.engine_words import declared, known_words, releases
+from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import Variant, own_section
 from gb10.models.registries.recipe_file import find_recipe
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
-from gb10.serving.benchmark.launch_journal import keep_texts
-from gb10.serving.benchmark.launch_line import Outcome, Result
-from gb10.serving.benchmark.launcher import Launched, Starting, _ending, fill, keep_ranks, parameters_of, words_of
-from gb10.serving.benchmark.matrix import as_changed, drafting, read_matrix, refusals, rows_of, without_effect
-from gb10.serving.benchmark.measuring import cause_in
+from gb10.serving.benchmark import launch_journal
+from gb10.serving.benchmark.launch_journal import keep_texts, launches_of, open_journal, run_and_record
+from gb10.serving.benchmark.launch_line import LaunchLine, Outcome, Result
+from gb10.serving.benchmark.launcher import (
+    Launched,
+    MakeLauncher,
+    Starting,
+    _ending,
+    fill,
+    keep_ranks,
+    parameters_of,
+    with_parameters,
+    words_of,
+)
+from gb10.serving.benchmark.matrix import (
+    MatrixRow,
+    as_changed,
+    drafting,
+    read_matrix,
+    refusals,
+    rows_of,
+    run_rows,
+    without_effect,
+)
+from gb10.serving.benchmark.measuring import Measure, cause_in
 from gb10.serving.doctor.masking import masked_environment
+from gb10.serving.run.prepare_service import ServiceRequest
+from tests.recipes import SHIPPED
 
 TEXT = """\
 launch: "serve --port {port} --moe {moe} {args}"
@@ -278,3 +307,96 @@ def test_the_end_of_a_server_by_a_signal_is_told_as_a_shell_does() -> None:
         "it ended with code 1",
         "it ended with code 0",
     ]
+
+
+def test_rows_are_run_once_and_again_only_what_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ctx = Context(env={}, store=Store(tmp_path / "store"), reporter=Reporter({}, verbosity=0), catalog=SHIPPED)
+    rows = rows_of(read_matrix(TEXT, "axes.yaml"))
+    ran: list[str] = []
+    failing = {"moe=triton graphs=off"}
+
+    def make(row: MatrixRow) -> MakeLauncher:
+        ran.append(row.name)
+        if row.name in failing:
+            raise UsageError("it cannot be", where="line 1\nline 2")
+        return cast("MakeLauncher", lambda *_: None)
+
+    def measured(*_: object) -> Outcome:
+        return Outcome(result=Result.STABLE, why="", facts={}, seconds=1.5, answers=("how it began",))
+
+    monkeypatch.setattr(launch_journal, "measure_launch", measured)
+
+    def run(*, retry: bool) -> list[tuple[str, int] | None]:
+        ran.clear()
+        journal = open_journal(ctx, tmp_path / "r", {"axes": "x"})
+        done = run_rows(ctx, rows, make, cast("Measure", None), journal, retry=retry)
+        return [(str(one.line.result), one.line.number) if one.line else None for one in done]
+
+    stable = str(Result.STABLE)
+    first = [(stable, 0), (str(Result.FAIL), 1), (stable, 2), None]
+    assert (run(retry=False), ran) == (first, [row.name for row in rows[:3]])
+    assert (run(retry=False), ran) == (first, [])
+    failing.clear()
+    assert (run(retry=True), ran) == ([(stable, 0), (stable, 1), (stable, 2), None], [rows[1].name])
+    assert (tmp_path / "r/logs/0-answers.txt").read_text(encoding="utf-8") == "how it began\n"
+    with pytest.raises(UsageError, match="another job"):
+        open_journal(ctx, tmp_path / "r", {"axes": "y"})
+
+
+def test_a_row_that_failed_says_why_and_a_secret_begins_no_journal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx = Context(env={}, store=Store(tmp_path / "store"), reporter=Reporter({}, verbosity=0), catalog=SHIPPED)
+    journal = open_journal(ctx, tmp_path / "r", {"axes": "x"})
+
+    def refuse(**more: str) -> LaunchLine:
+        def make() -> MakeLauncher:
+            raise UsageError("it cannot be", **more)
+
+        return run_and_record(ctx, make, cast("Measure", None), journal, name="row", number=7)
+
+    line = refuse(where="line 1\nline 2")
+    assert (line.result, line.why, line.cause, line.number, line.block) == (Result.FAIL, "it cannot be", "line 1", 7, 0)
+    assert capsys.readouterr().err.endswith(f"{Result.FAIL}: it cannot be\n  line 1\n")
+    assert (refuse(hint="try x").cause, refuse().cause) == ("try x", "")
+    assert len(launches_of(Journal(journal.path, json.loads(journal.path.read_text("utf-8").splitlines()[0])))) == 3
+    for head in (
+        {"launch": "serve --api-key sk-abcdefghijklmnop"},
+        {"a": [{"b": ("x", "HF_TOKEN=hf_abcdefghijklmnop")}]},
+    ):
+        with pytest.raises(UsageError, match="a secret in the command line"):
+            open_journal(ctx, tmp_path / "other", head)
+    ended: list[int] = []
+    monkeypatch.setattr(launch_journal, "end_session", ended.append)
+    journal.append(json.dumps({"kind": "begun", "pid": 4711, "started": 5}))
+    for started, gone in ((6, []), (5, [4711])):
+        monkeypatch.setattr(launch_journal, "started", lambda _, started=started: started)
+        open_journal(ctx, tmp_path / "r", {"axes": "x"})
+        assert ended == gone, "another process has that number" if not gone else ""
+
+
+@pytest.mark.parametrize(
+    ("parameters", "unknown"),
+    [
+        ({"port": "1", "env.MODE": "x", "image": "i:1", "variant": "v", "args": "--a 'b c'"}, ""),
+        ({"port.x": "1"}, ""),
+        ({"prot": "1"}, "prot"),
+        ({"zz": "1", "ab": "2"}, "ab"),
+    ],
+)
+def test_a_side_sets_what_its_recipe_has(parameters: dict[str, str], unknown: str) -> None:
+    text = "model: org/m\ncontainer: c:1\ndefaults: {port: 8000, host: a}\ncommand: vllm serve {model} --port {port}\n"
+    recipe = load_model_recipe(text, "x.yaml")
+    request = ServiceRequest(render=RenderRequest(overrides=(("host", "b"),), variant="old"), image="old:1")
+    if unknown:
+        with pytest.raises(UsageError, match=f"{recipe.name} has no parameter '{unknown}'") as caught:
+            with_parameters(request, recipe, parameters, "side")
+        assert caught.value.hint == "its parameters: port, host; args='…' gives the server more arguments"
+        return
+    found = with_parameters(request, recipe, parameters, "side")
+    own = [(name, value) for name, value in parameters.items() if name not in ("image", "variant", "args")]
+    assert found.render.overrides == (("host", "b"), *own)
+    whole = "image" in parameters
+    assert (found.image, found.render.variant) == (("i:1", "v") if whole else ("old:1", "old"))
+    assert found.render.arguments == (("--a", "b c") if whole else ())
+    assert found.name == "side"

@@ -2,14 +2,19 @@
 
 from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import requests
 
 from gb10.containers.docker_containers import ContainerState
-from gb10.errors import EngineError, Gb10Error, ServeError
+from gb10.containers.images import ImageInfo
+from gb10.core.reporter import Reporter
+from gb10.errors import EngineError, Gb10Error, ServeError, UsageError
 from gb10.serving.run import running, watching
+from gb10.serving.run.existing import Found
+from gb10.serving.run.fleet import Fleet
+from gb10.serving.run.service import Service
 from gb10.serving.run.watching import (
     AWAY,
     GUARDED,
@@ -206,3 +211,74 @@ def test_the_error_of_a_service_whose_rank_ended(
     assert error.where == where
     assert (error.hint or "").startswith(hint or "")
     assert bool(error.hint) == bool(hint)
+
+
+def found(host: str, *, runs: bool = True, digest: str = "d") -> Found:
+    one = state("running" if runs else "exited", started="2026-11-29T01:02:03.5Z")
+    return cast("Found", SimpleNamespace(host=host, state=one, labels=SimpleNamespace(digest=digest)))
+
+
+@pytest.mark.parametrize(
+    ("own", "replace", "said", "ended"),
+    [
+        ([], False, "", {"a": [], "b": []}),
+        ([found("a", runs=False)], False, "removing 1 container of an earlier run", {"a": ["i"], "b": []}),
+        (
+            [found("a", runs=False), found("b", runs=False)],
+            False,
+            "removing 2 containers of an earlier run",
+            {"a": ["i"], "b": ["i"]},
+        ),
+        ([found("a")], False, "1 of its 2 ranks run, so it is started anew", {"a": ["i"], "b": []}),
+        ([found("a"), found("b")], True, "removing 2 containers", {"a": ["i"], "b": ["i"]}),
+        ([found("a", digest="other")], True, "removing 1 container", {"a": ["i"], "b": []}),
+        ([found("a"), found("b")], False, None, None),
+        ([found("a", digest="other")], False, None, None),
+        ([found("a"), found("b", digest="other", runs=False)], False, "1 of its 2 ranks run", {"a": ["i"], "b": ["i"]}),
+    ],
+)
+def test_what_a_former_run_left_is_removed_unless_it_serves(  # noqa: PLR0917 - a row
+    own: list[Found],
+    replace: bool,
+    said: str | None,
+    ended: dict[str, list[str]] | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    gone: list[object] = []
+
+    def end_all(_: object, identities: object) -> dict[str, Gb10Error]:
+        gone.append(identities)
+        return {}
+
+    monkeypatch.setattr(running, "end_all", end_all)
+    service = cast("Service", SimpleNamespace(name="m", digest="d", ranks=(1, 2)))
+    fleet = cast("Fleet", {"a": None, "b": None})
+    if said is None:
+        with pytest.raises(UsageError, match="m runs already, with other settings") as caught:
+            running._clear(Reporter({}), fleet, service, own, replace=replace)
+        assert (caught.value.where or "").splitlines()[0] == "a: n, since 2026-11-29T01:02:03"
+        assert gone == []
+    else:
+        running._clear(Reporter({}), fleet, service, own, replace=replace)
+        told = capsys.readouterr().err
+        assert (said in told, bool(said), gone) == (True, bool(told), [ended])
+        monkeypatch.setattr(running, "end_all", lambda *_: {"a": EngineError("it does not go")})
+        with pytest.raises(EngineError, match="it does not go"):
+            running._clear(Reporter({}), fleet, service, own, replace=replace)
+
+
+def test_a_variable_of_the_image_that_does_not_count_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    environment = {"PYTORCH_ALLOC_CONF": "a:1,expandable_segments:True"}
+    rank = SimpleNamespace(container=SimpleNamespace(environment=environment))
+    service = cast("Service", SimpleNamespace(ranks=[rank]))
+
+    def said(*texts: str) -> list[str]:
+        images = {name: cast("ImageInfo", SimpleNamespace(environment=texts)) for name in ("a", "b")}
+        running._say_replaced(Reporter({}), service, images)
+        return capsys.readouterr().err.splitlines()
+
+    (line,) = said("PYTORCH_ALLOC_CONF=b:2", "OTHER=b:2")
+    assert "the image's PYTORCH_ALLOC_CONF=b:2 does not count: this service sets a:1" in line
+    assert said("PYTORCH_ALLOC_CONF=expandable_segments:True") == [], "the service sets that, too"
+    assert said("PYTORCH_CUDA_ALLOC_CONF=b:2") == [], "the service does not set it"

@@ -1,8 +1,11 @@
 """Pulled weights without a network: which files are taken, the lock, the cache's layout, and what recipes become."""
 
+import hashlib
 import json
+import os
 import shlex
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +13,11 @@ import pytest
 
 from gb10.cli import main
 from gb10.cli.models.recipe_pull import nodes_of
-from gb10.core.proc import CommandFailedError
+from gb10.core.proc import CommandFailedError, capture
 from gb10.core.reporter import Reporter
-from gb10.errors import PublishError, UsageError
+from gb10.core.store import Store
+from gb10.errors import Gb10Error, PublishError, UsageError
+from gb10.image.context import Context
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.registries.recipe_file import RecipeFile
 from gb10.models.render.rendered import RenderRequest
@@ -23,13 +28,15 @@ from gb10.serving.run.service import ContainerSettings, service_of
 from gb10.serving.run.service_nodes import cluster_file
 from gb10.serving.run.service_nodes import nodes_of as service_nodes
 from gb10.serving.weights import copying, node_cache
-from gb10.serving.weights.copying import fast_address, require_all
+from gb10.serving.weights.copying import copy_to_each, fast_address, require_all
+from gb10.serving.weights.downloading import RESERVE
 from gb10.serving.weights.hub_cache import ModelFolder, cache_folder, content_hash
 from gb10.serving.weights.model_lock import LockedFile, LockedModel, NodePlace, WeightsLock, lock_file, read_weights
 from gb10.serving.weights.node_cache import NodeCache, look_at_node, node_error, ssh_words
 from gb10.serving.weights.weights_pull import chosen_files, models_of
 from gb10.sources.hub import HubFile
 from tests.cluster_trees import Spark, facts_of, pair
+from tests.recipes import SHIPPED
 
 COMMIT, OTHER, SHA = "a" * 40, "b" * 40, "c" * 64
 RECIPE = "model: org/m\ncontainer: gb10/vllm:1\ncommand: |\n  vllm serve org/m --gpu-memory-utilization 0.8\n"
@@ -349,3 +356,162 @@ def test_nodes_that_lack_the_weights_are_named_once_with_each_hint() -> None:
         require_all(failed, 4)
     assert caught.value.where == "one: no room\ntwo: no room: /c\nthree: gone"
     assert caught.value.hint == "make room\nstart it"
+
+
+class Node:
+    """A machine that is a folder: the shell's scripts run here, with HOME there, and rsync is a copy of files."""
+
+    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.home, self.scripts, self.sent, self.harm = home, list[str](), list[list[str]](), 0
+        programs = home / "bin"
+        programs.mkdir(parents=True)
+        (programs / "rsync").write_text("#!/bin/sh\n", encoding="utf-8")
+        (programs / "rsync").chmod(0o755)
+        self.env = {"HOME": str(home), "PATH": f"{programs}:{os.environ['PATH']}"}
+        monkeypatch.setattr(node_cache, "capture", self.capture)
+        monkeypatch.setattr(copying, "stream", self.stream)
+        monkeypatch.setattr(copying, "read_nodes", lambda hosts: {host: PublishError("no cable") for host in hosts})
+
+    @property
+    def folder(self) -> ModelFolder:
+        return ModelFolder(self.home / ".cache/huggingface/hub", "org/m")
+
+    def capture(self, argv: Sequence[str], *, stdin: str | None = None) -> str:
+        if argv[-2] == "me@gone":
+            raise CommandFailedError(argv, 255, "no route")
+        self.scripts.append(argv[-1])
+        return capture(["sh", "-c", argv[-1]], stdin=stdin, env=self.env)
+
+    def stream(self, argv: Sequence[str], *, on_line: Callable[[str], None], **_: object) -> None:
+        names = Path(argv[-3].partition("=")[2]).read_text(encoding="utf-8").splitlines()
+        self.sent.append(names)
+        for name in names:
+            target = self.folder.cache / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not target.exists() or target.stat().st_size < (Path(argv[-2]) / name).stat().st_size:
+                target.unlink(missing_ok=True)
+                shutil.copy2(Path(argv[-2]) / name, target, follow_symlinks=False)
+                if "/blobs/" in name and self.harm:
+                    self.harm -= 1
+                    target.write_bytes(b"?" * target.stat().st_size)
+        on_line("        1,234  56%    1.00MB/s    0:00:01")
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    return Node(tmp_path / "node", monkeypatch)
+
+
+LARGE, SMALL = b"x" * 2000, b"{}"
+MODEL = LockedModel(
+    repo="org/m",
+    revision=COMMIT,
+    asked="main",
+    files=(
+        LockedFile(path="a.safetensors", size=len(LARGE), etag=hashlib.sha256(LARGE).hexdigest()),
+        LockedFile(path="sub/config.json", size=2, etag="9e26dfeeb6e641a33dae4961196235bdb965b21b"),  # git hash-object
+    ),
+)
+BLOBS, LINKS = (
+    [f"models--org--m/{name}" for name in names]
+    for names in (
+        [f"blobs/{file.etag}" for file in MODEL.files],
+        [f"snapshots/{COMMIT}/{file.path}" for file in MODEL.files],
+    )
+)
+
+
+class Copies:
+    """This machine, whose cache has MODEL; ``to`` copies it to others."""
+
+    def __init__(self, root: Path) -> None:
+        self.cache, self.places = root / "hub", dict[str, NodePlace]()
+        self.ctx = Context(env={}, store=Store(root / "store"), reporter=Reporter({}), catalog=SHIPPED)
+        folder = ModelFolder(self.cache, "org/m")
+        folder.blob("x").parent.mkdir(parents=True)
+        for file, content in zip(MODEL.files, (LARGE, SMALL), strict=True):
+            folder.blob(file.etag).write_bytes(content)
+            folder.link(COMMIT, file.path, file.etag)
+        folder.name_commit("main", COMMIT)
+
+    def to(self, *hosts: str, verify: bool = False) -> tuple[dict[str, int], dict[str, Gb10Error]]:
+        lock = WeightsLock(version=1, recipe="x", models=(MODEL,), places=self.places)
+        done, failed = copy_to_each(self.ctx, dict.fromkeys(hosts), lock, self.cache, verify=verify)
+        self.places |= {one.host: NodePlace(cache=one.cache, models=lock.content) for one in done}
+        return {one.host: one.bytes for one in done}, failed
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Copies:
+    return Copies(tmp_path)
+
+
+def test_a_node_gets_what_it_lacks_contents_first_and_is_hashed_once(node: Node, copies: Copies) -> None:
+    ref = "models--org--m/refs/main"
+    assert copies.to("me@b") == ({"me@b": 2002}, {})
+    assert node.sent == [BLOBS, [*LINKS, ref]]
+    assert (node.folder.snapshot(COMMIT) / "sub/config.json").read_bytes() == SMALL
+    assert sum("sha256sum --" in script for script in node.scripts) == 1
+    assert copies.to("me@b") == ({"me@b": 0}, {})
+    assert node.sent[2:] == [[*LINKS, ref]]
+    assert sum("sha256sum --" in script for script in node.scripts) == 1
+    (copies.cache / ref).unlink()
+    copies.to("me@b", verify=True)
+    assert node.sent[3:] == [LINKS]
+    assert sum("sha256sum --" in script for script in node.scripts) == 2
+
+
+@pytest.mark.parametrize("verify", [False, True])
+@pytest.mark.parametrize(
+    ("content", "sent"), [(b"x" * 500, 1500), (b"x" * 3000, 0), (b"y" * 2000, 0), (None, 2000), (LARGE, 0)]
+)
+def test_a_content_that_is_another_is_sent_again(
+    content: bytes | None,
+    sent: int,
+    verify: bool,
+    node: Node,
+    copies: Copies,
+) -> None:
+    copies.to("me@b")
+    blob = node.folder.blob(MODEL.files[0].etag)
+    blob.write_bytes(content) if content is not None else blob.unlink()
+    if not verify:
+        copies.places.clear()  # a node of another lock: its hashes are not known
+    assert copies.to("me@b", verify=verify) == ({"me@b": sent}, {})
+    assert blob.read_bytes() == LARGE
+
+
+@pytest.mark.parametrize(("harm", "right"), [(1, True), (2, True), (3, False)])
+def test_what_comes_damaged_is_copied_once_more(
+    harm: int,
+    right: bool,
+    node: Node,
+    copies: Copies,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    node.harm = harm
+    done, failed = copies.to("me@b")
+    assert f"me@b: {min(harm, 2)} files are damaged: copying them again" in capsys.readouterr().err
+    assert (list(done), list(failed)) == ((["me@b"], []) if right else ([], ["me@b"]))
+    if not right:
+        assert "1 files of org/m differ from those here, after a second copy, too" in failed["me@b"].message
+        assert failed["me@b"].where == MODEL.files[0].etag
+
+
+def test_a_full_disk_or_an_unreached_node_is_the_error_of_that_node_alone(
+    node: Node, copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, failed = copies.to("me@gone", "me@b")
+    assert (done, list(failed), failed["me@gone"].message) == ({"me@b": 2002}, ["me@gone"], "me@gone cannot be reached")
+    look = look_at_node
+    for free, fits in ((RESERVE + 2000, True), (RESERVE + 1999, False)):
+        node.folder.blob(MODEL.files[0].etag).unlink()
+        monkeypatch.setattr(copying, "look_at_node", lambda *words, free=free: replace(look(*words), free=free))
+        done, failed = copies.to("me@b")
+        assert (done, "are missing on me@b" in str(failed.get("me@b"))) == (
+            ({"me@b": 2000}, False) if fits else ({}, True)
+        )
+    monkeypatch.setattr(copying, "look_at_node", lambda *words: replace(look(*words), free=0))
+    copies.to("me@b")
+    (node.folder.blob(MODEL.files[0].etag)).write_bytes(LARGE)
+    assert copies.to("me@b") == ({"me@b": 0}, {}), "nothing is missing"
