@@ -71,4 +71,6 @@ def plan(
             print(dockerfile(made, ctx.catalog.templates))
     else:
         unchecked = try_inputs(ctx, made)
-        print_plan(ctx, made, check_cache(ctx, made), unchecked=unchecked, as_json=as_json, allow_unchecked=allow_unchecked)
+        print_plan(
+            ctx, made, check_cache(ctx, made), unchecked=unchecked, as_json=as_json, allow_unchecked=allow_unchecked
+        )

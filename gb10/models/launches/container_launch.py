@@ -5,12 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from gb10.models.render.serve_line import SERVE
+
 Form = Literal["docker run", "compose", "Kubernetes", "shell"]
-SERVE: Final[Mapping[str, re.Pattern[str]]] = {
-    "vllm": re.compile(r"\bvllm(?:\.entrypoints\.cli\.main)?\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b"),
-    "sglang": re.compile(r"\bsglang\s+serve\b|\bsglang\.launch_server\b"),
-    "trtllm": re.compile(r"\btrtllm-serve\b"),
-}
 SERVERS: Final[Mapping[str, re.Pattern[str]]] = {
     **SERVE,
     "llama-cpp": re.compile(r"\bllama-server\b"),

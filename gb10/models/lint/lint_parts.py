@@ -7,11 +7,11 @@ from typing import Final
 from gb10.core.checked import NotChecked
 from gb10.errors import UsageError
 from gb10.models.issue import Issue
-from gb10.models.launches.container_launch import SERVE
 from gb10.models.lint.engine_words import ENGINES, declared, is_version
 from gb10.models.lint.fit import estimate_of_case, uncounted_options
 from gb10.models.lint.served import LintCase
 from gb10.models.lint.word_checks import words_of_case
+from gb10.models.render.serve_line import SERVE
 from gb10.models.render.sparkrun import TENSORRT_PATH, runtime_of
 
 PARTS: Final[Mapping[str, str]] = {

@@ -13,12 +13,12 @@ from typing import Final
 from gb10.core.installation import ROOT
 from gb10.errors import UsageError
 from gb10.models.issue import Issue
-from gb10.models.launches.container_launch import SERVE
 from gb10.models.load.model_recipe import ModelRecipe, own_section
 from gb10.models.memory.model import Model
 from gb10.models.needs.image_need import known_engine
 from gb10.models.render.rendered import Peer, RenderRequest
 from gb10.models.render.rendering import render_recipe
+from gb10.models.render.serve_line import SERVE
 
 OURS: Final = "gb10/"
 """The names of our images, whose patches are those of this checkout."""

@@ -9,6 +9,12 @@ from typing import Final
 
 BROKEN: Final = re.compile(r"\\[ \t]+\n")
 QUOTES: Final = "\"'`"
+SERVE: Final[Mapping[str, re.Pattern[str]]] = {
+    "vllm": re.compile(r"\bvllm(?:\.entrypoints\.cli\.main)?\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b"),
+    "sglang": re.compile(r"\bsglang\s+serve\b|\bsglang\.launch_server\b"),
+    "trtllm": re.compile(r"\btrtllm-serve\b"),
+}
+"""How a command starts the server of each engine."""
 
 
 def mended(command: str) -> str:

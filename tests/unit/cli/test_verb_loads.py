@@ -58,7 +58,7 @@ def loaded(tmp_path: Path, verb: str) -> tuple[set[str], list[str]]:
         ("patches show sglang/0001-jit-arch-suffix", 60, 18),
         ("run qwen3-0.6b --dry-run --no-gpus", 139, 5),
         ("recipe list", 92, len(list((ROOT / "recipes/models").glob("*.yaml"))) + 1),
-        ("recipe lint qwen3-0.6b", 102, 6),
+        ("recipe lint qwen3-0.6b", 103, 6),
         ("recipe memory qwen3-0.6b", 92, 5),
         ("recipe render qwen3-0.6b", 160, 5),
     ],

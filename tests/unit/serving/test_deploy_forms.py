@@ -26,7 +26,7 @@ from gb10.serving.deploy.forms import FORMS
 from gb10.serving.deploy.kubernetes import SERVERS, object_name
 from gb10.serving.run.prepare_service import ServiceRequest
 from gb10.serving.run.service import ContainerSettings, container_options
-from tests.deployments import ODD, ODD_TEXTS, deployment, odd_recipe
+from tests.deployments import ODD, ODD_TEXTS, deployment, odd_recipe, recipe_text
 
 OPTIONS = ContainerSettings(memory=1 << 30, restart=True)
 
@@ -285,10 +285,15 @@ def test_sparkrun_gets_arguments_and_variables() -> None:
 
 
 def test_sparkrun_cannot_expand_variables_of_version_1() -> None:
-    old: dict[str, Any] = {"recipe_version": "1", "name": "N", "model": "m", "command": "vllm serve m"}
+    """Without a key of sparkrun's own it is a recipe for eugr's launcher, whose shell expands them."""
+
+    def old(**env: str) -> ModelRecipe:
+        text = recipe_text(recipe_version="1", name="N", model="m", command="vllm serve m", env=env)
+        return load_model_recipe(text.replace("runtime: vllm\n", ""), "odd.yaml")
+
     with pytest.raises(UsageError, match="a shell expands the variable A"):
-        FORMS["sparkrun"](deployment("sparkrun", recipe=odd_recipe(**old, env={"A": "$HOME/x"})))
-    [found] = documents(deployment("sparkrun", recipe=odd_recipe(**old, env={"A": "/x"})), "sparkrun")
+        FORMS["sparkrun"](deployment("sparkrun", recipe=old(A="$HOME/x")))
+    [found] = documents(deployment("sparkrun", recipe=old(A="/x")), "sparkrun")
     assert (found["command"], found["env"]) == ("vllm serve m", {"A": "/x"})
 
 
