@@ -38,9 +38,9 @@ def make(folder: Path, gib: int) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     one, base = TENSOR[0] * TENSOR[1] * 2, torch.randint(-(1 << 15), 1 << 15, TENSOR, dtype=torch.int16)
-    each = min(gib, FILE_GIB)
-    for number in range(gib // each):
-        tensors = {f"layers.{number}.{at}.weight": base + number + at for at in range(each * GIB // one)}
+    for number, written in enumerate(range(0, gib, FILE_GIB)):
+        count = min(FILE_GIB, gib - written) * GIB // one
+        tensors = {f"layers.{number}.{at}.weight": base + number + at for at in range(count)}
         save_file(tensors, folder / f"model-{number:05}.safetensors")
 
 

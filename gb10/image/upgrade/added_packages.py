@@ -270,15 +270,22 @@ def _text(tree: Tree, path: str) -> str:
 
 
 def with_entries(text: str, recipe: Recipe, entries: Sequence[Entry], where: str) -> tuple[str, Recipe]:
-    """The text and the recipe with more entries; comments and layout stay. Raises UsageError as ``inserted``.
+    """The text and the recipe with more entries; comments and layout stay. Raises UsageError as ``inserted``,
+    and for one that another does not allow.
 
     What several require is one requirement; what one is of another is compiled, and not required of the index.
     """
     wanted = dict[str, SpecifierSet]()
     for one in (parse_requirement(text) for entry in entries for text in entry.requirements):
         wanted[one.name] = wanted.get(one.name, SpecifierSet()) & one.specifier
-    names = {entry.name for entry in entries}
-    requirements = tuple(f"{name}{specifier}" for name, specifier in wanted.items() if name not in names)
+    for entry in entries:
+        specifier, pinned = wanted.pop(entry.name, SpecifierSet()), entry.source.pinned or ""
+        if not specifier.contains(pinned.partition("==")[2], prereleases=True):
+            raise UsageError(
+                f"--add {pinned}: what is added with it requires {entry.name}{specifier}",
+                hint="add a release that is within it, or the others in the releases that are for this one",
+            )
+    requirements = tuple(f"{name}{specifier}" for name, specifier in wanted.items())
     for entry in entries:
         text = inserted(text, "sources", [f"{entry.name}: {_flow(_written(entry.source))}"], where)
         text = inserted(text, "wheels", _lines(entry), where)

@@ -25,9 +25,8 @@ DISTRIBUTIONS: Mapping[str, str] = {
 """Distributions whose package has another name."""
 LONGEST = 2000
 """Characters of a message that families look at."""
-DRAFTED = re.compile(r"scheduled_spec_decode_tokens=\{[^}]")
-"""Draft tokens in what vLLM prints of its scheduler when a step fails."""
-CAPTURES = re.compile(r"captur")
+CAPTURES = re.compile(r"graph[\w./:]*captur|captur\w*(?:graph|model)")
+"""A file and its function that capture CUDA graphs; hidden states and outputs are captured, too."""
 ENGINES = {
     "vllm": "vLLM",
     "sglang": "SGLang",
@@ -89,12 +88,12 @@ class Case:
     def drafts(self) -> bool:
         """Whether drafts are on: by the options of the log, or by what the scheduler had in hand."""
         given = self.scan.start.option("speculative_config", "speculative_algorithm")
-        return given not in (None, "None") or any(DRAFTED.search(line.text) for line in self.scan.trouble)
+        return given not in (None, "None") or self.scan.facts.drafts
 
     @property
     def captures(self) -> bool:
         """Whether it was raised while CUDA graphs were captured."""
-        return any(CAPTURES.search(frame.function) for frame in self.raised.frames)
+        return any(CAPTURES.search(f"{frame.path}:{frame.function}") for frame in self.raised.frames)
 
     @property
     def engine(self) -> str | None:

@@ -486,7 +486,7 @@ def data_type_not_taken(case: Case) -> Verdict | None:
         )
     else:
         kind = "It is the type of activations or weights here."
-        if "architecture" in case.text:
+        if FP8.match(given) and "architecture" in case.text:
             kind += (
                 " The compiler refuses it for the GPU that is here: FP8 e4m3 begins at 8.9, and a GB10 (12.1) has it."
             )

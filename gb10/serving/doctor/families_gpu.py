@@ -911,6 +911,8 @@ ENDED: Final = re.compile(
 )
 
 
+OF_MEMORY: Final = re.compile(r"\bcu(?:da)?(?:Mem|Malloc|Host|Ipc|Free|Import|Event)\w*")
+"""Calls of CUDA that start no kernel."""
 WITHOUT_ENGINE: Final = (
     "Another kernel or a smaller data type: bf16 or fp16 in place of fp32 halves what a block needs. A newer release "
     "of the library may have a kernel for 12.1."
@@ -920,7 +922,7 @@ WITHOUT_ENGINE: Final = (
 def kernel_not_started(case: Case) -> Verdict | None:
     """A kernel of a compiled library that CUDA did not start: the library prints CUDA's own words."""
     found = ENDED.search(case.text)
-    if found is None:
+    if found is None or OF_MEMORY.search(case.text):
         return None
     function = re.search(r"in function (?P<name>\w{3,80})", case.text)
     kernel = found["kernel"] or (function["name"] if function else "") or "a kernel"
@@ -1523,7 +1525,8 @@ def compiler_of_kernels_fails(case: Case) -> Verdict | None:
     launches = "Triton Error [CUDA]" in case.text  # the driver's answer to code that was compiled
     if launches and "out of memory" in case.text:
         return None  # no room beside the cache, and no fault of a compiler
-    if own and own.function == "<module>" and not named and case.raised.name in OF_PYTHON:
+    reads = bool(last) and "triton/runtime/jit" in last[-1]
+    if own and own.function == "<module>" and reads and not named and case.raised.name in OF_PYTHON:
         return Verdict(
             code="kernel-does-not-compile",
             meaning=(

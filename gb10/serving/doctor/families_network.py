@@ -433,9 +433,10 @@ def adapters_named_for_all(case: Case) -> Verdict | None:
     """NCCL that does not start where variables name the adapters: their names and indices differ from node to node."""
     given = case.scan.facts.adapters
     starts = re.search(r"[Cc]omm_?[Ii]nit|pynccl|init_device|init_process_group", case.trace(6))
-    warned = any("NCCL WARN" in line.text for line in case.scan.trouble)  # NCCL itself says what is wrong
-    if not given or not starts or warned or not INIT.search(case.text):
+    if not given or not starts or not INIT.search(case.text):
         return None
+    if any("NCCL WARN" in line.text for line in case.scan.trouble):
+        return None  # NCCL itself says what is wrong
     named = ", ".join(f"{name}={value}" for name, value in given.items())
     return Verdict(
         code="adapters-named-by-hand",

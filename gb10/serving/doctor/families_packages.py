@@ -346,8 +346,8 @@ def value_used_as_a_name(case: Case) -> Verdict | None:
     """A name that a module has not, and that is the value of an option of this log: the code took it for one."""
     found = ATTRIBUTE.search(case.text)
     option = option_with(case, found["name"]) if found else ""
-    if found is None or not option or found["name"] in ("auto", "none"):
-        return None
+    if found is None or "dtype" not in option or found["name"] in ("auto", "none"):
+        return None  # backends and devices are names of modules, which may be missing
     own = case.caller("torch")
     others = sorted(one for one, options in case.choices.items() if option in options and one != found["name"])
     beside = f" The releases have {', '.join(others[:8])}, too." if others else ""
@@ -942,10 +942,11 @@ OF_A_CHOICE: Final = re.compile(
 
 def config_of_a_newer_transformers(case: Case) -> Verdict | None:
     """A value of config.json that transformers' own class of the config refuses while it is made."""
-    by_class = case.raised.name.startswith("StrictDataclass")
-    if not by_class and not (case.raised.frames and MAKES_A_CONFIG.search(case.raised.frames[-1].path)):
+    made = case.raised.frames and MAKES_A_CONFIG.search(case.raised.frames[-1].path)
+    refused = made and case.raised.name in ("ValueError", "KeyError")
+    if not case.raised.name.startswith("StrictDataclass") and not refused:
         return None
-    if not by_class and (case.raised.name not in ("ValueError", "KeyError") or not OF_A_CHOICE.search(case.text)):
+    if not case.raised.name.startswith("StrictDataclassField") and not OF_A_CHOICE.search(case.text):
         return None
     version = case.version("transformers")
     here = f"transformers {version}" if version else "the transformers that is here"

@@ -880,14 +880,15 @@ def encoder_is_quantized(case: Case) -> Verdict | None:
     """A kernel of a quantization that gets a layer of the part for images or sound, which checkpoints leave alone."""
     frames = case.raised.frames[-8:]
     kernel = next((one for one in reversed(frames[-4:]) if OF_A_FORM.search(f"{one.path} {one.function}")), None)
-    before = [one for one in frames if kernel and ENCODER.search(one.path) and frames.index(one) < frames.index(kernel)]
+    before = frames[: frames.index(kernel)] if kernel else ()
+    layer = next((one for one in reversed(before) if "/models/" in one.path or ENCODER.search(one.path)), None)
     known = case.raised.name in ("ValueError", "RuntimeError", "AssertionError") and OF_SIZES.search(case.first_line)
-    if kernel is None or not before or not known:
+    if kernel is None or layer is None or not ENCODER.search(layer.path) or not known:
         return None
     return Verdict(
         code="quantized-layer-is-read",
         meaning=(
-            f"A layer of the model's part for images or sound ({before[0].path}) was given to a kernel of a "
+            f"A layer of the model's part for images or sound ({layer.path}) was given to a kernel of a "
             f"quantization ({kernel.path}), which does not take it: {case.first_line[:240].rstrip('.')}. Checkpoints "
             "mostly leave this part unquantized (quantization_config: ignore), and this release does not find these "
             "layers under the names of that list."
@@ -970,8 +971,10 @@ PARAMETER: Final = re.compile(
     r"embed_tokens|"
     r"lm_head|A_log|D|dt_bias))(?![\w.])"
 )
-IN_QUOTES: Final = re.compile(r"['\"`](?P<name>(?:[A-Za-z][\w-]{0,40}\.)(?:\w{1,40}\.){1,12}\w{1,40})['\"`]")
-"""The name of any parameter or buffer: while weights are read, a quoted name with dots is one."""
+IN_QUOTES: Final = re.compile(
+    r"['\"`](?P<name>(?:[A-Za-z][\w-]{0,40}\.)(?:\w{1,40}\.){1,12}\w{1,40})(?<!\.json)(?<!\.pth)['\"`]"
+)
+"""The name of any parameter or buffer: while weights are read, a quoted name with dots is one, or of a module."""
 DRAFT: Final = re.compile(r"eagle|mtp|nextn|draft|spec|medusa|dspark|dflash", re.I)
 LOADS: Final = re.compile(r"load|weight|param|state_dict", re.I)
 
@@ -1009,10 +1012,13 @@ def weights_do_not_fit(case: Case) -> Verdict | None:
     frames = case.raised.frames[-6:]
     loads = any(LOADS.search(f"{frame.function} {frame.file}") for frame in frames)
     read = any(READS_WEIGHTS.search(frame.function) for frame in frames)
-    found = PARAMETER.search(case.text) or (IN_QUOTES.search(case.text) if read else None)
+    quoted = IN_QUOTES.search(case.text) if read else None
+    found = PARAMETER.search(case.text) or quoted
     sized = re.search(r"size mismatch|shape|The size of tensor", case.text)
     known = case.raised.name in ("KeyError", "AttributeError", "ValueError", "RuntimeError", "AssertionError")
     if found is None or not known or not (loads or case.raised.name == "KeyError" or sized):
+        return None
+    if found is quoted and found["name"].partition(".")[0] in case.packages:
         return None
     where = " ".join(frame.file for frame in case.raised.frames) + case.text
     drafts = DRAFT.search(where) is not None or case.drafts

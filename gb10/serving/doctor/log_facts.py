@@ -26,10 +26,12 @@ ADDRESS: Final = re.compile(
 )
 SET: Final = re.compile(r"(?P<name>NCCL_IB_(?:HCA|GID_INDEX)) set (?:by environment )?to (?P<value>[\w,:=^.-]{1,200})")
 """What NCCL prints of variables that choose adapters."""
+DRAFTS: Final = b"spec_decode_tokens={"
+DRAFTED: Final = re.compile(r"scheduled_spec_decode_tokens=\{[^}]")
 SIZE: Final = re.compile(r"\b(?:file|model) size {1,10}= (?P<number>\d{1,6}(?:\.\d{1,4})?) (?P<unit>[MG])iB")
 FACT_TEXTS: Final = (
     *PACKAGES, b"OOB ", b"Init COMPLETE", b"tcp://", b"connect_ip=", b"NVIDIA GB10", b"file size ", b"model size ",
-    b"NCCL_IB_HCA set", b"NCCL_IB_GID_INDEX set",
+    b"NCCL_IB_HCA set", b"NCCL_IB_GID_INDEX set", DRAFTS,
 )  # fmt: skip
 
 
@@ -46,6 +48,8 @@ class LogFacts:
     nccl_is_up: bool = False
     adapters: Mapping[str, str] = field(default_factory=dict)
     """Variables of NCCL that choose adapters and their addresses, as NCCL printed them."""
+    drafts: bool = False
+    """Whether vLLM's scheduler had draft tokens in hand, as it prints them when a step fails."""
     names_gb10: bool = False
     model_gib: float | None = None
     """The size of the last model, as llama.cpp prints it."""
@@ -60,16 +64,14 @@ class FactReader:
         self._fabric: dict[str, str] = {}
         self._addresses: dict[str, None] = {}
         self._adapters: dict[str, str] = {}
-        self._nccl = self._gb10 = False
+        self._said = set[bytes]()
         self._model: float | None = None
 
     def look(self, text: str, marks: Iterable[bytes]) -> None:
         """A line that has some of FACT_TEXTS."""
         for mark in marks:
-            if mark == b"Init COMPLETE":
-                self._nccl = True
-            elif mark == b"NVIDIA GB10":
-                self._gb10 = True
+            if mark in (b"Init COMPLETE", b"NVIDIA GB10") or (mark == DRAFTS and DRAFTED.search(text)):
+                self._said.add(mark)
             elif mark.endswith(b" size ") and (size := SIZE.search(text)):
                 self._model = float(size["number"]) / (1 if size["unit"] == "G" else 1024)
             elif mark == b"OOB ":
@@ -100,8 +102,9 @@ class FactReader:
             packages=dict(self._packages),
             fabric=dict(self._fabric),
             addresses=tuple(self._addresses),
-            nccl_is_up=self._nccl,
+            nccl_is_up=b"Init COMPLETE" in self._said,
             adapters=dict(self._adapters),
-            names_gb10=self._gb10,
+            drafts=DRAFTS in self._said,
+            names_gb10=b"NVIDIA GB10" in self._said,
             model_gib=self._model,
         )

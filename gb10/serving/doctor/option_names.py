@@ -7,7 +7,9 @@ from gb10.serving.doctor.error_case import Case
 
 GIVEN: Final = re.compile(r"(?<![\w.])['\"]?(?P<name>[a-z]\w{3,60})['\"]?(?:=|: )(?P<value>['\"]?[\w./-]{1,80})")
 GENERAL: Final = frozenset(
-    ("enable", "disable", "use", "model", "path", "size", "backend", "config", "type", "mode", "max", "num", "parser")
+    """
+    enable disable use model path size backend config type mode max num parser device level served
+    """.split()  # noqa: SIM905 - one word after the other is easier to read
 )
 """Words of options that say nothing of a part."""
 LEAST: Final = 5

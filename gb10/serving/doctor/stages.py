@@ -147,6 +147,8 @@ class StageReader:
             if who in self._ranks or len(self._ranks) < RANKS:
                 before = self._ranks.get(who)
                 stage: Stage = mark.stage
+                if before and before.index >= DONE and stage == "download":
+                    continue  # a server that is ready fetches adapters, too
                 if before and before.stage == stage:
                     self._ranks[who] = replace(before, text=said.body.strip()[:200])
                 else:

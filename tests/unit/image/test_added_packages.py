@@ -180,6 +180,9 @@ def test_packages_that_are_added_together_share_what_they_require(recipe: Recipe
     for entries in ([first, other], [other, first]):
         _, found = with_entries(TEXT, recipe, entries, "r.yaml")
         assert found.requirements == ("one==1.0", "rich<15,>=13")
+    newer = replace(other, requirements=("conv>=2",))
+    with pytest.raises(UsageError, match=r"--add conv==1\.0: what is added with it requires conv>=2"):
+        with_entries(TEXT, recipe, [first, newer], "r.yaml")
 
 
 def test_two_releases_of_a_package_are_one_error(ctx: Context, path: Path) -> None:

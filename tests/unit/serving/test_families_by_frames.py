@@ -3,7 +3,8 @@
 import pytest
 
 from gb10.serving.doctor.diagnosing import Evidence, diagnose
-from gb10.serving.doctor.rule_files import load_doctor_rules
+from gb10.serving.doctor.log_scan import scan_log
+from gb10.serving.doctor.rule_files import load_doctor_rules, load_stages
 from tests.kept_cases import scanned
 
 RULES = load_doctor_rules()
@@ -125,11 +126,65 @@ def test_frames_and_options_name_the_part(log: str, code: str, wanted: str) -> N
             "file-of-a-newer-transformers",
         ),
         (log_of("RuntimeError: operation not permitted", "vllm/v1/o.py:run"), "capture-fails"),
+        (
+            log_of("RuntimeError: operation not permitted", "vllm/v1/o.py:capture_hidden_states"),
+            "capture-fails",
+        ),
+        (
+            log_of("RuntimeError: (9, 4) is not divisible by 16", "vllm/models/o_mm.py:forward",
+                   "vllm/models/o.py:forward", "vllm/quantization/w4a4_nvfp4.py:apply"),
+            "quantized-layer-is-read",
+        ),
+        (
+            log_of("AttributeError: module 'torch' has no attribute 'cuda'", "sglang/srt/o.py:get",
+                   start=SGLANG.format(options="device='cuda'")),
+            "value-not-known",
+        ),
+        (
+            log_of("huggingface_hub.errors.StrictDataclassClassValidationError: Class validation error for 'o':\n"
+                   "    ValueError: The width (7) is not a multiple of the heads (2)", "huggingface_hub/o.py:validate"),
+            "file-of-a-newer-transformers",
+        ),
+        (log_of("ValueError: 'model.safetensors.index.json' is empty", "vllm/o.py:load_weights"), "weights-do-not-fit"),
+        (log_of("ValueError: no kernel is in 'vllm.layers.o'", "vllm/o.py:load_weights"), "weights-do-not-fit"),
+        (
+            log_of("RuntimeError: cudaHostRegister failed with CUDA error: invalid argument", "vllm/v1/o.py:run"),
+            "kernel-launch-refused",
+        ),
         ("error: build failed for chart.yaml\n", "kernel-source-does-not-compile"),
     ],
 )  # fmt: skip
 def test_what_is_nearly_such_a_part_is_another(log: str, code: str) -> None:
     assert code not in {one.code for one in diagnose(RULES, Evidence(logs={"log": scanned(log)})).seen}
+
+
+@pytest.mark.parametrize(
+    ("error", "frames", "wrong"),
+    [
+        ("RuntimeError: no buffer for these", ("vllm/v1/o.py:capture_hidden_states",), "CUDA graphs"),
+        ("RuntimeError: the device is at an odd level", ("sglang/srt/o.py:step",), "left out"),
+        (
+            "TypeError: Autotuner.__init__() got an unexpected keyword argument 'o'",
+            ("fla/o.py:<module>", "triton/runtime/autotuner.py:decorator"),
+            "read the source",
+        ),
+        (
+            "ValueError: float64 is not supported by this architecture, supported dtypes: [bfloat16]",
+            ("sglang/srt/o.py:step",),
+            "e4m3 begins",
+        ),
+    ],
+)
+def test_words_that_are_nearly_a_sign_are_no_evidence(error: str, frames: tuple[str, ...], wrong: str) -> None:
+    assert wrong not in told(log_of(error, *frames, start=SGLANG.format(options="device='cuda', log_level='info'")))[1]
+
+
+def test_a_download_after_ready_is_no_stopped_start() -> None:
+    up = "INFO 11-02 10:00:00 [core.py:1] Initializing a V1 LLM engine (v0.33.0)\nINFO: Application startup complete.\n"
+    stages = load_stages()
+    fetch, again = "Fetching 3 files:  10%|#\n", up.partition("\n")[0]
+    for log, ready in ((up, True), (f"{up}{fetch}", True), (fetch, False), (f"{up}{again}\n{fetch}", False)):
+        assert scan_log([log.encode()], RULES, marks=stages.mark).start.is_ready == ready
 
 
 def test_a_message_about_a_layer_names_the_option_of_lora_only_if_it_is_about_lora() -> None:
