@@ -1145,6 +1145,116 @@ def memory_held_by_others(case: Case) -> Verdict | None:
     )
 
 
+GPU_IS_FULL: Final = re.compile(
+    r"CUDA out of memory|Triton Error \[CUDA\]: out of memory|CUDA (?:driver )?error: out of memory|CUDA_ERROR_OUT_OF_"
+    r"MEMORY|cudaErrorMemoryAllocation",
+    re.IGNORECASE,
+)
+SIZE: Final = r"(\d{1,6}(?:\.\d{1,4})?) ?([KMG])iB"
+ROOM: Final = {
+    "asked": re.compile(rf"Tried to allocate {SIZE}"),
+    "all": re.compile(rf"total capacity of {SIZE}"),
+    "free": re.compile(rf"of which {SIZE} is free"),
+    "own": re.compile(rf"this process has {SIZE} memory in use"),
+    "loose": re.compile(rf"{SIZE} is reserved by PyTorch but unallocated"),
+}
+"""Sizes that torch prints when its allocator finds no room."""
+OTHERS: Final = 0.08
+"""The part of a GPU's memory that neither this process has nor is free, from which on others have it."""
+MEMORY_STEPS: Final = (
+    (
+        r"flashinfer/autotuner|flashinfer_autotune",
+        "FlashInfer's autotuner tried kernels, with buffers of its own that the size of the cache does not count",
+        "Start without it (--no-enable-flashinfer-autotune; SGLang: --disable-flashinfer-autotune), or with room for "
+        "it: {less}",
+    ),
+    (
+        r"autotun|do_bench|\b_bench\b",
+        "a kernel in Triton was tuned at its first call, with buffers of its own that the size of the cache does not "
+        "count",
+        "Leave room for it: {less}",
+    ),
+    (
+        r"captur|cuda_?graph",
+        "CUDA graphs were captured, which need memory beside weights and cache",
+        "{less} leaves them room; fewer graphs: --max-cudagraph-capture-size (SGLang: --cuda-graph-max-bs), "
+        "or none: --enforce-eager (SGLang: --disable-cuda-graph)",
+    ),
+    (
+        r"allocate_kv|kv_cache_tensors|initialize_kv_cache|initialize_from_config|init_memory_pool|_create_buffers|"
+        r"memory_pool",
+        "the KV cache was laid out, by the share of memory that it was given",
+        "{less}, or a cache of fixed size (--kv-cache-memory-bytes; SGLang: --max-total-tokens)",
+    ),
+    (
+        r"process_weights_after_loading|load_model|load_weights|create_weights|weight_loader|initialize_model",
+        "the weights were read or repacked: they alone do not fit, and no setting of the cache helps",
+        "A smaller or more quantized checkpoint, or more nodes (--tensor-parallel-size). Where it failed in "
+        "process_weights_after_loading, a kernel holds a second copy: another --moe-backend or --linear-backend",
+    ),
+    (
+        r"multimodal|vision|visual|_vit\b|mm_encoder|embed_multimodal",
+        "pictures or sound went through their encoder",
+        "Fewer and smaller ones: --limit-mm-per-prompt, --mm-processor-kwargs, or --language-model-only; {less}",
+    ),
+    (
+        r"sampl|logits|log_softmax|logprobs",
+        "logits were sampled, which need memory for each request and each entry of the vocabulary",
+        "A smaller --max-num-seqs (SGLang: --max-running-requests), no prompt_logprobs; {less}",
+    ),
+    (
+        r"profile_run|_dummy_run|determine_available_memory|profile_",
+        "the engine ran its largest step to measure it, before there was a cache",
+        "A smaller --max-num-batched-tokens and --max-num-seqs (SGLang: --chunked-prefill-size) make that step "
+        "smaller; --gpu-memory-utilization does not",
+    ),
+    (
+        r"execute_model|run_batch|forward_\w+|event_loop|step",
+        "a step of requests ran",
+        "{less} leaves it room; a smaller step: --max-num-batched-tokens, --max-num-seqs (SGLang: "
+        "--chunked-prefill-size, --max-running-requests)",
+    ),
+)
+"""By functions and files of a traceback, the innermost need first: what wanted memory, and what makes it need less."""
+
+
+def gpu_memory_by_its_step(case: Case) -> Verdict | None:
+    """An allocation on the GPU without room, whose frames say what needed it and whose sizes say who has the rest."""
+    if not GPU_IS_FULL.search(case.text) or not case.raised.frames:
+        return None
+    trace = " ".join(f"{one.path} {one.function}" for one in case.raised.frames)
+    step = next((one for one in MEMORY_STEPS if re.search(one[0], trace)), None)
+    if step is None:
+        return None
+    gib = {
+        name: float(found[1]) / 1024.0 ** "GMK".index(found[2])
+        for name, form in ROOM.items()
+        if (found := form.search(case.text))
+    }
+    asked = f"{gib['asked']:.3g} GiB were asked for" if "asked" in gib else "An allocation found no room"
+    free = f", and {gib['free']:.3g} of {gib['all']:.4g} GiB were free" if {"free", "all"} <= gib.keys() else ""
+    held = gib["all"] - gib["free"] - gib["own"] if {"free", "all", "own"} <= gib.keys() else 0.0
+    others = (
+        f" {held:.3g} GiB are of other processes: end them first (nvidia-smi, `ps aux --sort -rss`)."
+        if held > OTHERS * gib.get("all", 1.0)
+        else ""
+    )
+    split = (
+        f" {gib['loose']:.3g} GiB are reserved and in pieces: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
+        if gib.get("loose", 0.0) > gib.get("asked", float("inf"))
+        else ""
+    )
+    share = case.scan.start.option("gpu_memory_utilization", "mem_fraction_static")
+    name = "--mem-fraction-static" if case.engine == "sglang" else "--gpu-memory-utilization"
+    todo = step[2].format(less=f"a smaller {name}{f' (now {share})' if share else ''}")
+    return Verdict(
+        code="memory-is-taken",
+        meaning=f"Memory ran out while {step[1]}. {asked}{free}.",
+        action=f"{others}{split} {todo[0].upper()}{todo[1:]}. ./build.py recipe memory FILE computes what fits.".strip(),
+        evidence="the traceback's functions, and the allocator's own numbers",
+    )
+
+
 def memory_at_start(case: Case) -> Verdict | None:
     """Memory that others took before the start, or more asked for than there is."""
     text = f"{case.raised.type}: {case.text}"
@@ -1290,6 +1400,7 @@ LATE_SETTING_FAMILIES: Final = (
     weights_of_another_type,
     sizes_do_not_agree,
     memory_held_by_others,
+    gpu_memory_by_its_step,
     memory_at_start,
     backend_refused,
 )
