@@ -8,6 +8,7 @@ from typing import Final
 from gb10.serving.doctor.advice import own_advice
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
+from gb10.serving.doctor.families_packages import part_of
 
 REFUSES: Final = re.compile(
     (
@@ -92,9 +93,9 @@ EXCEPTIONS: Final = frozenset(
 SETTING: Final = r"[`'\"]?(?P<{}>--[a-z][\w-]{{2,50}}|[a-z][a-z0-9]*(?:_[a-z0-9]+){{1,6}})[`'\"]?"
 TO_GIVE: Final = re.compile(
     rf"{SETTING.format('first')} (?:argument |option |flag )?(?:must|should|needs? to|has to) (?:also )?be (?:provided|"
-    rf"specified|given|defined|passed|set(?! to))\b|{SETTING.format('missing')} is (?:required|missing|not (?:set|given|"
-    rf"provided|specified))\b|\b(?:requires?|needs?|without|unless) (?:the |an? |setting |passing )?"
-    rf"{SETTING.format('behind')}(?! ?(?:[=<>!]|to be|divisible|other)|[^\n]{{0,60}}?\b(?:got|but)\b)"
+    rf"specified|given|defined|passed|set(?! to))\b|{SETTING.format('missing')} is (?:required|missing|"
+    rf"not (?:set|given|provided|specified))\b|(?<!not )(?<!longer )\b(?:requires?|needs?|without|unless) "
+    rf"(?:the |an? |setting |passing )?{SETTING.format('behind')}(?! ?(?:[=<>!]|to be|divisible|other)|[^\n]{{0,60}}?\b(?:got|but)\b)"
 )
 """A setting that a message misses, by the form of its clause."""
 OF_A_CONFIG: Final = re.compile(r"validation errors? for (?P<name>[A-Z]\w{2,40})Config\b")
@@ -128,6 +129,14 @@ def options_in_the_message(case: Case) -> Verdict | None:
     wanted = _to_give(case)
     rest = [one for one in given if one.partition(" ")[0] not in wanted]
     about = f"It is about {', '.join(given)}: change or leave out one of them."
+    if case.asserts and case.scan.start.arguments and not any(_value(case, name) for name in names):
+        _, leave = part_of(case.raised.frames)
+        about = (
+            f"It is about {', '.join(given)}, which nobody set in this log: the engine counts it from the model and "
+            f"from what is switched on. {leave} "
+            f"{'Start once without drafts (--speculative-config). ' if case.drafts else ''}"
+            "A sum that does not come out is a fault of this release."
+        )
     if wanted:
         about = f"Or change or leave out one of {', '.join(rest)}." if rest else ""
     elif most and len(names) == 1:

@@ -380,6 +380,12 @@ def packages_of_different_times(case: Case) -> Verdict | None:
         called = re.match(r"(?:(?P<name>[\w.<>]{1,120})\(\))", case.text)
         return _between_last_two(case, f"{called['name'] if called else 'a function'} takes other arguments")
     kind = case.raised.type.split(".")
+    read = case.raised.frames[-1].function in READS_A_NAME if case.raised.frames else False
+    engine = next((one for one in reversed(case.packages) if one in ENGINES), "")
+    if engine and read and case.packages[-1] == kind[0] and distribution_of(kind[0]) in DEPENDENCIES:
+        name = re.search(r"['\"`](?P<name>\w{2,60})['\"`]", case.text)
+        what = f"the {kind[0]} that is here does not hand out {name['name'] if name else 'a name'} as {engine} reads it"
+        return _different_times(case, engine, kind[0], f"{what} ({kind[-1]})")
     if (
         len(kind) > 2
         and case.packages
@@ -393,6 +399,8 @@ def packages_of_different_times(case: Case) -> Verdict | None:
     return None
 
 
+READS_A_NAME: Final = ("__getattr__", "__getattribute__")
+"""Functions by which a class of a package hands out a name: their own exception is no ordinary fault."""
 DEPENDENCIES: Final = frozenset(
     ("transformers", "huggingface-hub", "tokenizers", "compressed-tensors", "xgrammar", "mistral-common", "pydantic")
 )

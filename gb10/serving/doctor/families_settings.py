@@ -216,6 +216,35 @@ def option_not_readable(case: Case) -> Verdict | None:
     )
 
 
+COMMAND: Final = re.compile(
+    r"(?:unrecognized arguments?: |input_value=['\"]|invalid choice: ['\"])(?P<command>[^\n]{0,120}?"
+    r"(?:(?:^|[\s;|/'\"=])(?:bash|sh) (?:-\w|--\w|/)|\bsleep infinity|\bbase64 -d|\bprintf %s|/entrypoint\.sh|"
+    r"\b(?:vllm|sglang) serve\b|\bpython3? -m )[^\n]{0,80})"
+)
+
+
+def command_of_an_entrypoint(case: Case) -> Verdict | None:
+    """A command of a shell, read as options: the image has a program as its ENTRYPOINT, and it got the command."""
+    found = COMMAND.search(case.text)
+    if found is None or "error: " not in case.text:
+        return None
+    return Verdict(
+        code="command-read-as-options",
+        meaning=(
+            "The server was given a whole command as its options "
+            f"({found['command'].partition(chr(39))[0].strip()[:160]}): the image's ENTRYPOINT is the server itself, "
+            "and what stands behind the image's name is appended to it. The option that the error names was never given: a part of the "
+            "command (-c) was read as its short form."
+        ),
+        action=(
+            "Give this image the options alone, or clear its entrypoint: --entrypoint '' with the whole command behind "
+            "the image (compose: entrypoint: []; Kubernetes: command). `docker inspect -f '{{.Config.Entrypoint}}' "
+            "IMAGE` shows it. A launcher that puts a shell in front needs an image whose entrypoint passes it on."
+        ),
+        evidence="a shell's words in the value that the options' reader refused; sparkrun#279",
+    )
+
+
 OTHER_ARGUMENT: Final = re.compile(
     r"error while handling argument [\"'`](?P<llama>-{1,2}[\w-]{1,60})[\"'`]: (?P<reason>.{2,200})"
     r"|invalid value ['\"`](?P<bad>[^'\"`]{0,80})['\"`] for (?:flag |option )?['\"`]?(?P<clap>-{1,2}[\w-]{1,60})"
@@ -921,10 +950,32 @@ SIZES: Final = re.compile(
 """What torch prints when shapes do not agree."""
 
 
+def _packed(case: Case) -> str:
+    """A sentence where two shapes differ by a factor of two in one dimension, as FP4 packs, with a quantization."""
+    shapes = [[int(one) for one in re.findall(r"\d{1,9}", found)] for found in SHAPE.findall(case.text)]
+    quantized = case.scan.start.option("quantization") not in (None, "None") or re.search(r"quant", case.trace(4))
+    if len(shapes) != 2 or len(shapes[0]) != len(shapes[1]) or not quantized:
+        return ""
+    other = [(one, two) for one, two in zip(*shapes, strict=True) if one != two]
+    if len(other) != 1 or max(other[0]) != 2 * min(other[0]):
+        return ""
+    return (
+        f" {other[0][0]} and {other[0][1]} differ by two, and FP4 packs two numbers into a byte: the class takes this "
+        "layer for quantized, and the files hold it unquantized, or the reverse."
+    )
+
+
+SHAPE: Final = re.compile(r"(?:torch\.Size\(|shape[ =:]{0,3}[\[(])\[?([\d, ]{3,60})\]?")
+
+
 def sizes_do_not_agree(case: Case) -> Verdict | None:
     """Shapes of torch that do not agree: while weights are read, or in a part of the engine."""
     found, frames = SIZES.search(case.text), case.raised.frames
-    checked = case.asserts and re.search(r"\bshape\b|\.size\(|\.numel\(", frames[-1].code) and not case.text
+    checked = (
+        case.asserts
+        and re.search(r"\bshape\b|\.size\(|\.numel\(", frames[-1].code)
+        and (not case.text or "shape" in case.first_line)
+    )
     loads = any(READS_WEIGHTS.search(one.function) for one in frames)
     if found is None and not (checked and loads):
         return None
@@ -935,10 +986,10 @@ def sizes_do_not_agree(case: Case) -> Verdict | None:
         return Verdict(
             code="weights-do-not-fit",
             meaning=(
-                f"A weight of the checkpoint has another size than the model's class made room for: {said}.{at} A "
-                "layer is quantized (packed) in the files and not in the class, or the reverse; or experts were "
-                "joined that the files hold apart; or a scale is one number for a layer that the class splits; or the "
-                "files are of another model than config.json."
+                f"A weight of the checkpoint has another size than the model's class made room for: {said}.{at}"
+                f"{_packed(case)} A layer is quantized (packed) in the files and not in the class, or the reverse; or "
+                "experts were joined that the files hold apart; or a scale is one number for a layer that the class "
+                "splits; or the files are of another model than config.json."
             ),
             action=(
                 "Leave --quantization out, so that the config decides; does its ignore list name this layer (shared "
@@ -948,6 +999,21 @@ def sizes_do_not_agree(case: Case) -> Verdict | None:
             evidence="torch's own message and the frames that load; sglang#29562",
         )
     feature, leave = part_of(frames)
+    if generic := next((one.path for one in frames if "models/transformers/" in one.path), ""):
+        return Verdict(
+            code="model-without-its-own-class",
+            meaning=(
+                f"The model runs through the engine's general backend for transformers ({generic}), because "
+                f"{case.here('this release')} has no class of its own for it, and this backend counts a size of its "
+                f"layers otherwise (heads of two sizes, joined layers): {said}."
+            ),
+            action=(
+                "Take a release of the engine that has the model's own class (`Resolved architecture` in its log then "
+                "has no Transformers in its name), and leave --model-impl out. Sizes, drafts and the GPU are not the "
+                "cause; the original files and another quantization fail alike."
+            ),
+            evidence="the file of the general backend in the traceback; vllm#44494",
+        )
     return Verdict(
         code="sizes-do-not-agree",
         meaning=(
@@ -1018,6 +1084,14 @@ def weights_do_not_fit(case: Case) -> Verdict | None:
     drafts = DRAFT.search(where) is not None or case.drafts
     load = case.scan.start.option("load_format")
     own = f" (--load-format {load})" if load and load != "auto" else ""
+    stages = case.scan.start.option("pipeline_parallel_size", "pp_size") or "1"
+    split = (
+        f"Pipeline stages are on ({stages}): each rank holds some layers alone, and a loader that does not leave out "
+        "those of the others fails so. Start with --pipeline-parallel-size 1 and --tensor-parallel-size over all "
+        "nodes; if that loads, a newer release is the mend. Else: "
+        if stages != "1" and "layers." in found["name"]
+        else ""
+    )
     return Verdict(
         code="weights-do-not-fit",
         meaning=(
@@ -1025,7 +1099,8 @@ def weights_do_not_fit(case: Case) -> Verdict | None:
             f"{found['name']}"
         )
         + (": it is of the draft model (speculative decoding), or read as if it were." if drafts else "."),
-        action=(
+        action=split
+        + (
             (
                 "Start once without drafts (--speculative-config, --speculative-algorithm). If it then loads: "
                 "the draft checkpoint is of another kind than the method says, "
@@ -1161,6 +1236,8 @@ ROOM: Final = {
 """Sizes that torch prints when its allocator finds no room."""
 OTHERS: Final = 0.08
 """The part of a GPU's memory that neither this process has nor is free, from which on others have it."""
+LOOSE: Final = 0.02
+"""The part of a GPU's memory that the allocator holds unused, from which on its pieces are worth a remedy."""
 MEMORY_STEPS: Final = (
     (
         r"flashinfer/autotuner|flashinfer_autotune",
@@ -1175,7 +1252,7 @@ MEMORY_STEPS: Final = (
         "Leave room for it: {less}",
     ),
     (
-        r"captur|cuda_?graph",
+        r"captur",
         "CUDA graphs were captured, which need memory beside weights and cache",
         "{less} leaves them room; fewer graphs: --max-cudagraph-capture-size (SGLang: --cuda-graph-max-bs), "
         "or none: --enforce-eager (SGLang: --disable-cuda-graph)",
@@ -1220,7 +1297,8 @@ MEMORY_STEPS: Final = (
 
 def gpu_memory_by_its_step(case: Case) -> Verdict | None:
     """An allocation on the GPU without room, whose frames say what needed it and whose sizes say who has the rest."""
-    if not GPU_IS_FULL.search(case.text) or not case.raised.frames:
+    served = {"vllm", "sglang"} & {case.engine, *case.packages}
+    if not GPU_IS_FULL.search(case.text) or not case.raised.frames or not served:
         return None
     trace = " ".join(f"{one.path} {one.function}" for one in case.raised.frames)
     step = next((one for one in MEMORY_STEPS if re.search(one[0], trace)), None)
@@ -1241,7 +1319,7 @@ def gpu_memory_by_its_step(case: Case) -> Verdict | None:
     )
     split = (
         f" {gib['loose']:.3g} GiB are reserved and in pieces: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
-        if gib.get("loose", 0.0) > gib.get("asked", float("inf"))
+        if gib.get("loose", 0.0) > max(gib.get("asked", float("inf")), LOOSE * gib.get("all", 0.0))
         else ""
     )
     share = case.scan.start.option("gpu_memory_utilization", "mem_fraction_static")
@@ -1250,7 +1328,9 @@ def gpu_memory_by_its_step(case: Case) -> Verdict | None:
     return Verdict(
         code="memory-is-taken",
         meaning=f"Memory ran out while {step[1]}. {asked}{free}.",
-        action=f"{others}{split} {todo[0].upper()}{todo[1:]}. ./build.py recipe memory FILE computes what fits.".strip(),
+        action=(
+            f"{others}{split} {todo[0].upper()}{todo[1:]}. ./build.py recipe memory FILE computes what fits."
+        ).strip(),
         evidence="the traceback's functions, and the allocator's own numbers",
     )
 
@@ -1381,6 +1461,7 @@ def config_without_a_field(case: Case) -> Verdict | None:
 
 
 SETTING_FAMILIES: Final = (
+    command_of_an_entrypoint,
     unknown_option,
     option_not_readable,
     argument_of_another_program,

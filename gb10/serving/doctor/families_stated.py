@@ -168,8 +168,8 @@ WHAT_TO_DO: Final = {
     "very environment, or take the release of the other that was made for {have}; of a driver: on the host.",
     "driver": "The driver is of the host, and no image brings another one: there, a driver of {need} or newer (its "
     "release in `nvidia-smi`; a reboot after it; on a Spark by its system updates), or an image and packages that were "
-    "made for {have}: an earlier release of the same image. CUDA 13.0 begins at driver 580; a newer CUDA 13 runs there "
-    "without PTX of its own.",
+    "made for {have}: an earlier release of the same image. CUDA 13.0 begins at driver 580; programs of a "
+    "later CUDA 13 run there, too, if they bring machine code for the GPU.",
     "capability": "A GB10 is 12.1. Code that wants {need} is for another GPU: another backend or kernel.",
     "tokens": "Send less, or give the server more room: --max-model-len (SGLang: --context-length; llama.cpp: -c, "
     "which is shared by -np slots), within what the model was trained for and the cache holds.",

@@ -39,8 +39,8 @@ MOST_KINDS: Final = 400
 NEAR: Final = 60
 """Lines around a cause in which lines that only speak of trouble belong to it."""
 POINTS_BELOW: Final = re.compile(
-    r"\b(?:see|exceptions?|errors?|tracebacks?|reasons?|causes?|output|details)\b[^.\n]{0,40} below\b"
-    r"|\bfollowing (?:exceptions?|errors?)\b",
+    r"\b(?:see|listed|shown|printed|reported|described)\b[^.\n]{0,40} below\b|\bfollowing (?:exceptions?|errors?)\b"
+    r"|\b(?:exceptions?|errors?|tracebacks?|details|output) below\b",
     re.IGNORECASE,
 )
 """What a wrapper says of errors that it prints behind its own: those are the cause."""
@@ -412,10 +412,10 @@ def _echo_of(event: _Event, first: _Event | None, texts: Mapping[str, str]) -> s
     if event.rule is None:
         name = raised.name if raised else ""
         near = event.log == first.log and 0 <= event.number - first.number < NEAR
-        if near and first.kind != event.kind and (name in OF_A_CHILD or OF_A_PROGRAM.search(text)):
+        pointed = POINTS_BELOW.search(text) and event.log == first.log and 0 < first.number - event.number < NEAR
+        child = near and first.kind != event.kind and (name in OF_A_CHILD or OF_A_PROGRAM.search(text))
+        if pointed or child:
             return first.kind
-        if event.log == first.log and 0 < first.number - event.number < NEAR:
-            return first.kind  # it pointed below, to this one
         if name in ENDS or name.startswith(WRAPS) or FOLLOWS.search(text) or LOST.search(text):
             return first.kind if first.kind != event.kind else None
     return next((kind for part, kind in texts.items() if part in text and kind != event.kind), None)
