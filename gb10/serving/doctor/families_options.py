@@ -95,7 +95,8 @@ TO_GIVE: Final = re.compile(
     rf"{SETTING.format('first')} (?:argument |option |flag )?(?:must|should|needs? to|has to) (?:also )?be (?:provided|"
     rf"specified|given|defined|passed|set(?! to))\b|{SETTING.format('missing')} is (?:required|missing|"
     rf"not (?:set|given|provided|specified))\b|(?<!not )(?<!longer )\b(?:requires?|needs?|without|unless) "
-    rf"(?:the |an? |setting |passing )?{SETTING.format('behind')}(?! ?(?:[=<>!]|to be|divisible|other)|[^\n]{{0,60}}?\b(?:got|but)\b)"
+    rf"(?:the |an? |setting |passing )?{SETTING.format('behind')}"
+    rf"(?! ?(?:[=<>!]|to be|divisible|other)|[^\n]{{0,60}}?\b(?:got|but)\b)"
 )
 """A setting that a message misses, by the form of its clause."""
 OF_A_CONFIG: Final = re.compile(r"validation errors? for (?P<name>[A-Z]\w{2,40})Config\b")

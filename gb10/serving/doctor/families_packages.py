@@ -755,6 +755,9 @@ def parts_of_different_releases(case: Case) -> Verdict | None:
     )
 
 
+IMPORTS: Final = re.compile(r"(?:from|import) (?P<package>[A-Za-z]\w{1,40})")
+
+
 def _wanting(case: Case, file: str | None = None) -> str:
     """The package that asks for something: of the library's path, of the frame that imports it, of the engine."""
     found = PACKAGE_OF_FILE.search(file or case.text)
@@ -769,7 +772,11 @@ def _wanting(case: Case, file: str | None = None) -> str:
     by_name = re.search(r"/(?P<package>\w{2,40})/_?\w{1,40}\.abi3\.so", file or "")
     if by_name:
         return by_name["package"]
-    return next((one for one in reversed(case.packages) if one not in STANDARD), "The package")
+    last = next((one for one in reversed(case.raised.frames) if one.package not in ("", *STANDARD)), None)
+    imported = IMPORTS.match(last.code) if last else None
+    if imported and imported["package"] != "torch":
+        return imported["package"]  # a compiled module has no frame of its own
+    return last.package if last else "The package"
 
 
 BUILDS: Final = re.compile(

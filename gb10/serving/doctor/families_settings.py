@@ -233,8 +233,8 @@ def command_of_an_entrypoint(case: Case) -> Verdict | None:
         meaning=(
             "The server was given a whole command as its options "
             f"({found['command'].partition(chr(39))[0].strip()[:160]}): the image's ENTRYPOINT is the server itself, "
-            "and what stands behind the image's name is appended to it. The option that the error names was never given: a part of the "
-            "command (-c) was read as its short form."
+            "and what stands behind the image's name is appended to it. The option that the error names was never "
+            "given: a part of the command (-c) was read as its short form."
         ),
         action=(
             "Give this image the options alone, or clear its entrypoint: --entrypoint '' with the whole command behind "
@@ -965,6 +965,27 @@ def _packed(case: Case) -> str:
     )
 
 
+RANK_S_PART: Final = re.compile(
+    r"start \((?P<start>\d{1,9})\) \+ length \((?P<length>\d{1,9})\) exceeds dimension size "
+    r"\((?P<whole>\d{1,9})\)"
+)
+
+
+def _more_ranks_than_parts(case: Case) -> str:
+    """A sentence where a rank's part of a weight begins behind its end: the weight has fewer parts than ranks."""
+    found = RANK_S_PART.search(case.text)
+    start, length, whole = (int(one) for one in found.groups()) if found else (0, 0, 0)
+    if not length or start < whole or start % length:
+        return ""
+    ranks = case.scan.start.option("tp_size", "tensor_parallel_size")
+    now = f" (now {ranks})" if ranks else ""
+    return (
+        f" This rank, number {start // length}, wants the part from {start} on, and with {length} a rank the weight "
+        f"({whole}) has parts for {whole // length} ranks: fewer tensor parallel ranks{now}"
+        f", {whole // length} or less, with pipeline stages or data parallel ranks over the other nodes."
+    )
+
+
 SHAPE: Final = re.compile(r"(?:torch\.Size\(|shape[ =:]{0,3}[\[(])\[?([\d, ]{3,60})\]?")
 
 
@@ -987,7 +1008,8 @@ def sizes_do_not_agree(case: Case) -> Verdict | None:
             code="weights-do-not-fit",
             meaning=(
                 f"A weight of the checkpoint has another size than the model's class made room for: {said}.{at}"
-                f"{_packed(case)} A layer is quantized (packed) in the files and not in the class, or the reverse; or "
+                f"{_packed(case)}{_more_ranks_than_parts(case)} A layer is quantized (packed) in the files and not in "
+                "the class, or the reverse; or "
                 "experts were joined that the files hold apart; or a scale is one number for a layer that the class "
                 "splits; or the files are of another model than config.json."
             ),

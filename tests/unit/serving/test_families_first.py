@@ -145,6 +145,23 @@ def test_a_command_that_an_entrypoint_got_is_no_unknown_option(said: str, code: 
     assert first(f"vllm serve: error: {said}\n").code == code
 
 
+@pytest.mark.parametrize(("said", "parts"), [("start (22) + length (2)", 8), ("start (3) + length (2)", 0)])
+def test_a_rank_behind_the_end_of_a_weight_says_how_many_ranks_it_has(said: str, parts: int) -> None:
+    log = trace(
+        ("sglang/srt/models/a.py", "load_weights", "loader(param)"),
+        error=f"RuntimeError: {said} exceeds dimension size (16).",
+        options="'model': 'm', 'tensor_parallel_size': 16",
+    )
+    assert (f"has parts for {parts} ranks" in spoken(first(log))) is bool(parts)
+    assert first(log).code == "weights-do-not-fit"
+
+
+@pytest.mark.parametrize(("code", "who"), [("from mooncake.engine import E", "mooncake"), ("from . import _C", "vllm")])
+def test_a_library_of_another_cuda_is_of_the_package_that_was_imported(code: str, who: str) -> None:
+    error = "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory"
+    assert spoken(first(trace(("vllm/a.py", "<module>", code), error=error))).startswith(f"{who} was built for CUDA 12")
+
+
 @pytest.mark.parametrize(
     ("stages", "told"), [("'pipeline_parallel_size': 2", True), ("'tensor_parallel_size': 2", False)]
 )
