@@ -129,7 +129,7 @@ def _what_to_set(case: Case, condition: str, options: list[tuple[str, str]]) -> 
 FIELD: Final = re.compile(
     r"(?:(?:^|\n)[ \t]{0,8}(?P<loc>[A-Za-z_][\w.\[\]-]{0,120}))?(?:^|\n)[ \t]{0,8}"
     r"(?P<said>(?:Input should|Field required|Extra inputs|Unexpected keyword|Missing required|Unable to|String should|"
-    r"List should|Dictionary should|Tuple should|Value should|URL )[^\[\n]{0,300})"
+    r"List should|Dictionary should|Tuple should|Value should|URL |Invalid JSON)[^\[\n]{0,300})"
     r"\[type=(?P<type>\w{2,60}), input_value=(?P<value>.{0,300}?), input_type=(?P<kind>\w{1,60})\]"
 )
 OF_CONFIG: Final = re.compile(r"validation errors? for (?P<model>\w{2,80})")

@@ -14,6 +14,7 @@ from gb10.image.recipe.arch import SHARED_MEMORY
 from gb10.serving.doctor.advice import own_advice
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
+from gb10.serving.doctor.families_packages import part_of
 from gb10.serving.doctor.option_names import option_of_this_part
 
 SMS: Final = 48
@@ -490,6 +491,38 @@ def kernel_without_arch(case: Case) -> Verdict | None:
         ),
         action=_another(case),
         evidence="the message's own check; sglang#9140, docs/explain.md lists the kernels that serve a model on 12.1",
+    )
+
+
+OF_AN_ARCH: Final = re.compile(
+    r"\bis_(?:sm_?\d{2,3}|hopper|blackwell|ampere)\w*|\b(?:get_|is_|has_)?device_capability\w*|\bcompute_capability\b|"
+    r"\bcuda_arch\b|\bsm_version\b|\b_?is_(?:b200|h100)\w*"
+)
+
+
+def condition_on_the_arch(case: Case) -> Verdict | None:
+    """A bare assertion whose line asks for the family of the GPU."""
+    frames = case.raised.frames
+    if not case.asserts or case.text.strip() or not OF_AN_ARCH.search(frames[-1].code):
+        return None
+    condition = frames[-1].code.removeprefix("assert").split(",")[0].strip()
+    least = re.search(r"has_device_capability|>=?", condition) and "<" not in condition
+    if least or "is not None" in condition or re.search(r"\bis_sm_?12|\b12[01]?\b", condition):
+        return None  # 12.1 passes such a condition: another GPU is there, or none
+    feature, leave = part_of(frames)
+    return Verdict(
+        code="kernel-without-this-arch",
+        meaning=(
+            f"{frames[-1].path} stops at `{condition}`{f', in its part for {feature}' if feature else ''}: this "
+            f"release lets the GPUs of that condition through, and a GB10 (12.1) is none of them. The file ("
+            f"{frames[-1].path.rpartition('/')[2]}) says for which format of the weights."
+        ),
+        action=" ".join(
+            filter(
+                None, (_another(case), leave, "Else another quantization of the model (NVFP4, FP8 in another form).")
+            )
+        ),
+        evidence="the condition in the traceback's last line; ktransformers#2081",
     )
 
 
@@ -1071,6 +1104,18 @@ def _chosen_by_hand(case: Case) -> Iterator[str]:
                 yield f"without --{name.replace('_', '-')} {value}, so that the engine chooses;"
 
 
+def _caches_set_by_hand(case: Case, where: str) -> Iterator[str]:
+    """What the command set of caches with two kinds of pages, where the crash is in linear attention."""
+    if not re.search(r"mamba|gdn|/fla/|linear_attn|hybrid", where):
+        return
+    for name in ("block_size", "mamba_block_size", "mamba_cache_mode"):
+        value = case.scan.start.option(name)
+        if value and value not in ("None", "auto", "none"):
+            yield f"without --{name.replace('_', '-')} {value}, which pages of linear attention do not always fit;"
+    if case.scan.start.option("enable_prefix_caching") == "True":
+        yield "--no-enable-prefix-caching, where it comes with prompts that were sent before;"
+
+
 def _kernel_of_ggml_crashed(what: str, function: str) -> Verdict:
     """The same for llama.cpp and ollama, which have other options, and releases every day."""
     attention = " That is its flash attention, so --flash-attn off is the first." if "attn" in function else ""
@@ -1119,6 +1164,7 @@ def kernel_crashed(case: Case) -> Verdict | None:
         "Start the process anew with one part less each time, the likely ones first:",
         *_chosen_by_hand(case),
         "without drafts (--speculative-config, --speculative-algorithm);" if case.drafts or "spec" in where else "",
+        *_caches_set_by_hand(case, where),
         "--no-enable-flashinfer-autotune, where FlashInfer's autotuner ran before it;"
         if case.engine != "sglang"
         else "",
@@ -1578,6 +1624,7 @@ GPU_FAMILIES: Final = (
     arch_list_without_this_gpu,
     check_without_this_family,
     kernel_without_arch,
+    condition_on_the_arch,
     device_without,
     launch_refused,
     kernel_of_other_sizes,

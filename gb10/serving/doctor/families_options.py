@@ -8,6 +8,7 @@ from typing import Final
 from gb10.serving.doctor.advice import own_advice
 from gb10.serving.doctor.diagnosis import Verdict
 from gb10.serving.doctor.error_case import Case
+from gb10.serving.doctor.families_packages import part_of
 
 REFUSES: Final = re.compile(
     (
@@ -89,6 +90,17 @@ EXCEPTIONS: Final = frozenset(
         "",
     )
 )
+SETTING: Final = r"[`'\"]?(?P<{}>--[a-z][\w-]{{2,50}}|[a-z][a-z0-9]*(?:_[a-z0-9]+){{1,6}})[`'\"]?"
+TO_GIVE: Final = re.compile(
+    rf"{SETTING.format('first')} (?:argument |option |flag )?(?:must|should|needs? to|has to) (?:also )?be (?:provided|"
+    rf"specified|given|defined|passed|set(?! to))\b|{SETTING.format('missing')} is (?:required|missing|"
+    rf"not (?:set|given|provided|specified))\b|(?<!not )(?<!longer )\b(?:requires?|needs?|without|unless) "
+    rf"(?:the |an? |setting |passing )?{SETTING.format('behind')}"
+    rf"(?! ?(?:[=<>!]|to be|divisible|other)|[^\n]{{0,60}}?\b(?:got|but)\b)"
+)
+"""A setting that a message misses, by the form of its clause."""
+OF_A_CONFIG: Final = re.compile(r"validation errors? for (?P<name>[A-Z]\w{2,40})Config\b")
+"""The class whose fields a message is about: vLLM's options in JSON are called like it."""
 COUNTED: Final = {
     "--max-num-scheduled-tokens": (
         "It is not given, but counted: --max-num-batched-tokens, less the draft tokens (num_speculative_tokens) of "
@@ -115,7 +127,21 @@ def options_in_the_message(case: Case) -> Verdict | None:
     counted = next((how for name, how in COUNTED.items() if name in names and not _value(case, name)), "")
     given = [f"{name}{_value(case, name)}" for name in names[:5]]
     most = _at_most(case, names)
-    about = "" if most and len(names) == 1 else f"It is about {', '.join(given)}: change or leave out one of them."
+    wanted = _to_give(case)
+    rest = [one for one in given if one.partition(" ")[0] not in wanted]
+    about = f"It is about {', '.join(given)}: change or leave out one of them."
+    if case.asserts and case.scan.start.arguments and not any(_value(case, name) for name in names):
+        _, leave = part_of(case.raised.frames)
+        about = (
+            f"It is about {', '.join(given)}, which nobody set in this log: the engine counts it from the model and "
+            f"from what is switched on. {leave} "
+            f"{'Start once without drafts (--speculative-config). ' if case.drafts else ''}"
+            "A sum that does not come out is a fault of this release."
+        )
+    if wanted:
+        about = f"Or change or leave out one of {', '.join(rest)}." if rest else ""
+    elif most and len(names) == 1:
+        about = ""
     reason = next((line.strip() for line in case.text.splitlines() if REFUSES.search(line)), case.text[:300])
     others = "".join(
         f" {value} is a value of {option}, which has {', '.join(rest)}, too."
@@ -128,7 +154,7 @@ def options_in_the_message(case: Case) -> Verdict | None:
         meaning=f"{case.here('The engine')} refuses a combination of settings: {reason[:400]}",
         action=_joined(
             own_advice(case.text),
-            f"{counted}{most}{about}{others}{leave} Options that are left "
+            f"{counted}{most}{wanted}{about}{others}{leave} Options that are left "
             f"out are chosen to fit.{drafts} A newer release may have lifted it.",
         ),
         evidence="the engine's own check; its options by recipes/flags",
@@ -148,6 +174,22 @@ def _at_most(case: Case, names: Sequence[str]) -> str:
         f"Set {option} to {most} or less (now {now}, given or by default), or give what it is counted against more "
         "room (memory for the cache: --gpu-memory-utilization; a shorter --max-model-len). "
     )
+
+
+def _to_give(case: Case) -> str:
+    """What to add, where the message says which setting is missing and the server's arguments have no value of it."""
+    found = TO_GIVE.search(case.text)
+    name = (found["first"] or found["missing"] or found["behind"]).lstrip("-") if found else ""
+    option, field = f"--{name.replace('_', '-')}", name.replace("-", "_")
+    if not name or _value(case, option):
+        return ""
+    if option in case.options:
+        return f"{option} is what is missing: set it. "
+    of = OF_A_CONFIG.search(case.text)
+    config = f"--{re.sub(r'(?<!^)(?=[A-Z])', '-', of['name']).lower()}-config" if of else ""
+    if config not in case.options:
+        return ""
+    return f"{field} is what is missing: a field of {config} '{{…, \"{field}\": …}}', beside those that are there. "
 
 
 def _of_drafts(case: Case) -> str:

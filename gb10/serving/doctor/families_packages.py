@@ -380,6 +380,12 @@ def packages_of_different_times(case: Case) -> Verdict | None:
         called = re.match(r"(?:(?P<name>[\w.<>]{1,120})\(\))", case.text)
         return _between_last_two(case, f"{called['name'] if called else 'a function'} takes other arguments")
     kind = case.raised.type.split(".")
+    read = case.raised.frames[-1].function in READS_A_NAME if case.raised.frames else False
+    engine = next((one for one in reversed(case.packages) if one in ENGINES), "")
+    if engine and read and case.packages[-1] == kind[0] and distribution_of(kind[0]) in DEPENDENCIES:
+        name = re.search(r"['\"`](?P<name>\w{2,60})['\"`]", case.text)
+        what = f"the {kind[0]} that is here does not hand out {name['name'] if name else 'a name'} as {engine} reads it"
+        return _different_times(case, engine, kind[0], f"{what} ({kind[-1]})")
     if (
         len(kind) > 2
         and case.packages
@@ -393,6 +399,8 @@ def packages_of_different_times(case: Case) -> Verdict | None:
     return None
 
 
+READS_A_NAME: Final = ("__getattr__", "__getattribute__")
+"""Functions by which a class of a package hands out a name: their own exception is no ordinary fault."""
 DEPENDENCIES: Final = frozenset(
     ("transformers", "huggingface-hub", "tokenizers", "compressed-tensors", "xgrammar", "mistral-common", "pydantic")
 )
@@ -747,6 +755,9 @@ def parts_of_different_releases(case: Case) -> Verdict | None:
     )
 
 
+IMPORTS: Final = re.compile(r"(?:from|import) (?P<package>[A-Za-z]\w{1,40})")
+
+
 def _wanting(case: Case, file: str | None = None) -> str:
     """The package that asks for something: of the library's path, of the frame that imports it, of the engine."""
     found = PACKAGE_OF_FILE.search(file or case.text)
@@ -761,7 +772,11 @@ def _wanting(case: Case, file: str | None = None) -> str:
     by_name = re.search(r"/(?P<package>\w{2,40})/_?\w{1,40}\.abi3\.so", file or "")
     if by_name:
         return by_name["package"]
-    return next((one for one in reversed(case.packages) if one not in STANDARD), "The package")
+    last = next((one for one in reversed(case.raised.frames) if one.package not in ("", *STANDARD)), None)
+    imported = IMPORTS.match(last.code) if last else None
+    if imported and imported["package"] != "torch":
+        return imported["package"]  # a compiled module has no frame of its own
+    return last.package if last else "The package"
 
 
 BUILDS: Final = re.compile(

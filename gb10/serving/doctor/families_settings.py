@@ -216,6 +216,35 @@ def option_not_readable(case: Case) -> Verdict | None:
     )
 
 
+COMMAND: Final = re.compile(
+    r"(?:unrecognized arguments?: |input_value=['\"]|invalid choice: ['\"])(?P<command>[^\n]{0,120}?"
+    r"(?:(?:^|[\s;|/'\"=])(?:bash|sh) (?:-\w|--\w|/)|\bsleep infinity|\bbase64 -d|\bprintf %s|/entrypoint\.sh|"
+    r"\b(?:vllm|sglang) serve\b|\bpython3? -m )[^\n]{0,80})"
+)
+
+
+def command_of_an_entrypoint(case: Case) -> Verdict | None:
+    """A command of a shell, read as options: the image has a program as its ENTRYPOINT, and it got the command."""
+    found = COMMAND.search(case.text)
+    if found is None or "error: " not in case.text:
+        return None
+    return Verdict(
+        code="command-read-as-options",
+        meaning=(
+            "The server was given a whole command as its options "
+            f"({found['command'].partition(chr(39))[0].strip()[:160]}): the image's ENTRYPOINT is the server itself, "
+            "and what stands behind the image's name is appended to it. The option that the error names was never "
+            "given: a part of the command (-c) was read as its short form."
+        ),
+        action=(
+            "Give this image the options alone, or clear its entrypoint: --entrypoint '' with the whole command behind "
+            "the image (compose: entrypoint: []; Kubernetes: command). `docker inspect -f '{{.Config.Entrypoint}}' "
+            "IMAGE` shows it. A launcher that puts a shell in front needs an image whose entrypoint passes it on."
+        ),
+        evidence="a shell's words in the value that the options' reader refused; sparkrun#279",
+    )
+
+
 OTHER_ARGUMENT: Final = re.compile(
     r"error while handling argument [\"'`](?P<llama>-{1,2}[\w-]{1,60})[\"'`]: (?P<reason>.{2,200})"
     r"|invalid value ['\"`](?P<bad>[^'\"`]{0,80})['\"`] for (?:flag |option )?['\"`]?(?P<clap>-{1,2}[\w-]{1,60})"
@@ -922,10 +951,53 @@ SIZES: Final = re.compile(
 """What torch prints when shapes do not agree."""
 
 
+def _packed(case: Case) -> str:
+    """A sentence where two shapes differ by a factor of two in one dimension, as FP4 packs, with a quantization."""
+    shapes = [[int(one) for one in re.findall(r"\d{1,9}", found)] for found in SHAPE.findall(case.text)]
+    quantized = case.scan.start.option("quantization") not in (None, "None") or re.search(r"quant", case.trace(4))
+    if len(shapes) != 2 or len(shapes[0]) != len(shapes[1]) or not quantized:
+        return ""
+    other = [(one, two) for one, two in zip(*shapes, strict=True) if one != two]
+    if len(other) != 1 or max(other[0]) != 2 * min(other[0]):
+        return ""
+    return (
+        f" {other[0][0]} and {other[0][1]} differ by two, and FP4 packs two numbers into a byte: the class takes this "
+        "layer for quantized, and the files hold it unquantized, or the reverse."
+    )
+
+
+RANK_S_PART: Final = re.compile(
+    r"start \((?P<start>\d{1,9})\) \+ length \((?P<length>\d{1,9})\) exceeds dimension size "
+    r"\((?P<whole>\d{1,9})\)"
+)
+
+
+def _more_ranks_than_parts(case: Case) -> str:
+    """A sentence where a rank's part of a weight begins behind its end: the weight has fewer parts than ranks."""
+    found = RANK_S_PART.search(case.text)
+    start, length, whole = (int(one) for one in found.groups()) if found else (0, 0, 0)
+    if not length or start < whole or start % length:
+        return ""
+    ranks = case.scan.start.option("tp_size", "tensor_parallel_size")
+    now = f" (now {ranks})" if ranks else ""
+    return (
+        f" This rank, number {start // length}, wants the part from {start} on, and with {length} a rank the weight "
+        f"({whole}) has parts for {whole // length} ranks: fewer tensor parallel ranks{now}"
+        f", {whole // length} or less, with pipeline stages or data parallel ranks over the other nodes."
+    )
+
+
+SHAPE: Final = re.compile(r"(?:torch\.Size\(|shape[ =:]{0,3}[\[(])\[?([\d, ]{3,60})\]?")
+
+
 def sizes_do_not_agree(case: Case) -> Verdict | None:
     """Shapes of torch that do not agree: while weights are read, or in a part of the engine."""
     found, frames = SIZES.search(case.text), case.raised.frames
-    checked = case.asserts and re.search(r"\bshape\b|\.size\(|\.numel\(", frames[-1].code) and not case.text
+    checked = (
+        case.asserts
+        and re.search(r"\bshape\b|\.size\(|\.numel\(", frames[-1].code)
+        and (not case.text or "shape" in case.first_line)
+    )
     loads = any(READS_WEIGHTS.search(one.function) for one in frames)
     if found is None and not (checked and loads):
         return None
@@ -936,10 +1008,11 @@ def sizes_do_not_agree(case: Case) -> Verdict | None:
         return Verdict(
             code="weights-do-not-fit",
             meaning=(
-                f"A weight of the checkpoint has another size than the model's class made room for: {said}.{at} A "
-                "layer is quantized (packed) in the files and not in the class, or the reverse; or experts were "
-                "joined that the files hold apart; or a scale is one number for a layer that the class splits; or the "
-                "files are of another model than config.json."
+                f"A weight of the checkpoint has another size than the model's class made room for: {said}.{at}"
+                f"{_packed(case)}{_more_ranks_than_parts(case)} A layer is quantized (packed) in the files and not in "
+                "the class, or the reverse; or "
+                "experts were joined that the files hold apart; or a scale is one number for a layer that the class "
+                "splits; or the files are of another model than config.json."
             ),
             action=(
                 "Leave --quantization out, so that the config decides; does its ignore list name this layer (shared "
@@ -949,6 +1022,21 @@ def sizes_do_not_agree(case: Case) -> Verdict | None:
             evidence="torch's own message and the frames that load; sglang#29562",
         )
     feature, leave = part_of(frames)
+    if generic := next((one.path for one in frames if "models/transformers/" in one.path), ""):
+        return Verdict(
+            code="model-without-its-own-class",
+            meaning=(
+                f"The model runs through the engine's general backend for transformers ({generic}), because "
+                f"{case.here('this release')} has no class of its own for it, and this backend counts a size of its "
+                f"layers otherwise (heads of two sizes, joined layers): {said}."
+            ),
+            action=(
+                "Take a release of the engine that has the model's own class (`Resolved architecture` in its log then "
+                "has no Transformers in its name), and leave --model-impl out. Sizes, drafts and the GPU are not the "
+                "cause; the original files and another quantization fail alike."
+            ),
+            evidence="the file of the general backend in the traceback; vllm#44494",
+        )
     return Verdict(
         code="sizes-do-not-agree",
         meaning=(
@@ -1024,6 +1112,14 @@ def weights_do_not_fit(case: Case) -> Verdict | None:
     drafts = DRAFT.search(where) is not None or case.drafts
     load = case.scan.start.option("load_format")
     own = f" (--load-format {load})" if load and load != "auto" else ""
+    stages = case.scan.start.option("pipeline_parallel_size", "pp_size") or "1"
+    split = (
+        f"Pipeline stages are on ({stages}): each rank holds some layers alone, and a loader that does not leave out "
+        "those of the others fails so. Start with --pipeline-parallel-size 1 and --tensor-parallel-size over all "
+        "nodes; if that loads, a newer release is the mend. Else: "
+        if stages != "1" and "layers." in found["name"]
+        else ""
+    )
     return Verdict(
         code="weights-do-not-fit",
         meaning=(
@@ -1031,7 +1127,8 @@ def weights_do_not_fit(case: Case) -> Verdict | None:
             f"{found['name']}"
         )
         + (": it is of the draft model (speculative decoding), or read as if it were." if drafts else "."),
-        action=(
+        action=split
+        + (
             (
                 "Start once without drafts (--speculative-config, --speculative-algorithm). If it then loads: "
                 "the draft checkpoint is of another kind than the method says, "
@@ -1148,6 +1245,121 @@ def memory_held_by_others(case: Case) -> Verdict | None:
             "stop -t 60)."
         ),
         evidence="the engine compares the ranks' free memory; al-engr.com/minimax-sglang-debug.html, minefield 123",
+    )
+
+
+GPU_IS_FULL: Final = re.compile(
+    r"CUDA out of memory|Triton Error \[CUDA\]: out of memory|CUDA (?:driver )?error: out of memory|CUDA_ERROR_OUT_OF_"
+    r"MEMORY|cudaErrorMemoryAllocation",
+    re.IGNORECASE,
+)
+SIZE: Final = r"(\d{1,6}(?:\.\d{1,4})?) ?([KMG])iB"
+ROOM: Final = {
+    "asked": re.compile(rf"Tried to allocate {SIZE}"),
+    "all": re.compile(rf"total capacity of {SIZE}"),
+    "free": re.compile(rf"of which {SIZE} is free"),
+    "own": re.compile(rf"this process has {SIZE} memory in use"),
+    "loose": re.compile(rf"{SIZE} is reserved by PyTorch but unallocated"),
+}
+"""Sizes that torch prints when its allocator finds no room."""
+OTHERS: Final = 0.08
+"""The part of a GPU's memory that neither this process has nor is free, from which on others have it."""
+LOOSE: Final = 0.02
+"""The part of a GPU's memory that the allocator holds unused, from which on its pieces are worth a remedy."""
+MEMORY_STEPS: Final = (
+    (
+        r"flashinfer/autotuner|flashinfer_autotune",
+        "FlashInfer's autotuner tried kernels, with buffers of its own that the size of the cache does not count",
+        "Start without it (--no-enable-flashinfer-autotune; SGLang: --disable-flashinfer-autotune), or with room for "
+        "it: {less}",
+    ),
+    (
+        r"autotun|do_bench|\b_bench\b",
+        "a kernel in Triton was tuned at its first call, with buffers of its own that the size of the cache does not "
+        "count",
+        "Leave room for it: {less}",
+    ),
+    (
+        r"captur",
+        "CUDA graphs were captured, which need memory beside weights and cache",
+        "{less} leaves them room; fewer graphs: --max-cudagraph-capture-size (SGLang: --cuda-graph-max-bs), "
+        "or none: --enforce-eager (SGLang: --disable-cuda-graph)",
+    ),
+    (
+        r"allocate_kv|kv_cache_tensors|initialize_kv_cache|initialize_from_config|init_memory_pool|_create_buffers|"
+        r"memory_pool",
+        "the KV cache was laid out, by the share of memory that it was given",
+        "{less}, or a cache of fixed size (--kv-cache-memory-bytes; SGLang: --max-total-tokens)",
+    ),
+    (
+        r"process_weights_after_loading|load_model|load_weights|create_weights|weight_loader|initialize_model",
+        "the weights were read or repacked: they alone do not fit, and no setting of the cache helps",
+        "A smaller or more quantized checkpoint, or more nodes (--tensor-parallel-size). Where it failed in "
+        "process_weights_after_loading, a kernel holds a second copy: another --moe-backend or --linear-backend",
+    ),
+    (
+        r"multimodal|vision|visual|_vit\b|mm_encoder|embed_multimodal",
+        "pictures or sound went through their encoder",
+        "Fewer and smaller ones: --limit-mm-per-prompt, --mm-processor-kwargs, or --language-model-only; {less}",
+    ),
+    (
+        r"sampl|logits|log_softmax|logprobs",
+        "logits were sampled, which need memory for each request and each entry of the vocabulary",
+        "A smaller --max-num-seqs (SGLang: --max-running-requests), no prompt_logprobs; {less}",
+    ),
+    (
+        r"profile_run|_dummy_run|determine_available_memory|profile_",
+        "the engine ran its largest step to measure it, before there was a cache",
+        "A smaller --max-num-batched-tokens and --max-num-seqs (SGLang: --chunked-prefill-size) make that step "
+        "smaller; --gpu-memory-utilization does not",
+    ),
+    (
+        r"execute_model|run_batch|forward_\w+|event_loop|step",
+        "a step of requests ran",
+        "{less} leaves it room; a smaller step: --max-num-batched-tokens, --max-num-seqs (SGLang: "
+        "--chunked-prefill-size, --max-running-requests)",
+    ),
+)
+"""By functions and files of a traceback, the innermost need first: what wanted memory, and what makes it need less."""
+
+
+def gpu_memory_by_its_step(case: Case) -> Verdict | None:
+    """An allocation on the GPU without room, whose frames say what needed it and whose sizes say who has the rest."""
+    served = {"vllm", "sglang"} & {case.engine, *case.packages}
+    if not GPU_IS_FULL.search(case.text) or not case.raised.frames or not served:
+        return None
+    trace = " ".join(f"{one.path} {one.function}" for one in case.raised.frames)
+    step = next((one for one in MEMORY_STEPS if re.search(one[0], trace)), None)
+    if step is None:
+        return None
+    gib = {
+        name: float(found[1]) / 1024.0 ** "GMK".index(found[2])
+        for name, form in ROOM.items()
+        if (found := form.search(case.text))
+    }
+    asked = f"{gib['asked']:.3g} GiB were asked for" if "asked" in gib else "An allocation found no room"
+    free = f", and {gib['free']:.3g} of {gib['all']:.4g} GiB were free" if {"free", "all"} <= gib.keys() else ""
+    held = gib["all"] - gib["free"] - gib["own"] if {"free", "all", "own"} <= gib.keys() else 0.0
+    others = (
+        f" {held:.3g} GiB are of other processes: end them first (nvidia-smi, `ps aux --sort -rss`)."
+        if held > OTHERS * gib.get("all", 1.0)
+        else ""
+    )
+    split = (
+        f" {gib['loose']:.3g} GiB are reserved and in pieces: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
+        if gib.get("loose", 0.0) > max(gib.get("asked", float("inf")), LOOSE * gib.get("all", 0.0))
+        else ""
+    )
+    share = case.scan.start.option("gpu_memory_utilization", "mem_fraction_static")
+    name = "--mem-fraction-static" if case.engine == "sglang" else "--gpu-memory-utilization"
+    todo = step[2].format(less=f"a smaller {name}{f' (now {share})' if share else ''}")
+    return Verdict(
+        code="memory-is-taken",
+        meaning=f"Memory ran out while {step[1]}. {asked}{free}.",
+        action=(
+            f"{others}{split} {todo[0].upper()}{todo[1:]}. ./build.py recipe memory FILE computes what fits."
+        ).strip(),
+        evidence="the traceback's functions, and the allocator's own numbers",
     )
 
 
@@ -1277,6 +1489,7 @@ def config_without_a_field(case: Case) -> Verdict | None:
 
 
 SETTING_FAMILIES: Final = (
+    command_of_an_entrypoint,
     unknown_option,
     option_not_readable,
     argument_of_another_program,
@@ -1296,6 +1509,7 @@ LATE_SETTING_FAMILIES: Final = (
     weights_of_another_type,
     sizes_do_not_agree,
     memory_held_by_others,
+    gpu_memory_by_its_step,
     memory_at_start,
     backend_refused,
 )

@@ -86,6 +86,7 @@ FORMS: Final = (
 )  # fmt: skip
 KINDS: Final = (
     ("memory", r"[KMGT]i?B\b|\bbytes\b|\bmemory\b|VRAM|\bRAM\b"),
+    ("driver", r"\bdriver\b"),
     (
         "release",
         r"version|release|\bABI\b|\b[A-Za-z][\w-]{1,40} ?[<>=~]=+ ?\d+\.\d|\bv\d|"
@@ -165,6 +166,10 @@ WHAT_TO_DO: Final = {
     "the GPU's together.",
     "release": "Two parts are of different releases. {install}Bring the one that reports {have} to {need}, in this "
     "very environment, or take the release of the other that was made for {have}; of a driver: on the host.",
+    "driver": "The driver is of the host, and no image brings another one: there, a driver of {need} or newer (its "
+    "release in `nvidia-smi`; a reboot after it; on a Spark by its system updates), or an image and packages that were "
+    "made for {have}: an earlier release of the same image. CUDA 13.0 begins at driver 580; programs of a "
+    "later CUDA 13 run there, too, if they bring machine code for the GPU.",
     "capability": "A GB10 is 12.1. Code that wants {need} is for another GPU: another backend or kernel.",
     "tokens": "Send less, or give the server more room: --max-model-len (SGLang: --context-length; llama.cpp: -c, "
     "which is shared by -np slots), within what the model was trained for and the cache holds.",
@@ -218,7 +223,7 @@ def two_quantities(case: Case) -> Verdict | None:
     todo = WHAT_TO_DO[found.kind].format(need=wanted, have=found.have, install=install)
     rest = "" if found.kind else _of_frames(case)
     return Verdict(
-        code="release-not-allowed" if found.kind == "release" else "numbers-do-not-agree",
+        code="release-not-allowed" if found.kind in ("release", "driver") else "numbers-do-not-agree",
         meaning=f"By the message's own numbers {words}: {said[:300].rstrip('.')}.",
         action=" ".join(filter(None, (own_advice(case.text), _named(case), todo, rest))),
         evidence="the two numbers of the message, and what they count",

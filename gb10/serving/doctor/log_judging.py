@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from operator import itemgetter
 from typing import Final
 
 from gb10.core.log_words import FOLLOWS, unprefixed
@@ -37,6 +38,12 @@ MOST_KINDS: Final = 400
 """Kinds of lines of trouble that families look at, in each log."""
 NEAR: Final = 60
 """Lines around a cause in which lines that only speak of trouble belong to it."""
+POINTS_BELOW: Final = re.compile(
+    r"\b(?:see|listed|shown|printed|reported|described)\b[^.\n]{0,40} below\b|\bfollowing (?:exceptions?|errors?)\b"
+    r"|\b(?:exceptions?|errors?|tracebacks?|details|output) below\b",
+    re.IGNORECASE,
+)
+"""What a wrapper says of errors that it prints behind its own: those are the cause."""
 CONTAINED: Final = 24
 """Characters of a message that another one must have to be its echo."""
 ENDS: Final = frozenset(
@@ -113,11 +120,6 @@ class _Event:
     lines: frozenset[int] = field(default=frozenset())
 
     @property
-    def order(self) -> tuple[bool, Moment, int]:
-        """By the clocks of the nodes; what has no time comes last, by its line."""
-        return self.moment is None, self.moment or Moment(0, 0, 0.0), self.number
-
-    @property
     def kind(self) -> str:
         """Events of one kind are one finding."""
         if self.rule:
@@ -164,8 +166,8 @@ def judge_logs(
 
     With ``stages``, a start that stopped before it was ready is a finding, too. ``live``: logs of processes that run.
     """
-    events = sorted((event for log, scan in scans.items() for event in _events(log, scan)), key=lambda one: one.order)
-    own, echoes = _without_echoes(events)
+    placed = [one for log, scan in scans.items() for one in _placed(_events(log, scan))]
+    own, echoes = _without_echoes([event for _, event in sorted(placed, key=itemgetter(0))])
     kinds: dict[str, list[_Event]] = {}
     for event in own:
         kinds.setdefault(event.kind, []).append(event)
@@ -349,6 +351,24 @@ def _once_near(events: list[_Event]) -> list[_Event]:
     return kept
 
 
+def _placed(events: Sequence[_Event]) -> Iterator[tuple[tuple[bool, Moment, int, bool], _Event]]:
+    """The events of one log with their places: by the clocks of the nodes, a log without times last, then by lines.
+
+    Lines before the first one with a time came no later than that. A line that only points to errors behind it takes
+    the place after the first of them that is known.
+    """
+    first = min((one for one in events if one.moment), key=lambda one: one.number, default=None)
+    causes = sorted(
+        (one for one in events if one.rule and one.is_error and not _is_echo(one)), key=lambda one: one.number
+    )
+    for event in events:
+        points = _is_echo(event) or (event.rule is None and POINTS_BELOW.search(event.value))
+        cause = next((one for one in causes if points and 0 < one.number - event.number < NEAR), None)
+        at = cause or event
+        moment = at.moment or (first.moment if first else None)
+        yield (moment is None, moment or Moment(0, 0, 0.0), at.number, cause is not None), event
+
+
 def _is_echo(event: _Event) -> bool:
     return isinstance(event.rule, Verdict) and event.rule.echo
 
@@ -392,7 +412,9 @@ def _echo_of(event: _Event, first: _Event | None, texts: Mapping[str, str]) -> s
     if event.rule is None:
         name = raised.name if raised else ""
         near = event.log == first.log and 0 <= event.number - first.number < NEAR
-        if near and first.kind != event.kind and (name in OF_A_CHILD or OF_A_PROGRAM.search(text)):
+        pointed = POINTS_BELOW.search(text) and event.log == first.log and 0 < first.number - event.number < NEAR
+        child = near and first.kind != event.kind and (name in OF_A_CHILD or OF_A_PROGRAM.search(text))
+        if pointed or child:
             return first.kind
         if name in ENDS or name.startswith(WRAPS) or FOLLOWS.search(text) or LOST.search(text):
             return first.kind if first.kind != event.kind else None
@@ -400,14 +422,17 @@ def _echo_of(event: _Event, first: _Event | None, texts: Mapping[str, str]) -> s
 
 
 def _seen(events: list[_Event], echoes: int, scan: Scan) -> Finding:
+    """The finding of events of one kind, at the first of them; where that has no traceback, told by one that has."""
     first = events[0]
     logs: dict[str, int] = {}
     for event in events:
         logs[event.log] = logs.get(event.log, 0) + 1
+    bare = first.raised is not None and not first.raised.frames
+    told = next((one for one in events if bare and one.raised and one.raised.frames), first)
     last = scan.start.last
     during = last.stage if last and last.line < first.number else ""
     return Finding(
-        rule=first.rule,
+        rule=told.rule,
         place="log",
         where=first.log,
         value=first.value,
@@ -415,11 +440,11 @@ def _seen(events: list[_Event], echoes: int, scan: Scan) -> Finding:
         moment=first.moment,
         count=logs.pop(first.log),
         others=logs,
-        chain=first.chain,
+        chain=told.chain,
         echoes=echoes,
         stage=during,
-        raised_at=first.raised_at,
-        note=first.note,
+        raised_at=told.raised_at,
+        note=told.note,
     )
 
 

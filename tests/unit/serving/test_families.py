@@ -66,6 +66,7 @@ LATE: list[dict[str, Any]] = yaml.safe_load((CASES / "late.yaml").read_text(enco
 RECENT: list[dict[str, Any]] = yaml.safe_load((CASES / "recent.yaml").read_text(encoding="utf-8"))
 NOVEMBER: list[dict[str, Any]] = yaml.safe_load((CASES / "november.yaml").read_text(encoding="utf-8"))
 SIXTY: list[dict[str, Any]] = yaml.safe_load((CASES / "sixty.yaml").read_text(encoding="utf-8"))
+SIXTEEN: list[dict[str, Any]] = yaml.safe_load((CASES / "sixteen.yaml").read_text(encoding="utf-8"))
 UNSEEN: list[dict[str, Any]] = yaml.safe_load((CASES / "unseen.yaml").read_text(encoding="utf-8"))
 CHECKS: list[dict[str, Any]] = yaml.safe_load((CASES / "checks.yaml").read_text(encoding="utf-8"))
 SOUND: list[dict[str, Any]] = yaml.safe_load((CASES / "sound.yaml").read_text(encoding="utf-8"))
@@ -75,7 +76,9 @@ cut; those of models without weights end before the first request, which such a 
 
 
 @pytest.mark.parametrize(
-    "report", [*BLIND, *LATE, *RECENT, *NOVEMBER, *UNSEEN, *SIXTY], ids=lambda one: f"{one['id']} {one['source']}"
+    "report",
+    [*BLIND, *LATE, *RECENT, *NOVEMBER, *UNSEEN, *SIXTY, *SIXTEEN],
+    ids=lambda one: f"{one['id']} {one['source']}",
 )
 def test_a_report_of_an_engine_on_blackwell_gets_its_cause(report: dict[str, Any]) -> None:
     texts = [f"{spoken(one)} {one.note}" for one in found(report["log"])]
