@@ -37,6 +37,7 @@ def test_a_command_that_cannot_be_rendered_is_read_with_its_defaults() -> None:
     draft = '{"method":"mtp","num_speculative_tokens":3}'
     keys = {"max_nodes": 1, "defaults": {"tensor_parallel": 4, "draft": draft}}
     keys["command"] = "vllm serve {model} -tp {tensor_parallel} --speculative-config '{draft}'"
+    keys["command"] += """ --compilation-config '{"pass_config": {"fuse_act_quant": true}}'"""
     assert not issues("broken-json", **keys)
     assert not issues("too-few-nodes", **keys)
     assert len([*issues("too-many-nodes", **keys), *issues("parallel-sizes", **keys)]) == 1
