@@ -627,5 +627,6 @@ def lines(choice: Choice) -> Sequence[str]:
         f"context   {launch.length} tokens, {launch.requests} requests at once{held}",
         f"weights   {gib(whole)}{_where(files)}",
         *(f"{one.what:10}{one.value}: {one.why}" for one in choice.reasons if one.what in ("code", "config")),
-        f"start     {seconds // 60}:{seconds % 60:02} to read them at 3 GB/s; the first one compiles for minutes more",
+        f"start     {seconds // 60}:{seconds % 60:02} to read them at {DISK / 1e9:g} GB/s"
+        + ("" if files.gguf else "; the first one compiles for minutes more"),
     )

@@ -78,11 +78,6 @@ def pullable(image: str) -> str:
     return f"docker.io/{image}"
 
 
-def mapping(value: object) -> Mapping[str, object]:
-    """A mapping with text keys; an empty one for anything else."""
-    return {str(key): one for key, one in value.items()} if isinstance(value, Mapping) else {}
-
-
 def texts(value: object) -> list[str]:
     """A list's entries as texts; an empty list for anything else."""
     return [str(one) for one in value] if isinstance(value, list | tuple) else []

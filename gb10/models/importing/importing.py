@@ -1,10 +1,11 @@
 """One way in: a file of another form becomes a recipe, or the one sentence why not. Pure."""
 
 from gb10.errors import UsageError
-from gb10.models.importing.import_result import ImportChoices, ImportResult, mapping
+from gb10.models.importing.import_result import ImportChoices, ImportResult
 from gb10.models.importing.launch_import import choose, import_launch
 from gb10.models.importing.official import import_official
 from gb10.models.importing.profile import ROOTS, import_profile
+from gb10.models.launches.container_launch import mapping
 from gb10.models.launches.launch_forms import launches_of
 from gb10.models.load.safe_yaml import UnreadableError, mapping_of, read_yaml
 

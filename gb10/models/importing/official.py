@@ -16,11 +16,11 @@ from gb10.models.importing.import_result import (
     ImportResult,
     command_of,
     import_error,
-    mapping,
     number,
     pullable,
     texts,
 )
+from gb10.models.launches.container_launch import mapping
 
 HARDWARE: Final = ("dgx_spark_gb10", "blackwell", "nvidia", "default")
 """What a value by hardware is looked up by, the first that is there."""

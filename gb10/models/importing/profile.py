@@ -9,9 +9,9 @@ from gb10.models.importing.import_result import (
     ImportResult,
     command_of,
     import_error,
-    mapping,
     pullable,
 )
+from gb10.models.launches.container_launch import mapping
 
 ROOTS: Final = ("_model_profile", "sglang_model_profiles")
 NAMES: Final = {

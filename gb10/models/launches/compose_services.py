@@ -48,17 +48,23 @@ NAME: Final = re.compile(r"\w{1,128}")
 
 
 def variables_of(dotenv: str) -> dict[str, str]:
-    """What the ``.env`` beside a compose file sets: the last line of a name counts."""
+    """What the ``.env`` beside a compose file sets, less what is named like a secret: the last line of a name counts.
+
+    A value holds variables of the lines above it, but in single quotation marks.
+    """
+    from gb10.core.secret_names import Level, level_of  # noqa: PLC0415 - for a compose file with an .env
+
     found: dict[str, str] = {}
     for line in dotenv.splitlines():
         written, _, value = line.partition("=")
         name, text = written.strip().removeprefix("export ").strip(), value[:LARGEST_MAPPING].strip()
-        if not NAME.fullmatch(name):
+        if not NAME.fullmatch(name) or level_of(name) >= Level.WEAK:
             continue
         if text[:1] in ("'", '"') and text.find(text[0], 1) > 0:
-            found[name] = text[1 : text.index(text[0], 1)]
+            plain = text[1 : text.index(text[0], 1)]
         else:
-            found[name] = "" if text.startswith("#") else re.split(r"[ \t]#", text, maxsplit=1)[0].strip()
+            plain = "" if text.startswith("#") else re.split(r"[ \t]#", text, maxsplit=1)[0].strip()
+        found[name] = plain if text.startswith("'") else interpolated(plain, found)
     return found
 
 

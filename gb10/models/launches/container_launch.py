@@ -119,7 +119,7 @@ def mapped_port(text: str) -> tuple[int, int] | None:
     return (numbers[0], numbers[-1])
 
 
-VARIABLE: Final = re.compile(r"\$\$|\$\{(\w{1,128})(?::?([-+?=])([^{}]{0,1024}))?\}|\$(\w{1,128})")
+VARIABLE: Final = re.compile(r"\$\$|\$\{(\w{1,128})(?:(:?[-+?=])([^{}]{0,1024}))?\}|\$(\w{1,128})")
 
 
 def interpolated(text: str, known: Mapping[str, str]) -> str:
@@ -129,9 +129,12 @@ def interpolated(text: str, known: Mapping[str, str]) -> str:
         name = found[1] or found[4]
         if not name:
             return "$"
-        if name in known:
-            return known[name]
-        return (found[3] or "") if found[2] in ("-", "=") else f"${name}"
+        value, sign = known.get(name), found[2] or ""
+        if value or (value is not None and ":" not in sign):
+            return found[3] if "+" in sign else value
+        if sign.endswith(("-", "=")):
+            return found[3] or ""
+        return f"${name}" if value is None else ""
 
     return VARIABLE.sub(filled, text[:LARGEST_MAPPING])
 
@@ -142,3 +145,8 @@ def texts_of(value: object) -> Iterator[str]:
         yield from (str(one) for one in value if isinstance(one, str | int | float))
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
         yield str(value)
+
+
+def mapping(value: object) -> Mapping[str, object]:
+    """A mapping with text keys; an empty one for anything else."""
+    return {str(key): one for key, one in value.items()} if isinstance(value, Mapping) else {}

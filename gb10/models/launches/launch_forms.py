@@ -8,9 +8,9 @@ from pathlib import PurePath
 from typing import Final
 
 from gb10.models.launches.compose_services import compose_launches, variables_of
-from gb10.models.launches.container_launch import ContainerLaunch, interpolated
+from gb10.models.launches.container_launch import ContainerLaunch, interpolated, mapping
 from gb10.models.launches.pod_objects import pod_launches
-from gb10.models.launches.serving_objects import completed, mapping, ray_launches
+from gb10.models.launches.serving_objects import completed, ray_launches
 from gb10.models.load.known_keys import KNOWN, closest
 from gb10.models.load.safe_yaml import SafeDocument, UnreadableError, read_yaml
 
@@ -172,8 +172,7 @@ def _launches_by_form(documents: Sequence[tuple[int, SafeDocument]], beside: Cal
     mappings = [(line, one, one.value) for line, one in documents if isinstance(one.value, Mapping)]
     objects = [(line, one, value) for line, one, value in mappings if "kind" in value and "apiVersion" in value]
     if objects:
-        pods = [launch for line, one, value in objects for launch in pod_launches(one, value, line)]
-        found = completed(pods, [(line, mapping(value)) for line, _, value in objects])
+        found = completed([(line, mapping(value), pod_launches(one, value, line)) for line, one, value in objects])
         kinds = ", ".join(dict.fromkeys(str(value["kind"])[:40] for _, _, value in objects))
         plural = "an object" if len(objects) == 1 else "objects"
         return Launches(what=f"{plural} of Kubernetes ({kinds})", found=found)

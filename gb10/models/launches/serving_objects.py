@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from gb10.models.launches.container_launch import ContainerLaunch, Taken, texts_of
+from gb10.models.launches.container_launch import ContainerLaunch, Taken, mapping, texts_of
 from gb10.models.load.safe_yaml import UnreadableError, read_yaml
 
 MOUNTED: Final = "/mnt/models"
@@ -23,28 +23,28 @@ NAMED: Final = ("{{.Name}}", "{{ .Name }}")
 Document = Mapping[str, object]
 
 
-def mapping(value: object) -> Document:
-    """A mapping with texts as keys; empty for anything else."""
-    return {str(key): one for key, one in value.items()} if isinstance(value, Mapping) else {}
-
-
-def completed(found: Sequence[ContainerLaunch], objects: Sequence[tuple[int, Document]]) -> tuple[ContainerLaunch, ...]:
+def completed(objects: Sequence[tuple[int, Document, Sequence[ContainerLaunch]]]) -> tuple[ContainerLaunch, ...]:
     """The containers of a file with what its other objects say of their model, and the servers that Ray starts.
 
-    ``objects`` are the documents with their first lines, from 0.
+    ``objects`` are the first line of each document, from 0, the document, and its containers.
     """
-    for line, value in objects:
+    found: list[ContainerLaunch] = []
+    for line, value, own in objects:
         if value.get("kind") == "LLMInferenceService":
-            found = [_llm(launch, value, line) if launch.name == "main" else launch for launch in found]
-    services = [(line, value) for line, value in objects if value.get("kind") == "InferenceService"]
+            name = str(mapping(value.get("metadata")).get("name") or "main")
+            bare = ContainerLaunch(form="Kubernetes", name=name, line=line + 1, image="", words=())
+            found += [_llm(one, value, line) if one.name == "main" else one for one in own] or [_llm(bare, value, line)]
+        else:
+            found += own
+    services = [(line, value) for line, value, _ in objects if value.get("kind") == "InferenceService"]
     runtimes = {
-        str(mapping(value.get("metadata")).get("name")) for _, value in objects if value.get("kind") in RUNTIMES
+        str(mapping(value.get("metadata")).get("name")) for _, value, _ in objects if value.get("kind") in RUNTIMES
     }
     for line, value in services if len(services) == 1 else ():
         model = mapping(mapping(mapping(value.get("spec")).get("predictor")).get("model"))
         if model.get("runtime") in runtimes or (not model.get("runtime") and len(runtimes) == 1):
             found = [_inference(launch, value, model, line) if launch.engine else launch for launch in found]
-    return (*found, *(one for line, value in objects for one in _ray_service(value, found, line)))
+    return (*found, *(one for line, value, _ in objects for one in _ray_service(value, found, line)))
 
 
 def _llm(launch: ContainerLaunch, value: Document, line: int) -> ContainerLaunch:
@@ -97,7 +97,7 @@ def _inference(launch: ContainerLaunch, value: Document, model: Document, line: 
         words = tuple(word.replace(template, name) for word in words)
     if uri.startswith(HUB):
         words = tuple(word.replace(MOUNTED, uri.removeprefix(HUB)) for word in words)
-    given = [mapping(one) for one in texts_or_mappings(model.get("env"))]
+    given = [mapping(one) for one in entries_of(model.get("env"))]
     return replace(
         launch,
         words=words,
@@ -117,7 +117,7 @@ def _inference(launch: ContainerLaunch, value: Document, model: Document, line: 
     )
 
 
-def texts_or_mappings(value: object) -> list[object]:
+def entries_of(value: object) -> list[object]:
     """A list; empty for anything else."""
     return value if isinstance(value, list) else []
 
@@ -144,8 +144,8 @@ def _ray_service(value: Document, found: Sequence[ContainerLaunch], line: int) -
 
 def ray_launches(config: Document, image: str, line: int) -> Iterator[ContainerLaunch]:
     """Each LLM that a configuration of Ray Serve starts with vLLM: ``applications[].args.llm_configs``."""
-    for application in texts_or_mappings(config.get("applications")):
-        for one in texts_or_mappings(mapping(mapping(application).get("args")).get("llm_configs")):
+    for application in entries_of(config.get("applications")):
+        for one in entries_of(mapping(mapping(application).get("args")).get("llm_configs")):
             yield from _ray_llm(mapping(one), image, line)
 
 
@@ -156,14 +156,19 @@ def _ray_llm(one: Document, image: str, line: int) -> Iterator[ContainerLaunch]:
     if not isinstance(source, str) or not source:
         return
     words = ("vllm", "serve", source, *(("--served-model-name", name) if name != source else ()))
-    words += tuple(word for key, value in options.items() for word in option_words(key, value))
-    left = [key for key in one if key not in ("model_loading_config", "engine_kwargs")]
+    words += tuple(
+        word for key, value in options.items() if value is not None for word in option_of_argument(key, value)
+    )
+    runtime = mapping(one.get("runtime_env"))
+    left = [key for key in one if key not in ("model_loading_config", "engine_kwargs", "runtime_env")]
+    left += [f"runtime_env.{key}" for key in runtime if key != "env_vars"]
     yield ContainerLaunch(
         form="Kubernetes",
         name=name,
         line=line + 1,
         image=image,
         words=words,
+        environment={key: str(value) for key, value in mapping(runtime.get("env_vars")).items()},
         taken=(
             Taken(line=line + 1, written="model_loading_config, engine_kwargs", became="command"),
             *(Taken(line=line + 1, written=key, why="Ray Serve decides it, no key of a recipe") for key in left),
@@ -171,7 +176,7 @@ def _ray_llm(one: Document, image: str, line: int) -> Iterator[ContainerLaunch]:
     )
 
 
-def option_words(key: str, value: object) -> tuple[str, ...]:
+def option_of_argument(key: str, value: object) -> tuple[str, ...]:
     """A field of vLLM's engine arguments as its option: ``max_model_len: 8`` -> ``--max-model-len 8``."""
     name = key.replace("_", "-")
     if isinstance(value, bool):

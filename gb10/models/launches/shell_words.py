@@ -2,9 +2,10 @@
 
 import re
 import shlex
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Final
 
 from gb10.models.launches.container_launch import OF_SCRIPT, interpolated
@@ -36,7 +37,7 @@ PLACEHOLDER: Final = re.compile(r"(?<==)<[A-Za-z][\w -]{0,60}>")
 COMMANDS: Final = ("$(", "`")
 """What begins the output of a command, which only the shell knows."""
 MOST: Final = 64
-"""Arrays of a script."""
+"""Arrays of a script, and what branches add to one of them."""
 MOST_WORDS: Final = 2000
 """Words of a call."""
 LONGEST: Final = 64 << 10
@@ -78,6 +79,9 @@ def arrays_of(text: str) -> Arrays:
     """Arrays of plain texts, with what is added to them further down, but for what stands in a branch."""
     found: dict[str, list[str]] = {}
     conditional: dict[str, list[tuple[int, str]]] = {}
+    blocks = [(block.end(), 1 if block[1] else -1) for block in BLOCK.finditer(text)]
+    places = [place for place, _ in blocks]
+    depths = list(accumulate((step for _, step in blocks), lambda depth, step: max(depth + step, 0), initial=0))
     until = 0
     for start in ARRAY.finditer(text):
         if start.start("name") < until or len(found) >= MOST:
@@ -85,18 +89,13 @@ def arrays_of(text: str) -> Arrays:
         words, name = list(shell_words(text, start.end(), ends=")")), start["name"]
         until = end_of(text, words, start.end())
         texts = [word for word, _ in words]
-        branch = start["branch"].strip() or depth(text, start.start("name"))
+        branch = start["branch"].strip() or depths[bisect_right(places, start.start("name"))]
         if branch and (start["adds"] or name in found):
-            conditional.setdefault(name, []).append((start.start("name"), " ".join(texts)))
+            if len(held := conditional.setdefault(name, [])) < MOST:
+                held.append((start.start("name"), " ".join(texts)))
         else:
             found[name] = [*found.get(name, ()), *texts][:MOST_WORDS] if start["adds"] else texts
     return Arrays(words=found, conditional=conditional)
-
-
-def depth(text: str, at: int) -> int:
-    """How many branches and loops of a shell are open at a place."""
-    opened = [1 if found[1] else -1 for found in BLOCK.finditer(text, 0, at)]
-    return max(sum(opened), 0)
 
 
 def expanded(words: Sequence[tuple[str, int]], arrays: Arrays) -> Iterator[tuple[str, int]]:

@@ -16,6 +16,7 @@ from gb10.models.issue import Issue
 from gb10.models.load.model_recipe import ModelRecipe, own_section
 from gb10.models.memory.model import Model
 from gb10.models.needs.image_need import known_engine
+from gb10.models.render.placeholders import substitute
 from gb10.models.render.rendered import Peer, RenderRequest
 from gb10.models.render.rendering import render_recipe
 from gb10.models.render.serve_line import SERVE
@@ -71,7 +72,6 @@ FORKED: Final = re.compile(r"--exp-\w+")
 NVIDIA: Final = ("nvcr.io/nvidia/vllm", "nvcr.io/nvidia/sglang", "nvcr.io/nvidia/pytorch")
 MOVING: Final = re.compile(r"(latest|nightly|stable|main|dev)([-_.].*)?")
 OPTION: Final = re.compile(r"-{1,2}[A-Za-z]")
-PLACE: Final = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)\}(?!\})")
 SHORT: Final[Mapping[str, str]] = {
     "-tp": "--tensor-parallel-size",
     "-pp": "--pipeline-parallel-size",
@@ -144,7 +144,9 @@ def lint_case(recipe: ModelRecipe, releases: Mapping[str, str], variant: str | N
     peer: Peer = "eugr" if recipe.format == "v1" else "sparkrun"
     nodes = tuple(f"node-{number}" for number in range(1, min(requested_nodes(recipe), MOST) + 1))
     rendered = render_recipe(recipe, RenderRequest(peer=peer, nodes=nodes, variant=variant))
-    command = rendered.serve or _filled(recipe)
+    # A recipe that cannot be rendered is read with its defaults in the places.
+    values = {"model": recipe.model, **recipe.defaults}
+    command = rendered.serve or substitute(recipe.command or "", values.get)[0]
     engine = engine_of(command, recipe)
     words = words_of(command, engine)
     options, spelled = options_of(words)
@@ -165,16 +167,6 @@ def lint_case(recipe: ModelRecipe, releases: Mapping[str, str], variant: str | N
         foreign=bool(recipe.mods),
         issues=rendered.issues,
     )
-
-
-def _filled(recipe: ModelRecipe) -> str:
-    """The command of a recipe that cannot be rendered, with its defaults in the places; else its own text."""
-    known = {"model": recipe.model or "", **recipe.defaults}
-
-    def value(found: re.Match[str]) -> str:
-        return str(known[found[1]]) if found[1] in known else found[0]
-
-    return PLACE.sub(value, recipe.command or "").replace("{{", "{").replace("}}", "}")
 
 
 def requested_nodes(recipe: ModelRecipe) -> int:

@@ -3,7 +3,8 @@
 import pytest
 import yaml
 
-from gb10.models.importing.import_result import ImportResult, command_of, mapping, number, pullable, recipe_text, texts
+from gb10.models.importing.import_result import ImportResult, command_of, number, pullable, recipe_text, texts
+from gb10.models.launches.container_launch import mapping
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,16 @@
 """What a script decides only when it runs, and words that a server does not get as they are meant."""
 
 from pathlib import Path
+from time import process_time
 
 import pytest
 
 from gb10.cli import main
-from gb10.models.launches.container_launch import ContainerLaunch
+from gb10.models.launches.compose_services import variables_of
+from gb10.models.launches.container_launch import ContainerLaunch, interpolated
 from gb10.models.launches.launch_forms import launches_of
 from gb10.models.launches.launch_recipe import launch_issues, model_of
+from gb10.models.launches.shell_words import MOST, arrays_of
 
 IMAGE = "vllm/vllm-openai:v0.33.0"
 RUN = f"docker run --gpus all {IMAGE}"
@@ -141,6 +144,34 @@ def test_the_variables_of_the_file_beside_a_compose_file() -> None:
     assert found is not None
     (one,) = found.servers
     assert one.words == ("vllm", "serve", "--model", "org/its # own", "--port", "9001", "--max-num-seqs", "$N")
+
+
+def test_a_file_of_variables_as_compose_reads_it_without_its_secrets() -> None:
+    dotenv = "HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz\nO=org\nM=${O}/m\nQ='$O'\nEMPTY=\nWORD=$HF_TOKEN\n"
+    assert variables_of(dotenv) == {"O": "org", "M": "org/m", "Q": "$O", "EMPTY": "", "WORD": "$HF_TOKEN"}
+    text = f"services: {{a: {{image: {IMAGE}, environment: ['T=${{HF_TOKEN}}'], command: org/m}}}}\n"
+    found = launches_of(text, "compose.yaml", lambda: dotenv)
+    assert found is not None
+    assert found.servers[0].environment == {"T": "$HF_TOKEN"}
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        *(("${E:-d}", "d"), ("${E-d}", ""), ("${E:=d}", "d"), ("${E:+d}", ""), ("${E+d}", "d"), ("${E}", "")),
+        *(("${A:-d}", "a"), ("${A:+d}", "d"), ("${A:?no}", "a"), ("${U:-d}", "d"), ("${U:+d}", "$U"), ("$$A", "$A")),
+    ],
+)
+def test_a_variable_that_is_empty_has_no_value_behind_a_colon(written: str, value: str) -> None:
+    assert interpolated(written, {"A": "a", "E": ""}) == value
+
+
+def test_many_additions_in_a_branch_are_read_in_one_pass() -> None:
+    text = "x=(--a)\nif true; then\n" + "x+=(b)\n" * 30_000 + "fi\nx+=(--c)\n"
+    start = process_time()
+    found = arrays_of(text)
+    assert process_time() - start < 10  # 140 s before
+    assert (found.words, len(found.conditional["x"])) == ({"x": ["--a", "--c"]}, MOST)
 
 
 @pytest.mark.parametrize("folder", ["plain", "link", "none"])

@@ -36,7 +36,8 @@ def test_a_value_that_is_the_end_of_known_ones_is_told_them() -> None:
 def test_a_command_that_cannot_be_rendered_is_read_with_its_defaults() -> None:
     draft = '{"method":"mtp","num_speculative_tokens":3}'
     keys = {"max_nodes": 1, "defaults": {"tensor_parallel": 4, "draft": draft}}
-    keys["command"] = "vllm serve {model} -tp {tensor_parallel} --speculative-config '{draft}'"
+    nested = """--compilation-config '{"pass_config": {"fuse_act_quant": true}}'"""
+    keys["command"] = "vllm serve {model} -tp {tensor_parallel} --speculative-config '{draft}' " + nested
     assert not issues("broken-json", **keys)
     assert not issues("too-few-nodes", **keys)
     assert len([*issues("too-many-nodes", **keys), *issues("parallel-sizes", **keys)]) == 1

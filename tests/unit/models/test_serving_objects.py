@@ -87,6 +87,14 @@ def test_what_several_nodes_take_is_left_to_kserve() -> None:
     assert "several nodes" in one.left[-1].why
 
 
+def test_each_llm_of_a_file_is_a_server_of_its_own_model_also_without_a_template() -> None:
+    bare = llm(model={"uri": "hf://org/bare"}, template={})
+    other = yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "main"}]}})
+    found = servers("---\n".join((llm(), other, llm(model={"uri": "hf://org/two"}), bare)))
+    assert [model_of(one) for one in found] == ["org/m", "org/two", "org/bare"]
+    assert len(found[0].taken) == len(found[1].taken)
+
+
 def test_another_container_of_an_llm_is_no_server() -> None:
     assert servers(llm("{name: sidecar, image: x}")) == ()
 
@@ -129,6 +137,18 @@ def test_ray_serve_starts_vllm_with_its_engine_arguments() -> None:
     spec = {"serveConfigV2": yaml.safe_dump(CONFIG, sort_keys=False), "rayClusterConfig": {"workerGroupSpecs": [pods]}}
     (two,) = servers(yaml.safe_dump({"apiVersion": "ray.io/v1", "kind": "RayService", "spec": spec}))
     assert (two.words, two.image) == (WORDS, "x/ray:1")
+
+
+def test_variables_of_rays_runtime_are_the_servers_and_an_empty_argument_is_none() -> None:
+    llm_config = {
+        "model_loading_config": {"model_id": "org/m"},
+        "engine_kwargs": {"max_model_len": None, "seed": 1},
+        "runtime_env": {"env_vars": {"VLLM_LOGGING_LEVEL": "DEBUG"}, "pip": ["x"]},
+    }
+    (one,) = servers(yaml.safe_dump({"applications": [{"args": {"llm_configs": [llm_config]}}]}))
+    assert one.words == ("vllm", "serve", "org/m", "--seed", "1")
+    assert one.environment == {"VLLM_LOGGING_LEVEL": "DEBUG"}
+    assert [left.written for left in one.left] == ["runtime_env.pip"]
 
 
 @pytest.mark.parametrize(

@@ -289,7 +289,7 @@ def sleeping(model: Model, launch: Launch, items: Sequence[Item]) -> Sequence[Pr
 
 
 def activations(model: Model, launch: Launch, machine: Machine, batched: int, rows: int) -> Item:
-    """The largest step: a batch of tokens through one layer, and so many rows of logits."""
+    """The larger of a step, a batch of tokens through one layer, and of so many rows of logits behind it."""
     fields = model.fields
     hidden, streams, words = 4096, 1, 150_000
     if fields is not None:
@@ -305,7 +305,8 @@ def activations(model: Model, launch: Launch, machine: Machine, batched: int, ro
         delta = batched * _delta_bytes(fields, launch.ranks.tensor) * machine.figures["activation_delta"].value
         step, figure = max((step, figure), (delta, "activation_delta"))
     logits = min(rows, batched) * words * machine.figures["logit_bytes"].value
-    return machine.item("activations", figure, ceil(max(step, logits)))
+    size, figure = max((step, figure), (logits, "logit_bytes"))
+    return machine.item("activations", figure, ceil(size))
 
 
 CHOSEN: Final = (
