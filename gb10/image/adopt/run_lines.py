@@ -512,7 +512,7 @@ class RunReader:
     def _variables(self) -> str:
         """What starts a shell with the variables as they are at this line: a mod has those that ENV gives at the end.
 
-        Not by ``export`` in the shell: bash refuses that of ``UID``.
+        Not by ``export`` in the shell: bash refuses that of ``UID``. PATH is never unset: each base has one.
         """
         image, end = self.image, self.image.later.env
         if end is None:
@@ -520,7 +520,7 @@ class RunReader:
         here = {name: value for name, value in image.values.items() if value is not None and NAMED.fullmatch(name)}
         other = {name: value for name, value in here.items() if value != end.get(name, image.base.get(name))}
         words = [
-            *(f"-u {name}" for name in end if name not in here),
+            *(f"-u {name}" for name in end if name not in here and name != "PATH"),
             *(f"{name}={quoted(other[name])}" for name in other),
         ]
         return f"env {' '.join(words)} " if words else ""

@@ -690,6 +690,12 @@ def test_a_command_sees_the_variables_of_its_line(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_the_path_of_a_base_that_nobody_looked_at_is_not_unset(tmp_path: Path) -> None:
+    found = adopted(tmp_path, "RUN touch /opt/one\nENV PATH=/usr/bin:/bin X=a")
+    assert "-u X " in found.mods[0].script
+    assert "-u PATH" not in found.mods[0].script
+
+
 @pytest.mark.parametrize("shell", ["/bin/bash", "/bin/sh"])
 def test_a_variable_that_bash_makes_readonly_has_its_value(tmp_path: Path, shell: str) -> None:
     found = adopted(tmp_path, f'SHELL ["{shell}", "-ec"]\nARG UID=1234\nRUN echo $UID > {tmp_path}/seen')
