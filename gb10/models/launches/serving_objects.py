@@ -152,7 +152,8 @@ def ray_launches(config: Document, image: str, line: int) -> Iterator[ContainerL
 def _ray_llm(one: Document, image: str, line: int) -> Iterator[ContainerLaunch]:
     loading, options = mapping(one.get("model_loading_config")), mapping(one.get("engine_kwargs"))
     name = str(loading.get("model_id") or "")
-    source = loading.get("model_source") or name
+    copied = mapping(loading.get("model_source"))  # of a bucket
+    source = name if copied else loading.get("model_source") or name
     if not isinstance(source, str) or not source:
         return
     words = ("vllm", "serve", source, *(("--served-model-name", name) if name != source else ()))
@@ -162,6 +163,11 @@ def _ray_llm(one: Document, image: str, line: int) -> Iterator[ContainerLaunch]:
     runtime = mapping(one.get("runtime_env"))
     left = [key for key in one if key not in ("model_loading_config", "engine_kwargs", "runtime_env")]
     left += [f"runtime_env.{key}" for key in runtime if key != "env_vars"]
+    taken = [Taken(line=line + 1, written="model_loading_config, engine_kwargs", became="command")]
+    if copied:
+        why = "Ray Serve copies that model: put it into a folder of each node, and write its path as the model"
+        taken.append(Taken(line=line + 1, written=f"model_source {json.dumps(copied)[:200]}", why=why))
+    taken += [Taken(line=line + 1, written=key, why="Ray Serve decides it, no key of a recipe") for key in left]
     yield ContainerLaunch(
         form="Kubernetes",
         name=name,
@@ -169,10 +175,7 @@ def _ray_llm(one: Document, image: str, line: int) -> Iterator[ContainerLaunch]:
         image=image,
         words=words,
         environment={key: str(value) for key, value in mapping(runtime.get("env_vars")).items()},
-        taken=(
-            Taken(line=line + 1, written="model_loading_config, engine_kwargs", became="command"),
-            *(Taken(line=line + 1, written=key, why="Ray Serve decides it, no key of a recipe") for key in left),
-        ),
+        taken=tuple(taken),
     )
 
 

@@ -139,6 +139,15 @@ def test_ray_serve_starts_vllm_with_its_engine_arguments() -> None:
     assert (two.words, two.image) == (WORDS, "x/ray:1")
 
 
+def test_a_model_that_ray_copies_from_a_bucket_is_said() -> None:
+    one = {"model_loading_config": {"model_id": "m", "model_source": {"bucket_uri": "s3://b/m"}}}
+    config = {"applications": [{"args": {"llm_configs": [one]}}]}
+    spec = {"serveConfigV2": yaml.safe_dump(config)}
+    (found,) = servers(yaml.safe_dump({"apiVersion": "ray.io/v1", "kind": "RayService", "spec": spec}))
+    assert found.words == ("vllm", "serve", "m")
+    assert 'model_source {"bucket_uri": "s3://b/m"}' in [one.written for one in found.taken if not one.became]
+
+
 def test_variables_of_rays_runtime_are_the_servers_and_an_empty_argument_is_none() -> None:
     llm_config = {
         "model_loading_config": {"model_id": "org/m"},
