@@ -1,7 +1,6 @@
 """What a script decides only when it runs, and words that a server does not get as they are meant."""
 
 from pathlib import Path
-from time import process_time
 
 import pytest
 
@@ -11,6 +10,7 @@ from gb10.models.launches.container_launch import ContainerLaunch, interpolated
 from gb10.models.launches.launch_forms import launches_of
 from gb10.models.launches.launch_recipe import launch_issues, model_of
 from gb10.models.launches.shell_words import MOST, arrays_of
+from tests.hang import no_hang
 
 IMAGE = "vllm/vllm-openai:v0.33.0"
 RUN = f"docker run --gpus all {IMAGE}"
@@ -166,11 +166,10 @@ def test_a_variable_that_is_empty_has_no_value_behind_a_colon(written: str, valu
     assert interpolated(written, {"A": "a", "E": ""}) == value
 
 
+@no_hang()
 def test_many_additions_in_a_branch_are_read_in_one_pass() -> None:
     text = "x=(--a)\nif true; then\n" + "x+=(b)\n" * 30_000 + "fi\nx+=(--c)\n"
-    start = process_time()
-    found = arrays_of(text)
-    assert process_time() - start < 10  # 140 s before
+    found = arrays_of(text)  # 140 s of CPU before
     assert (found.words, len(found.conditional["x"])) == ({"x": ["--a", "--c"]}, MOST)
 
 
