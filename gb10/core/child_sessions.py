@@ -52,7 +52,9 @@ def leading(argv: Sequence[str], *, log: Path, env: Mapping[str, str]) -> Iterat
         yield leader
     finally:
         end_session(leader.pid, leader.poll)
-        leader.poll()
+        deadline = time.monotonic() + PATIENCE
+        while leader.poll() is None and time.monotonic() < deadline:
+            time.sleep(LOOK)  # Linux shows it as ended before its last threads are, and has its status after them
 
 
 def end_session(leader: int, reap: Callable[[], object] = lambda: None, patience: float = PATIENCE) -> None:
