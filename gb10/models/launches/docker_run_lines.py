@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from gb10.models.launches.container_launch import (
@@ -16,10 +15,10 @@ from gb10.models.launches.shell_words import (
     arrays_of,
     end_of,
     expanded,
-    option_behind,
+    line_at,
     shell_words,
-    unknown_words,
     variables,
+    with_what_is_left,
     without_comments,
 )
 
@@ -82,23 +81,15 @@ def docker_runs(text: str) -> tuple[ContainerLaunch, ...]:
         words = list(shell_words(text, start.end()))
         until = end_of(text, words, start.end())
         launch = _launch(text, start, list(expanded(words, arrays)), known)
-        left = (
-            Taken(line=_line(text, at), written=one[:200], why=why) for at, one, why in unknown_words(words, arrays)
-        )
-        behind = option_behind(text, until)
-        found.append(replace(launch, taken=(*launch.taken, *left), behind=0 if behind is None else _line(text, behind)))
+        found.append(with_what_is_left(launch, text, words, arrays, until))
     return tuple(found)
-
-
-def _line(text: str, at: int) -> int:
-    return text.count("\n", 0, at) + 1
 
 
 def _launch(
     text: str, found: re.Match[str], placed: Sequence[tuple[str, int]], known: Mapping[str, str]
 ) -> ContainerLaunch:
-    words = [(interpolated(word, known), _line(text, at)) for word, at in placed]
-    reader = _Reader(_line(text, found.start()))
+    words = [(interpolated(word, known), line_at(text, at)) for word, at in placed]
+    reader = _Reader(line_at(text, found.start()))
     while words and words[0][0].startswith("-") and words[0][0] != "-":
         name, line = words.pop(0)
         name, equals, value = name.partition("=") if name.startswith("--") else (name[:2], name[2:], name[2:])

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import Final
 
@@ -14,10 +14,10 @@ from gb10.models.launches.shell_words import (
     arrays_of,
     end_of,
     expanded,
-    option_behind,
+    line_at,
     plain,
     shell_words,
-    unknown_words,
+    with_what_is_left,
     without_comments,
     word_end,
     written_words,
@@ -122,14 +122,7 @@ def shell_servers(text: str) -> tuple[ContainerLaunch, ...]:
         most = 2 if start[0].endswith("trtllm-serve") else int(start[0].endswith("serve"))
         if len(models) <= most and all(MODEL.fullmatch(word) for word in models):
             launch = _launch(text, start, words, [*_before(settings, start.start()), *own])
-            left = (
-                Taken(line=_line(text, at), written=one[:200], why=why)
-                for at, one, why in unknown_words(written, arrays)
-            )
-            behind = option_behind(text, end_of(text, written, start.end()))
-            found.append(
-                replace(launch, taken=(*launch.taken, *left), behind=0 if behind is None else _line(text, behind))
-            )
+            found.append(with_what_is_left(launch, text, written, arrays, end_of(text, written, start.end())))
     return tuple(found)
 
 
@@ -139,8 +132,8 @@ def _launch(text: str, start: re.Match[str], words: Sequence[str], settings: Seq
         variables.take(one)
     known = variables.plain
     called = (*start[0].replace("\\\n", " ").split(), *(interpolated(word, known) for word in words))
-    line = _line(text, start.start())
-    lines = {name: _line(text, at) for name, at in variables.exported.items() if name in variables.known}
+    line = line_at(text, start.start())
+    lines = {name: line_at(text, at) for name, at in variables.exported.items() if name in variables.known}
     taken = [
         Taken(line=lines[name], written=f"{name}={known[name]}"[:200], became=f"env.{name}")
         if name in known
@@ -156,10 +149,6 @@ def _launch(text: str, start: re.Match[str], words: Sequence[str], settings: Seq
         taken=(*taken, Taken(line=line, written=" ".join(called)[:200], became="command")),
         lines={"command": line, **{f"env.{name}": at for name, at in lines.items()}},
     )
-
-
-def _line(text: str, at: int) -> int:
-    return text.count("\n", 0, at) + 1
 
 
 def _before(settings: Sequence[Setting], at: int) -> Iterator[Setting]:

@@ -4,11 +4,11 @@ import re
 import shlex
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, islice
 from typing import Final
 
-from gb10.models.launches.container_launch import OF_SCRIPT, interpolated
+from gb10.models.launches.container_launch import OF_SCRIPT, ContainerLaunch, Taken, interpolated
 
 ASSIGNED: Final = re.compile(r"^[ \t]*(?:export[ \t]+|readonly[ \t]+|local[ \t]+)?(\w{1,128})=(.*)$", re.MULTILINE)
 DEFAULTED: Final = re.compile(r"^[ \t]*:[ \t]+\"?\$\{(\w{1,128}):?=([^{}\n]{0,1024})\}", re.MULTILINE)
@@ -108,7 +108,26 @@ def expanded(words: Sequence[tuple[str, int]], arrays: Arrays) -> Iterator[tuple
             yield word, at
 
 
-def unknown_words(words: Sequence[tuple[str, int]], arrays: Arrays) -> Iterator[tuple[int, str, str]]:
+def line_at(text: str, at: int) -> int:
+    """The line of a place, from 1."""
+    return text.count("\n", 0, at) + 1
+
+
+def with_what_is_left(
+    launch: ContainerLaunch, text: str, words: Sequence[tuple[str, int]], arrays: Arrays, until: int
+) -> ContainerLaunch:
+    """A launch with what its call leaves out: what only the script's run decides, an option behind a missing backslash.
+
+    ``words`` are those of the call as they are written, ``until`` is its end.
+    """
+    left = (Taken(line=line_at(text, at), written=one[:200], why=why) for at, one, why in _unknown(words, arrays))
+    behind = BEHIND.match(text, until)
+    return replace(
+        launch, taken=(*launch.taken, *left), behind=line_at(text, behind.end() - 1) if behind else launch.behind
+    )
+
+
+def _unknown(words: Sequence[tuple[str, int]], arrays: Arrays) -> Iterator[tuple[int, str, str]]:
     """The place and the text of what a call may have besides, and why it is left out."""
     for word, at in words:
         named = WHOLE.fullmatch(word)
@@ -121,12 +140,6 @@ def unknown_words(words: Sequence[tuple[str, int]], arrays: Arrays) -> Iterator[
 def end_of(text: str, words: Sequence[tuple[str, int]], start: int) -> int:
     """Where a call ends, behind the quotes of its last word; ``start`` for one without words."""
     return (word_end(text, words[-1][1]) or len(text)) if words else start
-
-
-def option_behind(text: str, until: int) -> int | None:
-    """The place of an option on the line behind the end of a call, which is no part of it; None without such."""
-    found = BEHIND.match(text, until)
-    return found.end() - 1 if found else None
 
 
 def shell_words(text: str, start: int, ends: str = "\n;&|<>)") -> Iterator[tuple[str, int]]:

@@ -5,7 +5,7 @@ from typing import Final
 
 from gb10.serving.doctor.error_case import ENGINES, Case, distribution_of
 from gb10.serving.doctor.families_packages import DRAFTS, part_of
-from gb10.serving.doctor.option_names import option_of_the_message, option_of_this_part
+from gb10.serving.doctor.option_names import option_of_this_part, options_named
 
 BASE: Final = frozenset(
     ("", "torch", "triton", "pydantic", "pydantic_core", "asyncio", "concurrent", "uvloop", "numpy")
@@ -91,7 +91,7 @@ def advice_of(case: Case) -> str:
     part = f", in its part for {feature}" if feature else ""
     own_option = option_of_this_part(case)
     set_here = f"This part has its name from an option of this log: {own_option}." if own_option else ""
-    named = option_of_the_message(case)
+    named = options_named(case, case.first_line)
     if named and named not in own_option:
         set_here = f"{set_here} The message speaks of an option of this log: try {named}.".strip()
     captures = "It was raised while CUDA graphs were captured: --enforce-eager (SGLang: --disable-cuda-graph) starts "

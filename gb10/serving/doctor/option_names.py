@@ -19,15 +19,11 @@ OFF: Final = frozenset(("None", "False", "auto", "0", "{}", "[]"))
 
 def option_of_this_part(case: Case) -> str:
     """Options that this log sets and whose own word the innermost files or functions have; empty without one."""
-    return _option_named(case, " ".join(f"{one.path} {one.function}" for one in case.raised.frames[-3:]))
+    return options_named(case, " ".join(f"{one.path} {one.function}" for one in case.raised.frames[-3:]))
 
 
-def option_of_the_message(case: Case) -> str:
-    """Options that this log sets and whose own word the message has; empty without one."""
-    return _option_named(case, case.first_line)
-
-
-def _option_named(case: Case, text: str) -> str:
+def options_named(case: Case, text: str) -> str:
+    """Options that this log sets and whose own word a text has; empty without one."""
     words = set(re.findall(r"[a-z0-9]+", text.lower()))
     found = []
     for one in GIVEN.finditer(case.scan.start.arguments):

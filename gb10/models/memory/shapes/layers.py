@@ -354,12 +354,15 @@ def kimi_sizes(fields: Fields) -> tuple[Fields, int, int, int]:
     """
     chosen = mapping_in(fields.text, "linear_attn_config")
     own = Fields(chosen or fields.text)
-    return (
-        own,
-        own.number(*(["num_heads"] if chosen else ["linear_num_heads", "num_attention_heads"]), largest=4096),
-        own.number(*(["head_dim"] if chosen else ["linear_head_dim", "head_dim"])),
-        own.number(*(["short_conv_kernel_size"] if chosen else ["linear_conv_kernel_dim", "short_conv_kernel_size"])),
-    )
+    names: tuple[tuple[str, ...], ...] = (("num_heads",), ("head_dim",), ("short_conv_kernel_size",))
+    if not chosen:
+        names = (
+            ("linear_num_heads", "num_attention_heads"),
+            ("linear_head_dim", "head_dim"),
+            ("linear_conv_kernel_dim", "short_conv_kernel_size"),
+        )
+    heads, size, kernel = names
+    return own, own.number(*heads, largest=4096), own.number(*size), own.number(*kernel)
 
 
 def kimi_delta(fields: Fields, at: str) -> Iterator[Tensor]:
