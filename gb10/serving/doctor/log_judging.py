@@ -363,7 +363,8 @@ def _placed(events: Sequence[_Event]) -> Iterator[tuple[tuple[bool, Moment, int,
     )
     for event in events:
         points = _is_echo(event) or (event.rule is None and POINTS_BELOW.search(event.value))
-        cause = next((one for one in causes if points and 0 < one.number - event.number < NEAR), None)
+        near = (one for one in (causes if points else ()) if 0 < one.number - event.number < NEAR)
+        cause = next(near, None)
         at = cause or event
         moment = at.moment or (first.moment if first else None)
         yield (moment is None, moment or Moment(0, 0, 0.0), at.number, cause is not None), event
